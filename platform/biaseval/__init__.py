@@ -1,0 +1,1 @@
+"""Measure label bias, majority-label bias and prediction bias of language models."""

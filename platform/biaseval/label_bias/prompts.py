@@ -1,0 +1,143 @@
+"""Prompts, byte for byte those of P1's code, and its length limit (protocol section 3)."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_PUNCTUATION = frozenset(string.punctuation)
+
+
+def with_full_stop(text: str) -> str:
+    """Return ``text`` with a ``.`` after it, unless it ends in ASCII punctuation or is empty."""
+    return text if not text or text[-1] in _PUNCTUATION else text + "."
+
+
+def definition_text(definition: str) -> str:
+    """Return the head of every prompt of a task."""
+    return with_full_stop(definition.strip()) + "\n\n"
+
+
+def demonstration_text(text: str, label: str) -> str:
+    """Return one demonstration: input and answer, each closed by a full stop."""
+    shown_input = with_full_stop("Input: " + text.strip())
+    return with_full_stop(f"{shown_input}\n Output: {label.strip()}") + "\n\n"
+
+
+def test_text(text: str) -> str:
+    """Return the item to be answered, which ends in ``Output:`` without a space after it."""
+    return with_full_stop("Input: " + text.strip()) + "\n\nOutput:"
+
+
+def build_prompt(definition: str, demonstrations: Sequence[tuple[str, str]], text: str) -> str:
+    """Return the prompt of one test input.
+
+    Args:
+        definition: the task's definition.
+        demonstrations: (input, label) pairs, in order.
+        text: the test input.
+    """
+    demos = "".join(demonstration_text(*demonstration) for demonstration in demonstrations)
+    return definition_text(definition) + demos + test_text(text)
+
+
+class TokenCounter:
+    """Token counts of texts, by a Hugging Face tokenizer."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of ``text``, special tokens included."""
+        return len(self._tokenizer(text, verbose=False)["input_ids"])
+
+    def count_bare(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, without special tokens."""
+        if not texts:
+            return []
+        encoded = self._tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        return [len(ids) for ids in encoded["input_ids"]]
+
+    def cut(self, text: str, max_tokens: int) -> str:
+        """Return the text of the first ``max_tokens`` ids of ``text``, special tokens left out."""
+        ids = self._tokenizer(text, verbose=False)["input_ids"][:max_tokens]
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+
+@dataclass(frozen=True)
+class FittedPrompt:
+    """A prompt under the length limit."""
+
+    n_demos_used: int
+    """How many of the demonstrations are kept, from the first on."""
+    text: str | None
+    """The whole prompt if it had to be cut; None if it is definition + kept demonstrations + test item."""
+    n_tokens: int
+    """Tokens of the prompt: exact near the limit, elsewhere the sum over its pieces."""
+
+
+class PromptFitter:
+    """Applies the length limit of P1's code to prompts made of pieces.
+
+    Demonstrations are added in order while the text joined by spaces fits; the first that does not fit ends it. A
+    prompt that is too long without any is cut on the right (losing ``Output:``).
+
+    The rule asks for the length of whole texts, and tokenising each of them again for every demonstration would
+    dominate planning. Lengths are therefore summed over pieces, and whole texts are tokenised only where the sum
+    comes within a margin of the limit: tokens can merge only where pieces meet, a few at each. Near the limit the
+    error of the sum is measured once for each head of a prompt, which leaves only the last joint open.
+    """
+
+    def __init__(self, tokenizer: TokenCounter, max_tokens: int) -> None:
+        self._tokenizer = tokenizer
+        self._max_tokens = max_tokens
+        self._lengths: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
+        self._n_special = tokenizer.count("x") - tokenizer.count_bare(["x"])[0]
+
+    def measure(self, pieces: Iterable[str]) -> None:
+        """Tokenise pieces in one batch, so that later look-ups are free."""
+        new = [piece for piece in dict.fromkeys(pieces) if piece not in self._lengths]
+        self._lengths.update(zip(new, self._tokenizer.count_bare(new), strict=True))
+
+    def length(self, piece: str) -> int:
+        """Return the number of tokens of a piece, without special tokens."""
+        self.measure([piece])
+        return self._lengths[piece]
+
+    def fit(self, definition: str, demonstrations: Sequence[str], test: str) -> FittedPrompt:
+        """Return the prompt made of these pieces (each as it stands in a prompt) under the limit."""
+        self.measure([definition, *demonstrations, test])
+        kept = 0
+        total = self._n_special + self._lengths[definition] + self._lengths[test]
+        for demonstration in demonstrations:
+            longer = total + self._lengths[demonstration]
+            if not self._fits(longer, definition, demonstrations[: kept + 1], " ", test):
+                break
+            kept, total = kept + 1, longer
+        if self._fits(total, definition, demonstrations[:kept], "", test):
+            return FittedPrompt(n_demos_used=kept, text=None, n_tokens=total)
+        text = self._tokenizer.cut(definition + "".join(demonstrations[:kept]) + test, self._max_tokens)
+        return FittedPrompt(n_demos_used=kept, text=text, n_tokens=self._tokenizer.count(text))
+
+    def _fits(self, estimate: int, definition: str, demonstrations: Sequence[str], joint: str, test: str) -> bool:
+        # Joined by a space while demonstrations are added and by nothing in the prompt: so does P1's code.
+        if abs(estimate - self._max_tokens) > merge_margin(len(demonstrations)):
+            return estimate < self._max_tokens
+        head = definition + joint.join(demonstrations)
+        if head not in self._offsets:
+            self._offsets[head] = self._tokenizer.count(head + test) - estimate
+        # What merges inside the head is now known; only its joint with this test item may differ.
+        if abs(estimate + self._offsets[head] - self._max_tokens) > _JOINT_MARGIN:
+            return estimate + self._offsets[head] < self._max_tokens
+        return self._tokenizer.count(head + test) <= self._max_tokens
+
+
+_JOINT_MARGIN = 8
+
+
+def merge_margin(n_demos: int) -> int:
+    """Return how far the sum over a prompt's pieces may be from its token count: a few tokens where pieces meet."""
+    return 4 * (n_demos + 3)

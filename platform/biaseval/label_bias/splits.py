@@ -1,0 +1,170 @@
+"""Which instances of a task are demonstrations, BiasScore rows and main rows (P1 section 3; protocol section 2)."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from biaseval.errors import InputError
+from biaseval.label_bias.tasks import Instance, Task
+from biaseval.spec import N_DEMONSTRATIONS, POOL_SIZE
+from biaseval.tables import SPLITS
+
+Role = Literal["demonstration", "bias_score", "main"]
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The drawn instances of one task, each role in its order, and the task's labels."""
+
+    demonstrations: tuple[Instance, ...]
+    bias_score: tuple[Instance, ...]
+    main: tuple[Instance, ...]
+    labels: tuple[str, ...]
+    """Distinct first outputs outside the pool of 96, in code-point order."""
+
+    def by_role(self) -> dict[Role, tuple[Instance, ...]]:
+        """Return the instances under the names of their roles."""
+        return {"demonstration": self.demonstrations, "bias_score": self.bias_score, "main": self.main}
+
+    def table(self, task: str) -> pa.Table:
+        """Return the rows of the ``splits`` table."""
+        return SPLITS.rows(
+            [
+                {
+                    "task": task,
+                    "instance_id": instance.id,
+                    "role": role,
+                    "position": position,
+                    "input": instance.input,
+                    "label": instance.label,
+                }
+                for role, instances in self.by_role().items()
+                for position, instance in enumerate(instances)
+            ]
+        )
+
+    def demonstration_set(self, n_demos: int, demo_set: int) -> tuple[Instance, ...]:
+        """Return pool positions ``[n_demos * demo_set, n_demos * (demo_set + 1))``, in pool order."""
+        return self.demonstrations[n_demos * demo_set : n_demos * (demo_set + 1)]
+
+
+class Sampler:
+    """Draws splits and gives the generator of the random words of domain-context calibration.
+
+    ``per_task`` seeds each task by its own name, so its rows do not depend on which other tasks are in the run.
+    ``reif2024`` is P1's single stream: tasks must be drawn once each, in suite order.
+    """
+
+    def __init__(self, sampling: Literal["per_task", "reif2024"], seed: int) -> None:
+        self._sampling = sampling
+        self._seed = seed
+        self._pool_stream = np.random.RandomState(seed)
+        self._main_stream = random.Random(seed)
+        self._word_stream = np.random.default_rng(seed)
+
+    def draw(self, task: Task, max_eval: int) -> Splits:
+        """Return the splits of ``task`` with up to ``max_eval`` main rows."""
+        n_instances = len(task.instances)
+        if self._sampling == "reif2024":
+            pool = [int(index) for index in self._pool_stream.choice(np.arange(n_instances), POOL_SIZE, replace=False)]
+            in_pool = set(pool)
+            rest = [index for index in range(n_instances) if index not in in_pool]
+            order = self.shuffled(rest)
+        else:
+            permutation = [int(index) for index in self._task_generator(task.name, "splits").permutation(n_instances)]
+            pool, order = permutation[:POOL_SIZE], permutation[POOL_SIZE:]
+        return splits_of(task, pool, order[:max_eval])
+
+    def shuffled(self, indices: Sequence[int]) -> list[int]:
+        """Return ``indices`` in the order of P1's evaluation stream (``random.seed(seed)`` once, task after task)."""
+        order = list(indices)
+        self._main_stream.shuffle(order)
+        return order
+
+    def words_generator(self, task: str) -> np.random.Generator:
+        """Return the generator that draws the words of this task's domain-context inputs."""
+        return self._word_stream if self._sampling == "reif2024" else self._task_generator(task, "dc")
+
+    def _task_generator(self, task: str, use: str) -> np.random.Generator:
+        digest = hashlib.sha256(f"{task}/{use}".encode()).digest()
+        return np.random.default_rng([self._seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])
+
+
+def splits_of(task: Task, pool: Sequence[int], main: Sequence[int]) -> Splits:
+    """Return the splits given by instance indices.
+
+    Args:
+        task: the task.
+        pool: 96 indices; the first 64 become demonstrations, the last 32 BiasScore rows.
+        main: indices of the main rows, in their order.
+    """
+    in_pool = set(pool)
+    chosen = [task.instances[index] for index in pool]
+    labels = {instance.label for index, instance in enumerate(task.instances) if index not in in_pool}
+    return Splits(
+        demonstrations=tuple(chosen[:N_DEMONSTRATIONS]),
+        bias_score=tuple(chosen[N_DEMONSTRATIONS:]),
+        main=tuple(task.instances[index] for index in main),
+        labels=tuple(sorted(labels)),
+    )
+
+
+def read_splits(path: Path) -> dict[str, pa.Table]:
+    """Return the rows of another run's ``splits`` table, by task.
+
+    Raises:
+        InputError: the path is neither a folder of Parquet parts nor a Parquet file, or lacks a column.
+    """
+    columns = ["task", "instance_id", "role", "position"]
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path}: holds no Parquet file; tasks.splits names the splits folder of a run")
+    try:
+        table = pa.concat_tables([pq.read_table(file, columns=columns) for file in files])
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: is no splits table ({error}); tasks.splits needs {', '.join(columns)}") from error
+    by_task: dict[str, pa.Table] = {}
+    for name in table["task"].unique().to_pylist():
+        by_task[name] = table.filter(pa.compute.equal(table["task"], name))
+    return by_task
+
+
+def reproduce(task: Task, splits: Mapping[str, pa.Table], max_eval: int) -> Splits:
+    """Return exactly the instances, roles and positions that another run recorded for ``task``.
+
+    Raises:
+        InputError: the recorded splits lack the task, name an instance that the file does not hold, or hold a pool
+            other than 64 demonstrations and 32 BiasScore rows.
+    """
+    rows = splits.get(task.name)
+    if rows is None:
+        raise InputError(f"tasks.splits: holds no row of {task.name}; leave the task out or draw its splits anew")
+    index_of = {instance.id: index for index, instance in enumerate(task.instances)}
+    by_role: dict[str, list[tuple[int, int]]] = {"demonstration": [], "bias_score": [], "main": []}
+    for row in rows.to_pylist():
+        if row["instance_id"] not in index_of:
+            raise InputError(
+                f"tasks.splits: {task.name} has no instance {row['instance_id']!r}; use the task file of that run"
+            )
+        if row["role"] not in by_role:
+            raise InputError(f"tasks.splits: {task.name}: role {row['role']!r} is unknown; use {', '.join(by_role)}")
+        by_role[row["role"]].append((row["position"], index_of[row["instance_id"]]))
+    drawn = {role: [index for _, index in sorted(pairs)] for role, pairs in by_role.items()}
+    pool = drawn["demonstration"] + drawn["bias_score"]
+    if len(drawn["demonstration"]) != N_DEMONSTRATIONS or len(pool) != POOL_SIZE:
+        raise InputError(
+            f"tasks.splits: {task.name} has {len(drawn['demonstration'])} demonstrations and "
+            f"{len(drawn['bias_score'])} BiasScore rows; {N_DEMONSTRATIONS} and {POOL_SIZE - N_DEMONSTRATIONS} are needed"
+        )
+    if len({*pool, *drawn["main"]}) != len(pool) + len(drawn["main"]):
+        raise InputError(f"tasks.splits: {task.name} uses an instance twice; each may have one role and position")
+    return splits_of(task, pool, drawn["main"][:max_eval])

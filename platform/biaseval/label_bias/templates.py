@@ -1,0 +1,181 @@
+"""Input templates for domain-context calibration: from a table, or inferred from a task's own inputs."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from biaseval.errors import InputError
+from biaseval.label_bias.tasks import Task
+
+SLOT = "{INPUT}"
+
+
+def read_templates(path: Path) -> dict[str, str]:
+    """Return the templates of a CSV ``task,template``, by task.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column or names a task twice.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if not {"task", "template"} <= set(reader.fieldnames or ()):
+                raise InputError(f"{path}: a template table has the columns task and template; add them")
+            rows = [(row["task"], row["template"]) for row in reader]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as a UTF-8 CSV ({error}); check tasks.templates") from error
+    twice = [task for task, count in Counter(task for task, _ in rows).items() if count > 1]
+    if twice:
+        raise InputError(f"{path}: {', '.join(twice)} stands there twice; keep one row a task")
+    without_slot = [task for task, template in rows if SLOT not in (template or "")]
+    if without_slot:
+        raise InputError(f"{path}: the template of {', '.join(without_slot)} has no {SLOT}; add one where text varies")
+    return dict(rows)
+
+
+def template_of(task: Task, templates: dict[str, str]) -> tuple[str, str]:
+    """Return a task's template and its source: ``table`` (keyed by file name or run key) or ``inferred``."""
+    for key in (task.name, task.run_key):
+        if key in templates:
+            return templates[key], "table"
+    return infer_template([instance.input for instance in task.instances]), "inferred"
+
+
+def split_by_template(prefixes: Sequence[str], text: str) -> list[str]:
+    """Return the texts between the literal parts of a template, as P1's code splits an input.
+
+    Walks through ``prefixes`` from left to right and keeps what stands before each, stripped; the walk goes on from
+    the last character of the prefix, so a prefix that does not end in a space leaves that character at the head of the
+    next part. A prefix that is not found is tried without the spaces around it, then with double spaces made single,
+    and is skipped if that fails too (protocol section 4).
+
+    Args:
+        prefixes: the literal parts, ``template.split("{INPUT}")``.
+        text: one input.
+
+    Returns:
+        ``len(prefixes) + 1`` parts, the first normally empty; fewer if a prefix was not found.
+    """
+    parts: list[str] = []
+    rest = text
+    for prefix in prefixes:
+        variants = (prefix, prefix.strip(), prefix.strip().replace("  ", " "))
+        position = next((found for variant in variants if (found := rest.find(variant)) >= 0), None)
+        if position is None:
+            continue
+        parts.append(rest[:position].strip())
+        # Always the length of the prefix as written, also when a shorter variant matched: this may eat text.
+        rest = rest[position + max(len(prefix) - 1, 0) :]
+    parts.append(rest.strip())
+    return parts
+
+
+def infer_template(inputs: Sequence[str]) -> str:
+    """Return a template whose literal segments stand, in the same order, in every input.
+
+    Words that all inputs share in the same order become the literal parts, and everything between them a slot. A task
+    whose inputs share nothing gets the single slot ``{INPUT}``.
+
+    Args:
+        inputs: the task's inputs, at least one.
+    """
+    shared = _TOKEN.findall(inputs[0])
+    for text in inputs[1:]:
+        shared = _common_subsequence(shared, _TOKEN.findall(text))
+    segments = _padded(_structural(_joined(shared, inputs), inputs), inputs)
+    if not segments:
+        return SLOT
+    starts = all(text.lstrip().startswith(segments[0].strip()) for text in inputs)
+    ends = all(text.rstrip().endswith(segments[-1].strip()) for text in inputs)
+    literal = SLOT.join(segments)
+    return ("" if starts else SLOT) + literal + ("" if ends and (len(segments) > 1 or not starts) else SLOT)
+
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_SENTENCE_MARKS = frozenset(".,;?!")
+_CHANCE = 1.1
+"""A segment may occur this much more often than a template has it; ``the`` occurs far more often."""
+
+
+def _structural(segments: Sequence[str], inputs: Sequence[str]) -> list[str]:
+    """Return the segments that belong to a template: more than a full stop, and as often in every input."""
+    wanted = Counter(segment for segment in segments if segment not in _SENTENCE_MARKS)
+    found = {segment: sum(len(_pattern(segment).findall(text)) for text in inputs) for segment in wanted}
+    limit = {segment: _CHANCE * wanted[segment] * len(inputs) for segment in wanted}
+    return [segment for segment in segments if segment in wanted and found[segment] <= limit[segment]]
+
+
+def _pattern(segment: str) -> re.Pattern[str]:
+    """Return what finds the segment, not as a piece of a longer word."""
+    left = r"(?<!\w)" if segment[0].isalnum() else ""
+    right = r"(?!\w)" if segment[-1].isalnum() else ""
+    return re.compile(left + re.escape(segment) + right)
+
+
+def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """Return a longest common subsequence of two word lists."""
+    in_second = set(second)
+    first = [word for word in first if word in in_second]
+    in_first = set(first)
+    second = [word for word in second if word in in_first]
+    table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
+    for i in range(len(first) - 1, -1, -1):
+        for j in range(len(second) - 1, -1, -1):
+            same = first[i] == second[j]
+            table[i][j] = table[i + 1][j + 1] + 1 if same else max(table[i + 1][j], table[i][j + 1])
+    words, i, j = [], 0, 0
+    while i < len(first) and j < len(second):
+        if first[i] == second[j]:
+            words.append(first[i])
+            i, j = i + 1, j + 1
+        elif table[i + 1][j] >= table[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return words
+
+
+def _joined(words: Sequence[str], inputs: Sequence[str]) -> list[str]:
+    """Join shared words to one segment wherever the same white space stands between them in every input."""
+    segments: list[str] = []
+    for word in words:
+        joint = _shared_joint(segments[-1], word, inputs) if segments else None
+        if joint is None:
+            segments.append(word)
+        else:
+            segments[-1] += joint + word
+    return segments
+
+
+def _shared_joint(segment: str, word: str, inputs: Sequence[str]) -> str | None:
+    pattern = re.compile(re.escape(segment) + r"(\s*)" + _pattern(word).pattern)
+    joints = {match.group(1) if (match := pattern.search(text)) else None for text in inputs}
+    return joints.pop() if len(joints) == 1 else None
+
+
+def _padded(segments: Sequence[str], inputs: Sequence[str]) -> list[str]:
+    """Return the segments with the white space that stands around them in every input."""
+    before: list[set[str]] = [set() for _ in segments]
+    after: list[set[str]] = [set() for _ in segments]
+    for text in inputs:
+        position = 0
+        for index, segment in enumerate(segments):
+            match = _pattern(segment).search(text, position)
+            if match is None:
+                continue
+            head, tail = text[: match.start()], text[match.end() :]
+            before[index].add(head[len(head.rstrip()) :])
+            after[index].add(tail[: len(tail) - len(tail.lstrip())])
+            position = match.end()
+    return [_common(before[i]) + segment + _common(after[i]) for i, segment in enumerate(segments)]
+
+
+def _common(spaces: set[str]) -> str:
+    """Return the white space that all share; a plain space where they differ but none is empty."""
+    if len(spaces) == 1:
+        return next(iter(spaces))
+    return " " if spaces and all(spaces) else ""

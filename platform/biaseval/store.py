@@ -1,0 +1,202 @@
+"""Run directories: tables as folders of atomic Parquet parts, and what is still missing.
+
+A file is complete when its final name exists. On a local disk it is written under a temporary name (which never
+ends in ``.parquet``) and renamed; on an object store one PUT makes it appear.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from biaseval.errors import BiasevalError, InputError
+
+_PART = re.compile(r"part-(\d{5,})\.parquet")
+_TEMPORARY_MARK = ".incomplete-"
+
+
+def part_name(number: int) -> str:
+    """Return the file name of part ``number`` (0-based)."""
+    return f"part-{number:05d}.parquet"
+
+
+def absolute_uri(uri: str) -> str:
+    """Return ``uri`` itself for an object store, the absolute path for a local directory."""
+    return uri if "://" in uri else str(Path(uri).expanduser().resolve())
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, on a local disk or an object store.
+
+    Cheap to make and to send to workers by its ``uri``; holds no open file.
+    """
+
+    uri: str
+    """What the user gave, made absolute: a path or ``s3://bucket/prefix``."""
+    fs: pafs.FileSystem
+    root: str
+    """The run's path inside ``fs``."""
+
+    @classmethod
+    def open(cls, uri: str) -> Run:
+        """Return the run at ``uri``, which need not exist yet.
+
+        Raises:
+            InputError: the URI's scheme is unknown or its bucket cannot be reached.
+        """
+        uri = absolute_uri(uri)
+        try:
+            if "://" in uri:
+                fs, root = pafs.FileSystem.from_uri(uri)
+            else:
+                fs, root = pafs.LocalFileSystem(), uri
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InputError(
+                f"{uri}: cannot open this run directory: {error}; use a local path or s3://bucket/prefix"
+            ) from error
+        return cls(uri=uri, fs=fs, root=root.rstrip("/"))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the run lies on a local disk."""
+        return isinstance(self.fs, pafs.LocalFileSystem)
+
+    @property
+    def name(self) -> str:
+        """The last part of the run's path."""
+        return PurePosixPath(self.root).name
+
+    def path(self, name: str) -> str:
+        """Return the path of ``name`` inside ``fs``; ``name`` cannot leave the run directory."""
+        relative = PurePosixPath(name)
+        if relative.is_absolute() or ".." in relative.parts:
+            raise InputError(f"{name}: names inside a run directory cannot be absolute or contain '..'")
+        return f"{self.root}/{relative}"
+
+    def has(self, name: str) -> bool:
+        """Return whether the file or folder ``name`` exists."""
+        return bool(self.fs.get_file_info(self.path(name)).type != pafs.FileType.NotFound)
+
+    def create(self) -> None:
+        """Make the run directory and prove that it can be written.
+
+        Raises:
+            InputError: it cannot be made or written.
+        """
+        try:
+            if self.is_local:
+                os.makedirs(self.root, exist_ok=True)
+            self.write_bytes(".writable", b"")
+            self.fs.delete_file(self.path(".writable"))
+        except (OSError, pa.ArrowException, BiasevalError) as error:
+            raise InputError(
+                f"{self.uri}: the run directory cannot be written ({_reason(error)}); choose another with --run-dir"
+            ) from error
+
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Write ``data`` to ``name`` in one step: a reader sees all of it or nothing.
+
+        Raises:
+            BiasevalError: the disk is full or the store does not answer; what was complete stays.
+        """
+        path = self.path(name)
+        try:
+            if self.is_local:
+                folder = os.path.dirname(path)
+                os.makedirs(folder, exist_ok=True)
+                temporary = f"{path}{_TEMPORARY_MARK}{uuid.uuid4().hex[:12]}"
+                try:
+                    with open(temporary, "wb") as file:
+                        file.write(data)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    os.replace(temporary, path)
+                except BaseException:
+                    Path(temporary).unlink(missing_ok=True)
+                    raise
+            else:
+                with self.fs.open_output_stream(path) as stream:
+                    stream.write(data)
+        except OSError as error:
+            raise BiasevalError(
+                f"{self.uri}/{name}: cannot be written ({_reason(error)}); "
+                "mend this and run the same command again: complete parts are kept"
+            ) from error
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write ``text`` as UTF-8 to ``name`` in one step."""
+        self.write_bytes(name, text.encode())
+
+    def read_bytes(self, name: str) -> bytes:
+        """Return the content of ``name``."""
+        with self.fs.open_input_stream(self.path(name)) as stream:
+            return bytes(stream.read())
+
+    def read_text(self, name: str) -> str:
+        """Return the content of ``name``, which is UTF-8."""
+        return self.read_bytes(name).decode()
+
+    def write_part(self, table: str, number: int, rows: pa.Table) -> None:
+        """Write part ``number`` of ``table`` in one step."""
+        self.write_table(f"{table}/{part_name(number)}", rows)
+
+    def write_table(self, name: str, rows: pa.Table) -> None:
+        """Write ``rows`` as the Parquet file ``name`` (zstd) in one step."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="zstd")
+        self.write_bytes(name, sink.getvalue().to_pybytes())
+
+    def read_part(self, table: str, number: int) -> pa.Table:
+        """Return part ``number`` of ``table``."""
+        with self.fs.open_input_file(self.path(f"{table}/{part_name(number)}")) as file:
+            return pq.read_table(file)
+
+    def read_table(self, table: str) -> pa.Table:
+        """Return all parts of ``table``, in the order of their numbers.
+
+        Raises:
+            BiasevalError: the table has no part.
+        """
+        numbers = sorted(self.parts(table))
+        if not numbers:
+            raise BiasevalError(f"{self.uri}: the table {table} has no part; run the same command again")
+        return pa.concat_tables([self.read_part(table, number) for number in numbers])
+
+    def parts(self, table: str) -> set[int]:
+        """Return the numbers of the complete parts of ``table``."""
+        infos = self.fs.get_file_info(pafs.FileSelector(self.path(table), allow_not_found=True))
+        matches = (_PART.fullmatch(info.base_name) for info in infos if info.type == pafs.FileType.File)
+        return {int(match.group(1)) for match in matches if match}
+
+    def table_files(self, table: str) -> list[str]:
+        """Return the paths inside ``fs`` of the complete parts of ``table``, in order."""
+        return [self.path(f"{table}/{part_name(number)}") for number in sorted(self.parts(table))]
+
+    def missing_parts(self, table: str, n_parts: int) -> list[int]:
+        """Return the parts of ``table`` still to be made, which is also how a run resumes."""
+        done = self.parts(table)
+        return [number for number in range(n_parts) if number not in done]
+
+    def drop_table(self, table: str) -> None:
+        """Delete every part of ``table``; nothing happens if it does not exist."""
+        for path in self.table_files(table):
+            self.fs.delete_file(path)
+
+    def sweep(self) -> None:
+        """Delete what a killed process left under temporary names (local disks only)."""
+        if self.is_local and os.path.isdir(self.root):
+            for path in Path(self.root).rglob(f"*{_TEMPORARY_MARK}*"):
+                path.unlink(missing_ok=True)
+
+
+def _reason(error: BaseException) -> str:
+    cause = error.__cause__ if isinstance(error, BiasevalError) and error.__cause__ else error
+    return getattr(cause, "strerror", None) or str(cause)
