@@ -14,7 +14,7 @@ from biaseval.errors import InputError
 
 POOL_SIZE = 96
 N_DEMONSTRATIONS = 64
-"""Of the pool of 96, the first 64 may be demonstrations and the last 32 are the BiasScore rows (P1; protocol section 2)."""
+"""Of the pool of 96, the first 64 may be demonstrations and the last 32 are the BiasScore rows (P1 section 3.1)."""
 
 Method = Literal["cc", "dc", "looc"]
 

@@ -85,6 +85,11 @@ class Run:
         """Return whether the file or folder ``name`` exists."""
         return bool(self.fs.get_file_info(self.path(name)).type != pafs.FileType.NotFound)
 
+    def names(self) -> list[str]:
+        """Return the names of the files and folders directly in the run; empty if it does not exist."""
+        infos = self.fs.get_file_info(pafs.FileSelector(self.root, allow_not_found=True))
+        return sorted(info.base_name for info in infos)
+
     def create(self) -> None:
         """Make the run directory and prove that it can be written.
 

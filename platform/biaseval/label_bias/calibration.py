@@ -1,4 +1,4 @@
-"""Inputs that carry no answer, from which calibration learns a model's preference (P1 section 3; protocol section 4)."""
+"""Inputs that carry no answer, from which calibration learns a model's preference (P1 section 3)."""
 
 from __future__ import annotations
 

@@ -174,10 +174,9 @@ class _TaskPlanner:
         return rows
 
     def _parts(self, splits: Splits, rows: _Rows) -> list[PlannedPart]:
-        chosen = self._spec.execution.part_rows
         n_labels = len(splits.labels)
-        if chosen == "auto":
-            chosen = max(32, min(_ROWS_PER_PART, _SCORES_PER_PART // n_labels))
+        asked = self._spec.execution.part_rows
+        chosen = max(32, min(_ROWS_PER_PART, _SCORES_PER_PART // n_labels)) if asked == "auto" else asked
         label_tokens = [count + 1 for count in self._counter.count_bare([f" {label}" for label in splits.labels])]
         parts = []
         for start in range(0, len(rows.prompts), chosen):

@@ -1,4 +1,4 @@
-"""Prompts, byte for byte those of P1's code, and its length limit (protocol section 3)."""
+"""Prompts, byte for byte those of P1's code, and its length limit."""
 
 from __future__ import annotations
 

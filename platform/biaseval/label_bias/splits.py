@@ -1,4 +1,4 @@
-"""Which instances of a task are demonstrations, BiasScore rows and main rows (P1 section 3; protocol section 2)."""
+"""Which instances of a task are demonstrations, BiasScore rows and main rows (P1 section 3)."""
 
 from __future__ import annotations
 

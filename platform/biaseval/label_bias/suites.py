@@ -1,4 +1,4 @@
-"""The published suites, and the rule by which P1 selects tasks (section 3.1 and App. A.2; protocol section 1)."""
+"""The published suites, and the rule by which P1 selects tasks (section 3.1 and App. A.2)."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Task:
 
     @property
     def run_key(self) -> str:
-        """The name by which P1's code keys results and templates (protocol section 1)."""
+        """The name by which P1's code keys results and templates."""
         category = self.categories[0].lower().replace(" ", "_") if self.categories else ""
         return "_".join([self.name.split("_")[0], *(source.lower() for source in self.sources), category])
 
@@ -127,7 +127,7 @@ def parse_task(path: Path) -> tuple[Task | None, list[str]]:
 
 
 def why_unsuitable(task: Task, *, min_instances: int) -> str | None:
-    """Return why the rule of P1 leaves the task out (step 4: too many labels or outputs, too few instances), or None."""
+    """Return why step 4 of P1's rule leaves the task out (labels, outputs, instances), or None."""
     if task.n_labels > suites.MAX_LABELS:
         return f"has {task.n_labels} distinct labels; at most {suites.MAX_LABELS} are allowed"
     if task.mean_outputs >= suites.MAX_MEAN_OUTPUTS:
@@ -153,7 +153,7 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
     """
     files = task_files(Path(spec.path))
     chosen, missing = _chosen_files(spec, files)
-    problems = {name: "is not in the folder; add the file or set tasks.on_bad_task: skip" for name in missing}
+    problems = dict.fromkeys(missing, "is not in the folder; add the file or set tasks.on_bad_task: skip")
     left_out: dict[str, str] = {}
     kept: list[Path] = []
     explicit = {pattern for pattern in spec.include or () if not _has_wildcard(pattern)}
@@ -184,6 +184,37 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
     return TaskSelection(files=tuple(kept), left_out=left_out)
 
 
+@dataclass(frozen=True)
+class CheckedTasks:
+    """What a folder of task files holds."""
+
+    usable: list[str]
+    left_out: dict[str, str]
+    """Task name to the reason why a run over the folder leaves it out."""
+    bad: dict[str, list[str]]
+    """Task name to all that is wrong with the file."""
+
+
+def check_tasks(path: Path, *, min_instances: int) -> CheckedTasks:
+    """Read every task file of a folder and say what a run could do with it.
+
+    Raises:
+        InputError: the path does not exist, or holds no task file.
+    """
+    checked = CheckedTasks(usable=[], left_out={}, bad={})
+    for file in task_files(path):
+        task, problems = parse_task(file)
+        if task is None:
+            checked.bad[file.stem] = problems
+        elif reason := why_unsuitable(task, min_instances=min_instances):
+            checked.left_out[file.stem] = reason
+        elif problem := one_label_problem(task):
+            checked.bad[file.stem] = [problem]
+        else:
+            checked.usable.append(file.stem)
+    return checked
+
+
 def task_files(path: Path) -> list[Path]:
     """Return the JSON files of a folder (or the one file given) in suite order.
 
@@ -193,10 +224,10 @@ def task_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise InputError(f"{path}: no such folder of task files; check tasks.path")
+        raise InputError(f"{path}: no such folder of task files; check the path")
     files = sorted(path.glob("*.json"), key=_suite_order)
     if not files:
-        raise InputError(f"{path}: holds no *.json task file; check tasks.path")
+        raise InputError(f"{path}: holds no *.json task file; check the path")
     return files
 
 

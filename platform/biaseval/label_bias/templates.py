@@ -51,7 +51,7 @@ def split_by_template(prefixes: Sequence[str], text: str) -> list[str]:
     Walks through ``prefixes`` from left to right and keeps what stands before each, stripped; the walk goes on from
     the last character of the prefix, so a prefix that does not end in a space leaves that character at the head of the
     next part. A prefix that is not found is tried without the spaces around it, then with double spaces made single,
-    and is skipped if that fails too (protocol section 4).
+    and is skipped if that fails too.
 
     Args:
         prefixes: the literal parts, ``template.split("{INPUT}")``.

@@ -1,0 +1,43 @@
+# make demo | test | check | bench: each sets up what it needs, says what it does, and starts at once the second time.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+READY := $(VENV)/.ready
+
+help:  ## Say what the targets do.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/'
+
+setup: $(READY)  ## Install everything into .venv.
+
+$(READY): pyproject.toml constraints.txt
+	@echo "setup: creating $(VENV) with $$($(PYTHON) --version) and installing the pinned packages (some minutes, once)"
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' || { echo "setup: Python 3.11 or 3.12 is needed; name one with make PYTHON=..." >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+	@echo "setup: done"
+
+demo: $(READY)  ## Run the quickstart: the bundled tiny model on generated tasks, to a report.
+	@echo "demo: scoring generated tasks with the bundled model; the run goes to runs/demo"
+	@$(BIN)/biaseval demo
+
+test: $(READY)  ## Run the tests.
+	@echo "test: running the tests (about ten minutes on two cores)"
+	@$(BIN)/python -m pytest -q
+
+check: $(READY)  ## Lint, formatting and strict types.
+	@echo "check: ruff, formatting, types"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: $(READY)  ## Measure the scorer against lm-evaluation-harness and plain batches.
+	@echo "bench: installing lm_eval, then measuring (some minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python tests/benchmarks/bench_scoring.py

@@ -1,0 +1,302 @@
+"""The command line: parses, calls one function, prints one result. Results go to standard output, chatter to standard error.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 130 interrupted (run the same command again to resume).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.progress import say
+
+app = typer.Typer(
+    help="Measure label bias of language models: before and after calibration, every number a SQL query over Parquet.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+tasks_app = typer.Typer(help="Work with task files.", no_args_is_help=True)
+app.add_typer(tasks_app, name="tasks")
+
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: a YAML file that says what to measure.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the spec, e.g. tasks.max_eval=100; repeatable."),
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, local or s3://.")]
+RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Run directories, local or s3://.")]
+
+
+class Format(StrEnum):
+    """How `sql` prints its result."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+@app.command()
+def run(
+    spec: SpecArgument,
+    run_dir: Annotated[
+        str | None, typer.Option("--run-dir", metavar="DIR", help="Where the run lies; runs/NAME if left out.")
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Plan, score, analyse and report what a spec asks for. Run it again to resume: only what is missing is computed.
+
+    Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
+    """
+    from biaseval.pipelines import run_label_bias
+    from biaseval.spec import load_spec
+
+    loaded = load_spec(spec, overrides or ())
+    finished = run_label_bias(loaded, run_dir or f"runs/{loaded.name}")
+    _print_suite(finished.uri)
+    typer.echo(f"report: {finished.uri}/report.html")
+
+
+@app.command()
+def plan(spec: SpecArgument, overrides: SetOption = None) -> None:
+    """Say what a spec would run: tasks, prompts, tokens with and without shared prefixes, FLOPs and GPU-hours.
+
+    Loads no weights and writes nothing.
+
+    Example: biaseval plan jobs/specs/mistral-7b.yaml
+    """
+    from biaseval.pipelines import summarize_plan
+    from biaseval.spec import load_spec
+
+    summary, facts = summarize_plan(load_spec(spec, overrides or ()))
+    _print_plan(summary, facts)
+
+
+@app.command()
+def score(
+    model: Annotated[str, typer.Option("--model", metavar="M", help="A local model directory or Hugging Face name.")],
+    prompts: Annotated[
+        Path,
+        typer.Option("--prompts", metavar="FILE", help="Parquet or JSONL with prompt_id, text and labels (a list)."),
+    ],
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where label_scores/part-*.parquet go.")],
+    dtype: Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float16.")] = "float32",
+    adapter: Annotated[str | None, typer.Option("--adapter", help="A PEFT adapter for the model.")] = None,
+    quantization: Annotated[str | None, typer.Option("--quantization", help="8bit or 4bit (CUDA).")] = None,
+) -> None:
+    """Score labels after any prompts: the log-probability of each token of each label, and of EOS.
+
+    Example: biaseval score --model models/tiny --prompts prompts.jsonl --out scores
+    """
+    from pydantic import ValidationError
+
+    from biaseval.pipelines import score_prompts
+    from biaseval.spec import ExecutionSpec, ModelSpec
+
+    path = str(Path(model).expanduser().resolve()) if Path(model).expanduser().exists() else model
+    try:
+        spec = ModelSpec.model_validate(
+            {"path": path, "dtype": dtype, "adapter": adapter, "quantization": quantization}
+        )
+    except ValidationError as error:
+        problems = [f"--{detail['loc'][0]}: {detail['msg']}, found {detail['input']!r}" for detail in error.errors()]
+        raise InputError.of(problems) from error
+    finished = score_prompts(spec, ExecutionSpec(), prompts, out)
+    typer.echo(f"scores: {finished.uri}/label_scores")
+
+
+@app.command()
+def status(run: RunArgument) -> None:
+    """Say how far a run is, from its directory alone; works from any machine, also while the run goes on.
+
+    Example: biaseval status runs/quickstart
+    """
+    from biaseval.pipelines import run_status
+
+    found = run_status(run)
+    typer.echo(f"parts   {found.n_parts_done:,} of {found.n_parts:,} scored")
+    typer.echo(f"rows    {found.n_prompts_done:,} of {found.n_prompts:,} scored")
+    typer.echo(f"marts   {'complete' if found.has_marts else 'not yet'}")
+    typer.echo(f"report  {'complete' if found.has_report else 'not yet'}")
+    if not (found.has_marts and found.has_report):
+        say("run the same `biaseval run` command again to go on")
+
+
+@app.command()
+def sql(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="RUN... QUERY", help="One or more run directories, then the query.")
+    ],
+    output: Annotated[Format, typer.Option("--format", help="json is one array of objects.")] = Format.table,
+) -> None:
+    """Ask DuckDB about one or many runs: every table and mart is a view; several runs get a column `run`.
+
+    Example: biaseval sql runs/quickstart "from label_bias_by_model order by n_demos, method" --format csv
+    """
+    from biaseval.analysis import query
+
+    if len(arguments) < 2:
+        raise InputError('sql: give a run directory and a query, for example biaseval sql runs/x "from tasks"')
+    *runs, question = arguments
+    result = query(runs, question)
+    _print_result(result, output)
+
+
+@app.command()
+def report(runs: RunsArgument) -> None:
+    """Compute the metrics of finished runs anew and write their report.html.
+
+    Example: biaseval report runs/quickstart
+    """
+    from biaseval.analysis import build_marts
+    from biaseval.report import write_report
+
+    for directory in runs:
+        build_marts(directory)
+    for written in write_report(runs):
+        typer.echo(f"report: {written}")
+
+
+@app.command()
+def demo(
+    run_dir: Annotated[str, typer.Option("--run-dir", metavar="DIR", help="Where the run lies.")] = "runs/demo",
+) -> None:
+    """Run the quickstart: a bundled tiny model on generated tasks, from prompts to report, in about a minute.
+
+    Example: biaseval demo
+    """
+    from biaseval.demo import run_demo
+
+    finished = run_demo(run_dir)
+    _print_suite(finished.uri)
+    typer.echo(f"report: {finished.uri}/report.html")
+
+
+@tasks_app.command("check")
+def tasks_check(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder of task files, or one file.")],
+    min_instances: Annotated[int, typer.Option("--min-instances", help="Fewer make a task unusable.")] = 396,
+) -> None:
+    """Validate task files: say which are usable, which a run would leave out and why, and all that is wrong.
+
+    Exit code 2 if a file is bad.
+
+    Example: biaseval tasks check natural-instructions/tasks
+    """
+    from biaseval.label_bias.tasks import check_tasks
+
+    checked = check_tasks(path, min_instances=min_instances)
+    for name, reason in checked.left_out.items():
+        typer.echo(f"left out  {name}: {reason}")
+    for name, problems in checked.bad.items():
+        for problem in problems:
+            typer.echo(f"bad       {name}: {problem}")
+    typer.echo(f"{len(checked.usable)} usable, {len(checked.left_out)} left out, {len(checked.bad)} bad")
+    if checked.bad:
+        raise typer.Exit(2)
+
+
+def main() -> None:
+    """Run the command line; our own errors become one message and an exit code."""
+    try:
+        app()
+    except BiasevalError as error:
+        say(f"error: {error}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        say("interrupted; run the same command again to resume")
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough.
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _print_plan(summary: Any, facts: dict[str, Any]) -> None:
+    flops = 2 * facts["n_parameters"] * summary.tokens
+    saved = summary.tokens_unshared / max(summary.tokens, 1)
+    lines = [
+        ("tasks", f"{summary.n_tasks:,}"),
+        ("prompts", f"{summary.n_prompts:,}"),
+        ("label scores", f"{summary.n_scores:,}"),
+        ("tokens, shared prefixes", f"{summary.tokens:,}"),
+        ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
+        ("parameters", f"{facts['n_parameters']:,} ({facts['family']})"),
+        ("FLOPs", f"{flops:.3g}"),
+        ("GPU-hours at 100 TFLOP/s", f"{flops / 1e14 / 3600:.3g}"),
+    ]
+    for name, value in lines:
+        typer.echo(f"{name:26}{value}")
+    for name, reason in summary.left_out.items():
+        typer.echo(f"left out: {name}: {reason}")
+    for note in summary.notes:
+        typer.echo(f"note: {note}")
+
+
+def _print_suite(run_uri: str) -> None:
+    """Print the metrics of the whole suite as a table."""
+    from biaseval.analysis import query
+
+    rows = query(
+        [run_uri],
+        """
+        select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
+        from label_bias_by_model
+        where suite = 'all'
+        order by n_demos, array_position(['none', 'cc', 'dc', 'looc'], method)
+        """,
+    )
+    _print_result(rows, Format.table)
+
+
+def _print_result(result: Any, output: Format) -> None:
+    if output is Format.parquet:
+        import pyarrow.parquet as pq
+
+        pq.write_table(result, sys.stdout.buffer)
+    elif output is Format.csv:
+        import pyarrow.csv as pacsv
+
+        pacsv.write_csv(_printable(result), sys.stdout.buffer)
+    elif output is Format.json:
+        sys.stdout.write(json.dumps(result.to_pylist(), ensure_ascii=False, default=str) + "\n")
+    else:
+        table = Table()
+        for field in result.schema:
+            is_number = str(field.type).startswith(("int", "uint", "float", "double", "decimal"))
+            table.add_column(field.name, justify="right" if is_number else "left")
+        for row in result.to_pylist():
+            table.add_row(*(_cell(value) for value in row.values()))
+        # Off a terminal nothing may be cut: a table is as wide as its cells.
+        Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _printable(result: Any) -> Any:
+    """Return the table with nested columns as JSON text, which CSV can hold."""
+    import pyarrow as pa
+
+    for index, field in enumerate(result.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in result[index].to_pylist()]
+            result = result.set_column(index, field.name, pa.array(texts, pa.string()))
+    return result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+"""Scores the missing parts of a run on Ray Data: CPU tasks read and tokenise, actors hold the model and score.
+
+An actor writes each part itself, in one step; what travels back is a line of counts. So a part is complete when its
+file exists, whatever dies before or after.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import ray
+
+import biaseval
+from biaseval.errors import BiasevalError, InputError
+from biaseval.spec import ExecutionSpec, ModelSpec
+from biaseval.store import Run
+from biaseval.tables import LABEL_SCORES
+
+_SPARE_CPUS = 2
+"""Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
+
+
+@dataclass(frozen=True)
+class PartToScore:
+    """A planned part whose scores are missing."""
+
+    part: int
+    """Number of the part of ``prompts``, and of ``label_scores``."""
+    contexts_part: int
+    """Number of the part of ``contexts`` that holds the prompts' contexts."""
+    n_prompts: int
+    tokens: int
+    """Tokens to compute, about."""
+
+
+@dataclass(frozen=True)
+class ScoredPart:
+    """What came of one part."""
+
+    part: int
+    n_prompts: int
+    tokens: int
+    seconds: float
+    """Time in the scorer."""
+    facts: dict[str, Any]
+    """How the scorer worked: path, attention, dtype, self-test."""
+
+
+@dataclass(frozen=True)
+class _Allocation:
+    """What one actor gets."""
+
+    n_actors: int | tuple[int, int]
+    """A number, or (at least, at most)."""
+    num_cpus: float
+    num_gpus: int
+    n_threads: int | None
+
+
+def score_parts(
+    run: Run,
+    parts: list[PartToScore],
+    model: ModelSpec,
+    execution: ExecutionSpec,
+    on_scored: Callable[[ScoredPart], None],
+) -> None:
+    """Score ``parts`` and write their ``label_scores``; ``on_scored`` hears of each as it is complete.
+
+    Args:
+        run: the run directory, which every node must reach.
+        parts: what to score, in any order.
+        model: what to score with.
+        execution: actors and their resources.
+        on_scored: called in this process.
+
+    Raises:
+        InputError: the model cannot be used, a prompt does not fit, or Ray lacks the resources asked for.
+        BiasevalError: scoring failed; complete parts stay.
+    """
+    if not parts:
+        return
+    with _ray(execution) as is_local:
+        allocation = _allocate(execution, len(parts), is_local=is_local)
+        _quiet_context()
+        rows = [{"part": json.dumps(asdict(part))} for part in parts]
+        settings = json.dumps(model.model_dump())
+        scored = (
+            ray.data.from_items(rows, override_num_blocks=len(rows))
+            .map_batches(
+                _read_part,
+                batch_size=1,
+                batch_format="pyarrow",
+                num_cpus=min(1.0, allocation.num_cpus),
+                fn_kwargs={"run_uri": run.uri, "model": settings},
+            )
+            .map_batches(
+                _ScoringActor,
+                batch_size=1,
+                batch_format="pyarrow",
+                compute=_pool(allocation),
+                num_cpus=allocation.num_cpus,
+                num_gpus=allocation.num_gpus,
+                fn_constructor_kwargs={
+                    "run_uri": run.uri,
+                    "model": settings,
+                    "num_gpus": allocation.num_gpus,
+                    "n_threads": allocation.n_threads,
+                },
+            )
+        )
+        try:
+            for row in scored.iter_rows():
+                on_scored(ScoredPart(**json.loads(row["scored"])))
+        except (ray.exceptions.RayError, RuntimeError) as error:
+            raise _ours(error) from error
+
+
+def _read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
+    """Read a part's prompts and tokenise them; runs in a CPU task."""
+    from biaseval.scoring import encode
+
+    _quiet_worker()
+    part = json.loads(batch["part"][0].as_py())
+    run = Run.open(run_uri)
+    prompts = run.read_part("prompts", part["part"])
+    contexts = run.read_part("contexts", part["contexts_part"])
+    texts = dict(zip(contexts["context_id"].to_pylist(), contexts["text"].to_pylist(), strict=True))
+    heads = pa.array([texts[identifier] for identifier in prompts["context_id"].to_pylist()], pa.string())
+    scorable = pa.table(
+        {
+            "prompt_id": prompts["prompt_id"],
+            "text": pc.binary_join_element_wise(heads, prompts["input_text"].combine_chunks(), ""),
+            "labels": prompts["labels"],
+        }
+    )
+    encoded = encode(_tokenizer(model), scorable)
+    return pa.table({"part": batch["part"], "encoded": pa.array([_to_bytes(encoded)], pa.large_binary())})
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(model: str) -> Any:
+    from biaseval.models import load_tokenizer
+
+    spec = ModelSpec(**json.loads(model))
+    return load_tokenizer(spec.path, revision=spec.revision, trust_remote_code=spec.trust_remote_code)
+
+
+class _ScoringActor:
+    """Holds the model; scores a part and writes it."""
+
+    def __init__(self, run_uri: str, model: str, num_gpus: int, n_threads: int | None) -> None:
+        import torch
+
+        from biaseval.scoring import LabelScorer
+
+        _quiet_worker()
+        if n_threads is not None:
+            # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
+            torch.set_num_threads(n_threads)
+        spec = ModelSpec(**json.loads(model))
+        self._run = Run.open(run_uri)
+        self._scorer = LabelScorer.load(
+            spec.path,
+            revision=spec.revision,
+            dtype=spec.dtype,
+            device=device_of(num_gpus),
+            quantization=spec.quantization,
+            adapter=spec.adapter,
+            trust_remote_code=spec.trust_remote_code,
+        )
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        part = json.loads(batch["part"][0].as_py())
+        encoded = _from_bytes(batch["encoded"][0].as_buffer())
+        start = time.perf_counter()
+        scores = self._scorer.score_encoded(encoded)
+        seconds = time.perf_counter() - start
+        self._run.write_part("label_scores", part["part"], scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema))
+        scored = ScoredPart(
+            part=part["part"],
+            n_prompts=part["n_prompts"],
+            tokens=part["tokens"],
+            seconds=seconds,
+            facts=self._scorer.facts(),
+        )
+        return pa.table({"scored": [json.dumps(asdict(scored))]})
+
+
+def device_of(num_gpus: int) -> Literal["cpu", "cuda", "auto"]:
+    """Return where a model lies that has ``num_gpus`` GPUs: several share it (``device_map``)."""
+    if num_gpus == 0:
+        return "cpu"
+    return "cuda" if num_gpus == 1 else "auto"
+
+
+@contextmanager
+def _ray(execution: ExecutionSpec) -> Iterator[bool]:
+    """Connect to Ray; yield whether it is this machine's own.
+
+    A job or a ``RAY_ADDRESS`` decides for a cluster; otherwise a Ray of this run's own starts and ends with it, and no
+    address file of a cluster that is gone is picked up.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray reports each actor pool's arguments as an error, which they are not while this process lives.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if ray.is_initialized():
+        yield len(ray.nodes()) == 1
+        return
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        n_actors = 1 if execution.actors == "auto" else execution.actors
+        options |= {
+            "num_cpus": n_actors * max(1, _cores() // n_actors) + _SPARE_CPUS,
+            "include_dashboard": False,
+        }
+    else:
+        # Workers run this very code, installed there or not.
+        options["runtime_env"] = {"py_modules": [str(Path(biaseval.__file__).parent)]}
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise BiasevalError(f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS") from error
+    try:
+        yield address == "local"
+    finally:
+        ray.shutdown()
+
+
+def _allocate(execution: ExecutionSpec, n_parts: int, *, is_local: bool) -> _Allocation:
+    resources = ray.cluster_resources()
+    total_gpus = int(resources.get("GPU", 0))
+    num_gpus = min(1, total_gpus) if execution.gpus_per_actor == "auto" else execution.gpus_per_actor
+    if is_local and num_gpus > total_gpus:
+        raise InputError(
+            f"execution.gpus_per_actor: {num_gpus} asked for and this machine has {total_gpus}; "
+            "lower it, or submit the run to a cluster with GPUs"
+        )
+    if num_gpus:
+        at_most = max(1, min(n_parts, 1000))
+        n_actors = (1, at_most) if execution.actors == "auto" else execution.actors
+        if is_local and execution.actors == "auto":
+            n_actors = min(at_most, total_gpus // num_gpus)
+        return _Allocation(n_actors, num_cpus=1, num_gpus=num_gpus, n_threads=None)
+    nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+    n_actors = (1 if is_local else max(1, len(nodes))) if execution.actors == "auto" else execution.actors
+    n_actors = min(n_actors, n_parts)
+    if is_local:
+        threads = max(1, _cores() // n_actors)
+        # A Ray that somebody else started may have fewer slots than this machine has cores.
+        slots = max(0.5, min(threads, (sum(nodes) - _SPARE_CPUS) / n_actors))
+        return _Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads)
+    per_actor = _slots(max(0.5, min(max(nodes) - 1, (sum(nodes) - _SPARE_CPUS) / n_actors)))
+    return _Allocation(n_actors, num_cpus=per_actor, num_gpus=0, n_threads=max(1, int(per_actor)))
+
+
+def _slots(number: float) -> float:
+    """Return a number of CPUs that Ray takes: a fraction below one, whole above."""
+    return number if number < 1 else float(int(number))
+
+
+def _pool(allocation: _Allocation) -> ray.data.ActorPoolStrategy:
+    if isinstance(allocation.n_actors, int):
+        return ray.data.ActorPoolStrategy(size=allocation.n_actors)
+    at_least, at_most = allocation.n_actors
+    return ray.data.ActorPoolStrategy(min_size=at_least, max_size=at_most)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _quiet_context() -> None:
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    # Loading a large model while a node starts can outlast any fixed limit.
+    context.execution_no_progress_timeout_s = -1
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+
+
+def _quiet_worker() -> None:
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+
+def _ours(error: BaseException) -> BiasevalError:
+    """Return our own error that a worker raised, or one that carries Ray's."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BiasevalError):
+            return type(cause)(str(getattr(cause, "cause", None) or cause))
+        inner = getattr(cause, "cause", None)
+        cause = inner if isinstance(inner, BaseException) else cause.__cause__
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return BiasevalError(f"scoring failed: {lines[-1] if lines else error!r}; run the same command again to resume")
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _from_bytes(data: pa.Buffer) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()

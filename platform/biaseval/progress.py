@@ -1,0 +1,76 @@
+"""What a person sees while a run works: a bar on a terminal, a line now and then in a log. All on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Print one line of chatter."""
+    console.print(text, markup=False)
+
+
+@dataclass
+class ScoringProgress:
+    """Rows scored, tokens a second and the time left."""
+
+    n_prompts: int
+    n_done: int
+    tokens: int = 0
+    _started: float = field(default_factory=time.monotonic)
+    _first_done: int = 0
+    _last_line: float = 0.0
+    _bar: Progress | None = None
+    _bar_task: TaskID = TaskID(0)
+
+    def advance(self, n_prompts: int, tokens: int) -> None:
+        """Count a finished part."""
+        self.n_done += n_prompts
+        self.tokens += tokens
+        elapsed = time.monotonic() - self._started
+        rate = f"{self.tokens / max(elapsed, 1e-9):,.0f} tokens/s"
+        if self._bar is not None:
+            self._bar.update(self._bar_task, completed=self.n_done, rate=rate)
+            return
+        is_last = self.n_done >= self.n_prompts
+        if is_last or time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            scored = self.n_done - self._first_done
+            left = elapsed / max(scored, 1) * (self.n_prompts - self.n_done)
+            say(f"scored {self.n_done:,} of {self.n_prompts:,} rows, {rate}, {_duration(left)} left")
+
+
+@contextmanager
+def scoring_progress(n_prompts: int, n_done: int) -> Iterator[ScoringProgress]:
+    """Yield what counts finished parts; draws a bar where standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield ScoringProgress(n_prompts, n_done, _first_done=n_done)
+        return
+    columns = (
+        TextColumn("scoring"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} rows"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("scoring", total=n_prompts, completed=n_done, rate="")
+        yield ScoringProgress(n_prompts, n_done, _first_done=n_done, _bar=bar, _bar_task=task)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
