@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# Before Ray is imported anywhere: a cluster of the tests' own, on loopback, that tells nobody.
+os.environ["RAY_AUTH_MODE"] = "disabled"
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
+os.environ.pop("RAY_ADDRESS", None)
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +24,21 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"golden values and real data are not here: {folder} (set BIASEVAL_SHARED)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """Start the one Ray that all tests of a session share, with logical CPUs to spare."""
+    import ray
+
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a random Llama with a tokenizer of its own."""
+    from tests.tinymodels import make_llama
+
+    return make_llama(tmp_path_factory.mktemp("model"))

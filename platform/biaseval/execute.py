@@ -10,6 +10,7 @@ import functools
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -121,17 +122,38 @@ def score_parts(
         )
         try:
             for row in scored.iter_rows():
+                if row["error"] is not None:
+                    kind, message = json.loads(row["error"])
+                    raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
                 on_scored(ScoredPart(**json.loads(row["scored"])))
         except (ray.exceptions.RayError, RuntimeError) as error:
-            raise _ours(error) from error
+            lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
+            raise BiasevalError(f"scoring failed: {lines[-1]}; run the same command again to resume") from error
 
 
 def _read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
-    """Read a part's prompts and tokenise them; runs in a CPU task."""
+    """Read a part's prompts and tokenise them; runs in a CPU task.
+
+    Our own errors travel to the driver as rows: Ray would wrap them, and lose what they are.
+    """
+    _quiet_worker()
+    encoded = error = None
+    try:
+        encoded = _to_bytes(_encoded_part(json.loads(batch["part"][0].as_py()), run_uri, model))
+    except BiasevalError as caught:
+        error = _as_row(caught)
+    return pa.table(
+        {
+            "part": batch["part"],
+            "encoded": pa.array([encoded], pa.large_binary()),
+            "error": pa.array([error], pa.string()),
+        }
+    )
+
+
+def _encoded_part(part: dict[str, int], run_uri: str, model: str) -> pa.Table:
     from biaseval.scoring import encode
 
-    _quiet_worker()
-    part = json.loads(batch["part"][0].as_py())
     run = Run.open(run_uri)
     prompts = run.read_part("prompts", part["part"])
     contexts = run.read_part("contexts", part["contexts_part"])
@@ -144,8 +166,11 @@ def _read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
             "labels": prompts["labels"],
         }
     )
-    encoded = encode(_tokenizer(model), scorable)
-    return pa.table({"part": batch["part"], "encoded": pa.array([_to_bytes(encoded)], pa.large_binary())})
+    return encode(_tokenizer(model), scorable)
+
+
+def _as_row(error: BiasevalError) -> str:
+    return json.dumps([type(error).__name__, str(error)])
 
 
 @functools.lru_cache(maxsize=1)
@@ -181,20 +206,28 @@ class _ScoringActor:
         )
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        part = json.loads(batch["part"][0].as_py())
-        encoded = _from_bytes(batch["encoded"][0].as_buffer())
+        scored, error = None, batch["error"][0].as_py()
+        if error is None:
+            try:
+                part = json.loads(batch["part"][0].as_py())
+                scored = json.dumps(asdict(self._score(part, _from_bytes(batch["encoded"][0].as_buffer()))))
+            except BiasevalError as caught:
+                error = _as_row(caught)
+        return pa.table({"scored": pa.array([scored], pa.string()), "error": pa.array([error], pa.string())})
+
+    def _score(self, part: dict[str, int], encoded: pa.Table) -> ScoredPart:
         start = time.perf_counter()
         scores = self._scorer.score_encoded(encoded)
         seconds = time.perf_counter() - start
-        self._run.write_part("label_scores", part["part"], scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema))
-        scored = ScoredPart(
+        scores = scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema)
+        self._run.write_part("label_scores", part["part"], scores)
+        return ScoredPart(
             part=part["part"],
             n_prompts=part["n_prompts"],
             tokens=part["tokens"],
             seconds=seconds,
             facts=self._scorer.facts(),
         )
-        return pa.table({"scored": [json.dumps(asdict(scored))]})
 
 
 def device_of(num_gpus: int) -> Literal["cpu", "cuda", "auto"]:
@@ -230,13 +263,28 @@ def _ray(execution: ExecutionSpec) -> Iterator[bool]:
         # Workers run this very code, installed there or not.
         options["runtime_env"] = {"py_modules": [str(Path(biaseval.__file__).parent)]}
     try:
-        ray.init(address=address, **options)
+        with _without_chatter():
+            ray.init(address=address, **options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise BiasevalError(f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS") from error
     try:
         yield address == "local"
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Keep off standard error what Ray's core prints there below Python; its failures come as exceptions."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _allocate(execution: ExecutionSpec, n_parts: int, *, is_local: bool) -> _Allocation:
@@ -294,18 +342,6 @@ def _quiet_context() -> None:
 def _quiet_worker() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-
-
-def _ours(error: BaseException) -> BiasevalError:
-    """Return our own error that a worker raised, or one that carries Ray's."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, BiasevalError):
-            return type(cause)(str(getattr(cause, "cause", None) or cause))
-        inner = getattr(cause, "cause", None)
-        cause = inner if isinstance(inner, BaseException) else cause.__cause__
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    return BiasevalError(f"scoring failed: {lines[-1] if lines else error!r}; run the same command again to resume")
 
 
 def _to_bytes(table: pa.Table) -> bytes:

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.prompts import build_prompt
+from biaseval.label_bias.tasks import read_task, select_tasks
+from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.taskfiles import write_task
+from tests.tinymodels import make_tokenizer
+
+
+def _plan(folder: Path, *, window: int | None = None, prompt: dict[str, Any] | None = None, **changes: Any) -> TaskPlan:
+    spec = LabelBiasSpec(
+        kind="label_bias",
+        name="x",
+        model=ModelSpec(path="unused"),
+        tasks=TasksSpec(path=str(folder), max_eval=20, **changes.pop("tasks", {})),
+        prompt=PromptSpec(**{"n_demos": [0, 2, 4], "demo_sets": 2, **(prompt or {})}),
+        calibration=changes.pop("calibration", ["cc", "dc", "looc"]),
+        **changes,
+    )
+    (plan,) = plan_tasks(spec, select_tasks(spec.tasks).files, make_tokenizer(), window)
+    return plan
+
+
+def _prompts(plan: TaskPlan) -> list[dict[str, Any]]:
+    return [row for part in plan.parts for row in part.prompts.to_pylist()]
+
+
+def test_rows_per_setting_are_the_published_numbers(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    plan = _plan(tmp_path)
+    counts = Counter((row["n_demos"], row["demo_set"], row["purpose"]) for row in _prompts(plan))
+    for n_demos, sets in ((0, 1), (2, 2), (4, 2)):
+        for demo_set in range(sets):
+            expected = {"main": 20, "bias_score": 32, "cc": 3, "dc": 20}
+            if n_demos:
+                expected["looc"] = n_demos
+            found = {p: n for (k, s, p), n in counts.items() if (k, s) == (n_demos, demo_set)}
+            assert found == expected
+    assert (0, 1, "main") not in counts
+    assert plan.splits.num_rows == 96 + 20
+
+
+def test_every_prompt_is_the_published_text_of_its_row(tmp_path: Path) -> None:
+    task = read_task(write_task(tmp_path))
+    plan = _plan(tmp_path)
+    inputs = {row["instance_id"]: row["input"] for row in plan.splits.to_pylist()}
+    labels = {row["instance_id"]: row["label"] for row in plan.splits.to_pylist()}
+    contexts = {row["context_id"]: row for row in plan.contexts.to_pylist()}
+    pool = [row["instance_id"] for row in plan.splits.to_pylist() if row["role"] == "demonstration"]
+    for row in _prompts(plan):
+        k, demo_set = row["n_demos"], row["demo_set"]
+        demos = pool[k * demo_set : k * (demo_set + 1)]
+        text = {"cc": ["N/A", "", "[MASK]"]}.get(row["purpose"], [None] * 99)[row["row"]]
+        if row["purpose"] == "looc":
+            assert row["instance_id"] == demos[row["row"]]
+            demos = [demo for demo in demos if demo != row["instance_id"]]
+        if row["instance_id"]:
+            text = inputs[row["instance_id"]]
+            assert row["gold"] == labels[row["instance_id"]]
+        context = contexts[row["context_id"]]
+        assert context["demo_ids"] == demos
+        if text is not None:
+            shown = [(inputs[demo], labels[demo]) for demo in demos]
+            assert context["text"] + row["input_text"] == build_prompt(task.definition, shown, text)
+    assert len({row["prompt_id"] for row in _prompts(plan)}) == plan.n_prompts
+
+
+def test_one_draw_of_random_words_serves_all_settings(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    texts: dict[int, set[str]] = {}
+    for row in _prompts(_plan(tmp_path)):
+        if row["purpose"] == "dc":
+            texts.setdefault(row["row"], set()).add(row["input_text"])
+    assert len(texts) == 20
+    assert all(len(same) == 1 for same in texts.values())
+    assert next(iter(texts[0])).startswith("Input: First: ")
+
+
+def test_demonstrations_that_do_not_fit_are_dropped_and_counted(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    plan = _plan(tmp_path, prompt={"n_demos": [4], "demo_sets": 1, "max_tokens": 90}, calibration=[])
+    used = {row["n_demos_used"] for row in _prompts(plan)}
+    assert used <= {1, 2, 3}
+    assert {row["n_demos"] for row in _prompts(plan)} == {4}
+    contexts = {row["context_id"]: row for row in plan.contexts.to_pylist()}
+    for row in _prompts(plan):
+        assert len(contexts[row["context_id"]]["demo_ids"]) == row["n_demos_used"]
+
+
+def test_a_prompt_that_is_too_long_alone_is_cut_on_the_right(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    plan = _plan(tmp_path, prompt={"n_demos": [0], "max_tokens": 20}, calibration=[])
+    for row in _prompts(plan):
+        assert row["is_truncated"]
+        assert not row["input_text"].endswith("Output:")
+        assert row["input_text"].startswith("Say whether the two words match.")
+
+
+def test_a_prompt_beyond_the_window_is_refused_with_the_numbers(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    with pytest.raises(InputError) as caught:
+        _plan(tmp_path, window=100, calibration=[])
+    message = str(caught.value)
+    assert "task9500_made_classification: " in message
+    assert "the model's window has 100; set prompt.max_tokens to at most 98" in message
+    _plan(tmp_path, window=100, prompt={"max_tokens": 98}, calibration=[])
+
+
+def test_small_tasks_and_inferred_templates_are_recorded(tmp_path: Path) -> None:
+    write_task(tmp_path, n_instances=150)
+    plan = _plan(tmp_path, tasks={"include": ["task9500*"], "min_instances": 150})
+    assert plan.notes == ["task9500_made_classification: 150 instances, fewer than the 396 of the published suite"]
+    (row,) = plan.tasks.to_pylist()
+    assert (row["template"], row["template_source"]) == ("First: {INPUT} Second: {INPUT}", "inferred")
+
+
+def test_parts_hold_as_many_rows_as_asked_for(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    plan = _plan(tmp_path, execution=ExecutionSpec(part_rows=50))
+    sizes = [part.prompts.num_rows for part in plan.parts]
+    assert set(sizes[:-1]) == {50}
+    assert sum(sizes) == plan.n_prompts
+    assert all(part.tokens < part.tokens_unshared for part in plan.parts)
+
+
+def test_a_task_whose_rest_has_one_label_is_refused(tmp_path: Path) -> None:
+    path = write_task(tmp_path, n_instances=397)
+    task = read_task(path)
+    from biaseval.label_bias.splits import Sampler
+
+    pool = {row.id for row in (*Sampler("per_task", 42).draw(task, 1).demonstrations,)}
+    content = [
+        {"id": row.id, "input": row.input, "output": ["rare" if row.id in pool else "common"]} for row in task.instances
+    ]
+    write_task(tmp_path, changes={"Instances": content})
+    with pytest.raises(InputError, match="outside the pool of 96 every instance has the label 'common'"):
+        _plan(tmp_path)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from biaseval.label_bias.prompts import (
+    PromptFitter,
+    TokenCounter,
+    build_prompt,
+    definition_text,
+    demonstration_text,
+    test_text,
+    with_full_stop,
+)
+from tests.taskfiles import WORDS
+
+test_text.__test__ = False  # type: ignore[attr-defined]  # a function of the package, not a test
+
+
+def test_the_example_of_the_protocol() -> None:
+    prompt = build_prompt("Say yes or no", [("The tea was cold", "no")], "Lovely!")
+    assert prompt == "Say yes or no.\n\nInput: The tea was cold.\n Output: no.\n\nInput: Lovely!\n\nOutput:"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("a", "a."), ("a!", "a!"), ("a)", "a)"), ("a”", "a”."), ("a…", "a…."), ("", ""), (" ", " .")]
+)
+def test_a_full_stop_follows_all_but_ascii_punctuation(text: str, expected: str) -> None:
+    assert with_full_stop(text) == expected
+
+
+def test_an_empty_input_becomes_a_full_stop() -> None:
+    assert test_text("") == "Input: .\n\nOutput:"
+
+
+def test_labels_are_stripped_in_demonstrations() -> None:
+    assert demonstration_text(" x ", "  Yes  ") == "Input: x.\n Output: Yes.\n\n"
+
+
+@pytest.fixture(scope="module")
+def trained() -> TokenCounter:
+    """A byte-level BPE that merges across nothing but what its words share."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<s>", "</s>"])
+    tokenizer.train_from_iterator([build_prompt("Match the words", [(" ".join(WORDS), "yes")] * 3, "x y z")], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    return TokenCounter(PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>"))
+
+
+def _naive(counter: TokenCounter, definition: str, demos: list[str], test: str, limit: int) -> tuple[int, str]:
+    """Apply the published rule word for word, tokenising every text that it names."""
+    kept: list[str] = []
+    for demo in demos:
+        if counter.count(definition + " ".join([*kept, demo]) + test) > limit:
+            break
+        kept.append(demo)
+    prompt = definition + "".join(kept) + test
+    return len(kept), prompt if counter.count(prompt) <= limit else counter.cut(prompt, limit)
+
+
+def _assert_fits_as_published(counter: TokenCounter, texts: list[tuple[str, str]], text: str, limit: int) -> None:
+    definition = definition_text("Match the words")
+    demos, test = [demonstration_text(*pair) for pair in texts], test_text(text)
+    fitter = PromptFitter(counter, limit)
+    for item in (test, test_text(text + " river stone"), test):
+        fitted = fitter.fit(definition, demos, item)
+        whole = definition + "".join(demos[: fitted.n_demos_used]) + item
+        built = (fitted.n_demos_used, whole if fitted.text is None else fitted.text)
+        assert built == _naive(counter, definition, demos, item, limit)
+
+
+_TEXTS = st.lists(st.sampled_from([*WORDS, "é", "1.", "\n", "„x“", "  "]), max_size=12).map(" ".join)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    demos=st.lists(st.tuples(_TEXTS, st.sampled_from(["yes", "no", "not sure"])), max_size=6),
+    text=_TEXTS,
+    limit=st.integers(min_value=5, max_value=300),
+)
+def test_the_length_limit_equals_the_published_rule(
+    trained: TokenCounter, demos: list[tuple[str, str]], text: str, limit: int
+) -> None:
+    _assert_fits_as_published(trained, demos, text, limit)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    demos=st.lists(st.tuples(_TEXTS, st.sampled_from(["yes", "no", "not sure"])), max_size=6),
+    text=_TEXTS,
+    limit=st.integers(min_value=5, max_value=300),
+)
+def test_the_length_limit_equals_the_published_rule_on_real_tokenizers(
+    shared: Path, demos: list[tuple[str, str]], text: str, limit: int
+) -> None:
+    for folder in ("golden/tiny-llama", "data/models/stories260K"):
+        _assert_fits_as_published(TokenCounter(_tokenizer(shared / folder)), demos, text, limit)
+
+
+_LOADED: dict[Path, object] = {}
+
+
+def _tokenizer(path: Path) -> object:
+    if path not in _LOADED:
+        _LOADED[path] = AutoTokenizer.from_pretrained(path)
+    return _LOADED[path]

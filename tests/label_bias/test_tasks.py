@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.label_bias import suites
+from biaseval.label_bias.tasks import check_tasks, parse_task, read_task, select_tasks
+from biaseval.spec import TasksSpec
+from tests.taskfiles import task_content, write_task
+
+
+def _problem(path: Path) -> str:
+    task, problems = parse_task(path)
+    assert task is None
+    return "\n".join(problems)
+
+
+def test_the_published_rule_keeps_500_of_the_table(shared: Path) -> None:
+    rows = suites.read_task_table(shared / "data" / "superni" / "task_info.csv")
+    candidates = [row for row in rows if suites.is_candidate(row)]
+    assert len(candidates) == 662
+    assert len([row for row in candidates if suites.is_english(row)]) == 528
+    assert len(suites.select_by_table(rows)) == 500
+
+
+def test_the_suites_have_the_published_sizes() -> None:
+    assert len(suites.REIF2024) == len(set(suites.REIF2024)) == 279
+    assert len(suites.SEMANTICALLY_EQUIVALENT) == 18
+    assert set(suites.SEMANTICALLY_EQUIVALENT) <= set(suites.REIF2024)
+
+
+def test_all_real_tasks_are_usable_and_in_the_suite(shared: Path) -> None:
+    folder = shared / "data" / "superni"
+    assert len(select_tasks(TasksSpec(path=str(folder / "tasks"))).files) == 40
+    spec = TasksSpec(path=str(folder / "tasks"), suite="selection", table=str(folder / "task_info.csv"))
+    assert len(select_tasks(spec).files) == 40
+    skipping = TasksSpec(path=str(folder / "tasks"), suite="reif2024", on_bad_task="skip")
+    selection = select_tasks(skipping)
+    assert len(selection.files) == 40
+    assert len(selection.left_out) == 239
+
+
+def test_selection_rejects_the_real_tasks_that_it_should(shared: Path) -> None:
+    folder = shared / "data" / "superni"
+    checked = check_tasks(folder / "tasks_filtered_out", min_instances=396)
+    assert checked.usable == []
+    names = set(suites.select_by_table(suites.read_task_table(folder / "task_info.csv")))
+    # One each by excluded name, name part, language and missing candidate word; the others by their files.
+    assert len([path for path in (folder / "tasks_filtered_out").glob("*.json") if path.stem in names]) == 3
+
+
+def test_run_keys_are_those_of_the_template_table(shared: Path) -> None:
+    folder = shared / "data" / "superni"
+    task = read_task(folder / "tasks" / "task843_financial_phrasebank_classification.json")
+    assert task.run_key == "task843_financial_phrasebank_sentiment_analysis"
+    assert task.number == 843
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"Definition": None}, "Definition: is missing"),
+        ({"Definition": ["  "]}, "Definition: is empty"),
+        ({"Definition": "text"}, "Definition: must be a list of strings"),
+        ({"Instances": None}, "Instances: is missing"),
+        ({"Instances": []}, "Instances: must be a list with at least one"),
+        ({"Categories": [3]}, "Categories: must be a list of strings"),
+        ({"Instances": [{"id": "a", "input": "x", "output": []}]}, "Instances[0]: has no output"),
+        ({"Instances": [{"id": "a", "input": "x", "output": [3]}]}, "holds a label that is not a string; quote it"),
+        ({"Instances": [{"id": "a", "input": "x", "output": [" "]}]}, "first output is an empty label"),
+        ({"Instances": [{"id": "a", "input": 3, "output": ["y"]}]}, "input is missing or not a string"),
+        ({"Instances": [{"input": "x", "output": ["y"]}]}, "id is missing"),
+        ({"Instances": ["text"]}, "is not an object"),
+        ({"Instances": [{"id": "a", "input": "x", "output": ["y"]}] * 2}, "id 'a' is that of Instances[0] too"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
+    changed = {**task_content(), **changes}
+    path = tmp_path / "task1_x.json"
+    path.write_text(json.dumps({key: value for key, value in changed.items() if value is not None}))
+    assert expected in _problem(path)
+
+
+def test_files_that_are_no_json_or_no_text_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "task1_x.json"
+    path.write_text('{"Definition": [')
+    assert "is not valid JSON (line 1, column 17" in _problem(path)
+    path.write_bytes(b'{"Definition": ["caf\xe9"]}')
+    assert "is not UTF-8 (byte 20" in _problem(path)
+    path.write_text("[1]")
+    assert "is not a JSON object" in _problem(path)
+
+
+def test_a_run_stops_with_the_list_of_all_bad_files(tmp_path: Path) -> None:
+    write_task(tmp_path, "task1_good_classification")
+    write_task(tmp_path, "task2_bad_classification", changes={"Definition": [""]})
+    write_task(tmp_path, "task3_one_label_classification", labels=("yes",))
+    with pytest.raises(InputError) as caught:
+        select_tasks(TasksSpec(path=str(tmp_path)))
+    assert "task2_bad_classification.json: Definition: is empty" in str(caught.value)
+    assert "task3_one_label_classification.json: Instances: every instance has the label 'yes'" in str(caught.value)
+    skipping = select_tasks(TasksSpec(path=str(tmp_path), on_bad_task="skip"))
+    assert [path.stem for path in skipping.files] == ["task1_good_classification"]
+    assert set(skipping.left_out) == {"task2_bad_classification", "task3_one_label_classification"}
+
+
+def test_a_small_task_is_used_only_when_named_with_a_smaller_minimum(tmp_path: Path) -> None:
+    write_task(tmp_path, "task1_small_classification", n_instances=150)
+    write_task(tmp_path, "task2_large_classification")
+    selection = select_tasks(TasksSpec(path=str(tmp_path)))
+    assert [path.stem for path in selection.files] == ["task2_large_classification"]
+    assert "has 150 instances and tasks.min_instances is 396" in selection.left_out["task1_small_classification"]
+    with pytest.raises(InputError, match="has 150 instances"):
+        select_tasks(TasksSpec(path=str(tmp_path), include=["task1_small_classification"]))
+    named = TasksSpec(path=str(tmp_path), include=["task1_small_classification"], min_instances=150)
+    assert len(select_tasks(named).files) == 1
+
+
+def test_globs_choose_and_what_they_miss_is_said(tmp_path: Path) -> None:
+    for number in (1, 2, 12):
+        write_task(tmp_path, f"task{number}_x_classification")
+    chosen = select_tasks(TasksSpec(path=str(tmp_path), include=["task1*"])).files
+    assert [path.stem for path in chosen] == ["task1_x_classification", "task12_x_classification"]
+    with pytest.raises(InputError, match=r"task7\.json: is not in the folder"):
+        select_tasks(TasksSpec(path=str(tmp_path), include=["task1*", "task7"]))
+
+
+def test_an_incomplete_suite_is_refused(tmp_path: Path) -> None:
+    write_task(tmp_path, "task50_x_classification")
+    with pytest.raises(InputError, match="278 problems"):
+        select_tasks(TasksSpec(path=str(tmp_path), suite="reif2024"))
+    assert len(select_tasks(TasksSpec(path=str(tmp_path), suite="reif2024", include=["task50*"])).files) == 1
+
+
+def test_a_folder_without_tasks_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no \*\.json task file"):
+        select_tasks(TasksSpec(path=str(tmp_path)))
+    with pytest.raises(InputError, match="no such folder"):
+        select_tasks(TasksSpec(path=str(tmp_path / "absent")))
+
+
+def test_checking_lists_every_problem_at_once(tmp_path: Path) -> None:
+    write_task(tmp_path, "task1_good_classification")
+    write_task(tmp_path, "task2_small_classification", n_instances=200)
+    write_task(tmp_path, "task3_bad_classification", changes={"Definition": [""], "Instances": [3]})
+    checked = check_tasks(tmp_path, min_instances=396)
+    assert checked.usable == ["task1_good_classification"]
+    assert list(checked.left_out) == ["task2_small_classification"]
+    assert len(checked.bad["task3_bad_classification"]) == 2

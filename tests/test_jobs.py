@@ -1,0 +1,120 @@
+"""The quickstart through a real Ray head and its job server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from biaseval.pipelines import run_status
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _processes_of(temporary: str) -> list[psutil.Process]:
+    """Return the processes whose command line or environment names the head's own temporary folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(temporary in part for part in process.cmdline()) or process.environ().get("RAY_TMPDIR") == temporary:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture
+def head() -> Iterator[tuple[str, dict[str, str]]]:
+    """Start a head with a job server; yield its address and environment; end the processes that it started."""
+    # A socket's path must be short.
+    temporary = tempfile.mkdtemp(prefix="r", dir="/tmp")
+    environment = {
+        **os.environ,
+        "RAY_TMPDIR": temporary,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Job logs are followed over a web socket, which a proxy of the machine's must not catch.
+        "no_proxy": "127.0.0.1,localhost",
+    }
+    dashboard = _free_port()
+    command = [
+        *(str(BIN / "ray"), "start", "--head", "--block", "--num-cpus=4", "--disable-usage-stats"),
+        *(f"--port={_free_port()}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"),
+        *(f"--temp-dir={temporary}", "--node-ip-address=127.0.0.1", f"--ray-client-server-port={_free_port()}"),
+        f"--dashboard-agent-listen-port={_free_port()}",
+    ]
+    log = open(Path(temporary) / "head.log", "w")  # noqa: SIM115  # the head writes to it until it ends
+    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    address = f"http://127.0.0.1:{dashboard}"
+    try:
+        _wait_for(dashboard, process, Path(temporary) / "head.log")
+        yield address, environment
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        for left in _processes_of(temporary):
+            left.kill()
+        log.close()
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+        except OSError:
+            time.sleep(0.3)
+    raise AssertionError(log.read_text())
+
+
+def test_the_quickstart_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    address, environment = head
+    run_dir = tmp_path / "run"
+    submit = [
+        *(str(BIN / "ray"), "job", "submit", "--address", address, "--working-dir", str(ROOT), "--"),
+        *(sys.executable, "jobs/label_bias.py", "jobs/specs/quickstart.yaml", "--run-dir", str(run_dir)),
+        *("--set", "prompt.n_demos=[0,2]", "--set", "tasks.max_eval=20", "--set", "prompt.demo_sets=1"),
+    ]
+    done = subprocess.run(submit, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"report: {run_dir}/report.html" in done.stdout
+    status = run_status(str(run_dir))
+    assert status.n_parts_done == status.n_parts > 0
+    assert status.has_report
+    refused = subprocess.run([*submit[:-8], "--set", "seed=1"], env=environment, capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 1
+    assert "--run-dir: name an absolute path" in refused.stdout + refused.stderr
+
+
+def test_nothing_is_left_that_a_later_run_would_pick_up(head: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    """While a head of somebody else's runs, a local run neither joins it nor needs it."""
+    address, environment = head
+    code = "import ray; ray.init(address='local', num_cpus=1, include_dashboard=False); print(len(ray.nodes()), ray.get_runtime_context().gcs_address)"
+    local = subprocess.run([sys.executable, "-c", code], env={**environment, "RAY_TMPDIR": ""}, capture_output=True, text=True)
+    assert local.stdout.startswith("1 "), local.stderr

@@ -1,0 +1,82 @@
+"""Imports point down only, and what is heavy is imported where it is the subject."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "platform" / "biaseval"
+
+LAYERS = [
+    {"cli"},
+    {"demo"},
+    {"pipelines"},
+    {"execute", "report", "progress", "environment"},
+    {"analysis"},
+    {"label_bias"},
+    {"scoring"},
+    {"models"},
+    {"store"},
+    {"tables", "spec"},
+    {"errors"},
+]
+HEAVY = {"torch", "transformers", "ray", "peft"}
+MAY_BE_HEAVY = {"models", "scoring", "execute", "demo"}
+
+
+def _level(module: str) -> int:
+    for level, names in enumerate(LAYERS):
+        if module in names:
+            return level
+    raise AssertionError(f"{module} stands in no layer: add it to LAYERS")
+
+
+def _imports(path: Path, *, only_module_level: bool) -> set[str]:
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if only_module_level else list(ast.walk(tree))
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _files() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def _module(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    own = _module(path)
+    for name in _imports(path, only_module_level=False):
+        if name.startswith("biaseval."):
+            imported = name.split(".")[1]
+            assert imported == own or _level(imported) > _level(own), f"{own} imports {imported}, which is not below it"
+
+
+@pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_heavy_packages_are_imported_where_they_are_the_subject(path: Path) -> None:
+    if _module(path) not in MAY_BE_HEAVY:
+        heavy = {name.split(".")[0] for name in _imports(path, only_module_level=True)} & HEAVY
+        assert not heavy
+
+
+def test_the_source_root_does_not_shadow_the_standard_library() -> None:
+    assert not (PACKAGE.parent / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("module", ["cli", "spec", "store", "analysis", "report", "label_bias.plan", "pipelines"])
+def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:
+    code = f"import sys, biaseval.{module}; print([m for m in ('torch', 'transformers', 'ray') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

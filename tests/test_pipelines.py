@@ -1,0 +1,234 @@
+"""Whole runs on a real Ray, with a tiny random model: exact, resumable, and not to be confused with another run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from biaseval.errors import InputError
+from biaseval.pipelines import run_label_bias, run_status
+from biaseval.spec import LabelBiasSpec, ModelSpec, load_spec
+from biaseval.store import Run
+from tests.taskfiles import write_task
+from tests.tinymodels import make_llama
+
+pytestmark = pytest.mark.ray
+
+MARTS = ["label_bias_by_task", "label_bias_by_model", "calibration_parameters", "label_bias_by_label"]
+
+
+def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
+    tasks = folder / "tasks"
+    if not tasks.exists():
+        write_task(tasks, "task9501_two_classification", n_instances=140, number=9501)
+        write_task(tasks, "task9502_three_detection", n_instances=150, number=9502, labels=("no", "not sure", "yes"))
+    content: dict[str, Any] = {
+        "kind": "label_bias",
+        "name": "tiny",
+        "model": {"path": str(model)},
+        "tasks": {"path": "tasks", "include": ["task9501_two_classification", "task9502_three_detection"]},
+        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
+        "calibration": ["cc", "dc", "looc"],
+        "execution": {"part_rows": 16},
+    }
+    content["tasks"] |= {"min_instances": 130, "max_eval": 40}
+    content |= changes
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def marts(run_dir: Path) -> dict[str, list[Any]]:
+    with duckdb.connect(str(run_dir / "results.duckdb"), read_only=True) as connection:
+        return {name: connection.execute(f"from {name} order by all").fetchall() for name in MARTS}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def assert_same(found: dict[str, list[Any]], expected: dict[str, list[Any]]) -> None:
+    for name in MARTS:
+        assert len(found[name]) == len(expected[name]) > 0
+        for row, wanted in zip(found[name], expected[name], strict=True):
+            for value, want in zip(row, wanted, strict=True):
+                assert value == (pytest.approx(want, rel=1e-6, abs=1e-6) if isinstance(want, float) else want), name
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("finished")
+    spec = write_spec(folder, tiny_llama)
+    run_label_bias(load_spec(spec), str(folder / "run"))
+    return spec, folder / "run"
+
+
+def test_a_run_leaves_what_the_contract_names(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    for name in ("spec.yaml", "environment.json", "results.duckdb", "report.html"):
+        assert (run_dir / name).is_file(), name
+    for table in ("splits", "contexts", "prompts", "label_scores"):
+        assert (run_dir / table / "part-00000.parquet").is_file(), table
+        compression = pq.ParquetFile(run_dir / table / "part-00000.parquet").metadata.row_group(0).column(0).compression
+        assert compression == "ZSTD"
+    environment = json.loads((run_dir / "environment.json").read_text())
+    assert environment["scorer"]["path"] == "packed"
+    assert environment["versions"]["ray"]
+    assert environment["model"]["digest"]
+    assert set(environment["data"]) == {"task9501_two_classification.json", "task9502_three_detection.json"}
+    assert run_status(str(run_dir)).n_prompts_done == run_status(str(run_dir)).n_prompts
+
+
+def test_scores_are_those_of_plain_forward_passes(finished: tuple[Path, Path], tiny_llama: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run = Run.open(str(finished[1]))
+    texts = {row["context_id"]: row["text"] for row in run.read_table("contexts").to_pylist()}
+    scores: dict[str, dict[str, list[float]]] = {}
+    for row in run.read_table("label_scores").to_pylist():
+        scores.setdefault(row["prompt_id"], {})[row["label"]] = row["token_logprobs"]
+    prompts = run.read_table("prompts").to_pylist()
+    assert set(scores) == {row["prompt_id"] for row in prompts}
+    tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
+    model = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32).eval()
+    for row in prompts[::29]:
+        assert set(scores[row["prompt_id"]]) == set(row["labels"])
+        prompt = texts[row["context_id"]] + row["input_text"]
+        n_context = len(tokenizer(prompt)["input_ids"])
+        for label, found in scores[row["prompt_id"]].items():
+            ids = torch.tensor([tokenizer(f"{prompt} {label}</s>")["input_ids"]])
+            with torch.no_grad():
+                logprobs = model(ids).logits[0].float().log_softmax(-1)
+            expected = [logprobs[i - 1, ids[0, i]].item() for i in range(n_context, ids.shape[1])]
+            assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_running_again_computes_only_what_is_missing(finished: tuple[Path, Path]) -> None:
+    spec, run_dir = finished
+    before, expected = digests(run_dir / "label_scores"), marts(run_dir)
+    times = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
+    (run_dir / "label_scores" / "part-00001.parquet").unlink()
+    run_label_bias(load_spec(spec), str(run_dir))
+    after = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
+    assert {name for name in times if times[name] != after[name]} == {"part-00001.parquet"}
+    assert digests(run_dir / "label_scores") == before
+    assert_same(marts(run_dir), expected)
+
+
+def test_a_different_spec_is_refused_and_nothing_is_touched(finished: tuple[Path, Path]) -> None:
+    spec, run_dir = finished
+    before = digests(run_dir)
+    with pytest.raises(InputError, match="seed: the run has 42, the spec 7"):
+        run_label_bias(load_spec(spec, ["seed=7"]), str(run_dir))
+    assert digests(run_dir) == before
+    run_label_bias(load_spec(spec, ["execution.part_rows=99"]), str(run_dir))
+    assert len(list((run_dir / "prompts").iterdir())) == len(list((run_dir / "label_scores").iterdir()))
+
+
+def test_changed_inputs_are_refused(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+    model = make_llama(tmp_path / "model")
+    spec = write_spec(tmp_path, model, calibration=[], prompt={"n_demos": [0]})
+    run_label_bias(load_spec(spec), str(tmp_path / "run"))
+    (tmp_path / "run" / "label_scores" / "part-00000.parquet").unlink()
+    make_llama(model, seed=1)
+    with pytest.raises(InputError, match="is not the model that"):
+        run_label_bias(load_spec(spec), str(tmp_path / "run"))
+    write_task(tmp_path / "tasks", "task9501_two_classification", n_instances=141, number=9501)
+    with pytest.raises(InputError, match=r"task9501_two_classification\.json: changed since the run was planned"):
+        run_label_bias(load_spec(spec), str(tmp_path / "run"))
+
+
+def test_a_directory_with_other_files_is_refused(tmp_path: Path, tiny_llama: Path) -> None:
+    spec = write_spec(tmp_path, tiny_llama)
+    before = digests(tmp_path)
+    with pytest.raises(InputError, match="is not empty and not a run directory"):
+        run_label_bias(load_spec(spec), str(tmp_path / "tasks"))
+    assert digests(tmp_path) == before
+
+
+def test_an_unfinished_plan_gives_way_to_a_mended_spec(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+    spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
+    (tmp_path / "templates.csv").write_text("task,template\ntask9502_three_detection,Nothing {INPUT} of it\n")
+    bad = load_spec(spec, ["calibration=[dc]", "tasks.templates=templates.csv"])
+    with pytest.raises(InputError, match="inputs lack a literal part of the template"):
+        run_label_bias(bad, str(tmp_path / "run"))
+    run_label_bias(load_spec(spec), str(tmp_path / "run"))
+    assert yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["calibration"] == []
+
+
+def test_a_scorer_that_refuses_a_prompt_is_heard(tmp_path: Path, ray_cluster: None) -> None:
+    """A label that no token stands for is found by the worker; its message, not Ray's, reaches the user."""
+    from biaseval.pipelines import score_prompts
+    from biaseval.spec import ExecutionSpec
+
+    model = make_llama(tmp_path / "model", window=32)
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"prompt_id": "long one", "text": "river stone " * 60, "labels": ["a", "b"]}) + "\n")
+    with pytest.raises(InputError, match="long one"):
+        score_prompts(ModelSpec(path=str(model)), ExecutionSpec(), path, str(tmp_path / "out"))
+
+
+def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+    from biaseval.pipelines import score_prompts
+    from biaseval.scoring import LabelScorer
+    from biaseval.spec import ExecutionSpec
+
+    rows = [{"prompt_id": f"p{i}", "text": f"river {i} stone", "labels": ["yes", "not sure"]} for i in range(30)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "prompts.parquet")
+    model, execution = ModelSpec(path=str(tiny_llama)), ExecutionSpec(part_rows=8)
+    run = score_prompts(model, execution, tmp_path / "prompts.parquet", str(tmp_path / "out"))
+    found = run.read_table("label_scores").to_pylist()
+    expected = LabelScorer.load(str(tiny_llama)).score(pa.Table.from_pylist(rows)).to_pylist()
+    assert [(row["prompt_id"], row["label"]) for row in found] == [(r["prompt_id"], r["label"]) for r in expected]
+    for row, wanted in zip(found, expected, strict=True):
+        assert row["token_logprobs"] == pytest.approx(wanted["token_logprobs"], abs=1e-4)
+    (tmp_path / "out" / "label_scores" / "part-00002.parquet").unlink()
+    score_prompts(model, execution, tmp_path / "prompts.parquet", str(tmp_path / "out"))
+    assert run.read_table("label_scores").num_rows == 60
+    pq.write_table(pa.Table.from_pylist(rows[:5]), tmp_path / "other.parquet")
+    with pytest.raises(InputError, match="holds scores of other prompts or another model"):
+        score_prompts(model, execution, tmp_path / "other.parquet", str(tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_marts_of_an_undisturbed_one(
+    finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path
+) -> None:
+    spec = write_spec(tmp_path, tiny_llama)
+    loaded: LabelBiasSpec = load_spec(spec)
+    run_dir = tmp_path / "run"
+    command = [sys.executable, "-m", "biaseval.cli", "run", str(spec), "--run-dir", str(run_dir)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 180
+        while len(list((run_dir / "label_scores").glob("*.parquet"))) < 3:
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    status = run_status(str(run_dir))
+    assert 0 < status.n_parts_done < status.n_parts
+    assert not status.has_marts
+    kept = digests(run_dir / "label_scores")
+    run_label_bias(loaded, str(run_dir))
+    assert {name: digest for name, digest in digests(run_dir / "label_scores").items() if name in kept} == kept
+    undisturbed, resumed = marts(finished[1]), marts(run_dir)
+    assert_same(resumed, undisturbed)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.store import Run
+
+
+def _rows(*values: int) -> pa.Table:
+    return pa.table({"value": list(values)})
+
+
+def test_what_is_missing_is_what_has_no_final_file(tmp_path: Path) -> None:
+    run = Run.open(str(tmp_path / "run"))
+    assert run.missing_parts("scores", 3) == [0, 1, 2]
+    run.write_part("scores", 1, _rows(1))
+    (tmp_path / "run" / "scores" / "part-00002.parquet.incomplete-abc").write_bytes(b"half")
+    assert run.missing_parts("scores", 3) == [0, 2]
+
+
+def test_a_table_is_its_parts_in_order(tmp_path: Path) -> None:
+    run = Run.open(str(tmp_path))
+    run.write_part("scores", 10, _rows(3))
+    run.write_part("scores", 2, _rows(1, 2))
+    assert run.read_table("scores")["value"].to_pylist() == [1, 2, 3]
+    with pytest.raises(BiasevalError, match="has no part"):
+        run.read_table("nothing")
+
+
+def test_temporary_names_do_not_end_in_parquet_and_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.open(str(tmp_path))
+    names: list[str] = []
+    replace = os.replace
+
+    def spy(source: str, target: str) -> None:
+        names.append(source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", spy)
+    run.write_part("scores", 0, _rows(1))
+    assert len(names) == 1
+    assert not names[0].endswith(".parquet")
+    Path(names[0]).write_bytes(b"left by a killed process")
+    run.sweep()
+    assert [path.name for path in (tmp_path / "scores").iterdir()] == ["part-00000.parquet"]
+
+
+def test_a_failed_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.open(str(tmp_path))
+    run.write_text("plan.json", "old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BiasevalError, match=r"plan\.json: cannot be written \(No space left on device\)"):
+        run.write_text("plan.json", "new")
+    assert run.read_text("plan.json") == "old"
+    assert run.names() == ["plan.json"]
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b"])
+def test_names_cannot_leave_the_run_directory(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="cannot be absolute or contain"):
+        Run.open(str(tmp_path)).write_text(name, "x")
+
+
+def test_a_place_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot be written"):
+        Run.open(str(tmp_path / "file" / "run")).create()
+    with pytest.raises(InputError, match="cannot open"):
+        Run.open("nonsense://bucket/run")
