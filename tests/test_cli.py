@@ -119,7 +119,15 @@ def test_bad_input_is_one_message_and_exit_code_2(
         ("plan", str(spec), "--set", "tasks.path=absent"): "no such folder of task files",
         ("status", str(tmp_path / "absent")): "holds no planned run",
         ("tasks", "check", str(tmp_path / "absent")): "no such folder of task files",
-        ("score", "--model", str(tiny_llama), "--prompts", str(spec), "--out", str(tmp_path / "o")): "spec.yaml: line 1",
+        (
+            "score",
+            "--model",
+            str(tiny_llama),
+            "--prompts",
+            str(spec),
+            "--out",
+            str(tmp_path / "o"),
+        ): "spec.yaml: line 1",
     }
     for arguments, expected in cases.items():
         found = call(capsys, monkeypatch, *arguments)

@@ -184,6 +184,13 @@ def test_a_scorer_that_refuses_a_prompt_is_heard(tmp_path: Path, ray_cluster: No
         score_prompts(ModelSpec(path=str(model)), ExecutionSpec(), path, str(tmp_path / "out"))
 
 
+def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+    """8-bit weights need CUDA and bitsandbytes; the worker finds out, the user hears it."""
+    spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
+    with pytest.raises(InputError, match="8bit"):
+        run_label_bias(load_spec(spec, ["model.quantization=8bit"]), str(tmp_path / "run"))
+
+
 def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
     from biaseval.pipelines import score_prompts
     from biaseval.scoring import LabelScorer

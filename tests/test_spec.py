@@ -18,7 +18,12 @@ def _write(folder: Path, text: str) -> Path:
 
 def test_only_kind_name_model_path_and_tasks_path_are_required(tmp_path: Path) -> None:
     spec = load_spec(_write(tmp_path, MINIMAL))
-    assert (spec.seed, spec.tasks.min_instances, spec.tasks.max_eval, spec.tasks.sampling) == (42, 396, 1000, "per_task")
+    assert (spec.seed, spec.tasks.min_instances, spec.tasks.max_eval, spec.tasks.sampling) == (
+        42,
+        396,
+        1000,
+        "per_task",
+    )
     assert (spec.tasks.suite, spec.tasks.include, spec.calibration, spec.model.quantization) == (None, None, [], None)
     assert (spec.prompt.n_demos, spec.prompt.demo_sets, spec.prompt.max_tokens) == ([0, 2, 4, 8, 16], 3, 2000)
     assert (spec.scoring.normalization, spec.scoring.eos) == ("mean", True)

@@ -293,7 +293,9 @@ def _printable(result: Any) -> Any:
 
     for index, field in enumerate(result.schema):
         if pa.types.is_nested(field.type):
-            texts = [None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in result[index].to_pylist()]
+            texts = [
+                None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in result[index].to_pylist()
+            ]
             result = result.set_column(index, field.name, pa.array(texts, pa.string()))
     return result
 

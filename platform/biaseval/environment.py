@@ -9,7 +9,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("biaseval", "ray", "torch", "transformers", "tokenizers", "peft", "pyarrow", "duckdb", "numpy", "bitsandbytes")
+_PACKAGES = (
+    "biaseval",
+    "ray",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "peft",
+    "pyarrow",
+    "duckdb",
+    "numpy",
+    "bitsandbytes",
+)
 
 
 def describe_environment() -> dict[str, Any]:

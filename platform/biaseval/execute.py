@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,9 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.tables import LABEL_SCORES
+
+if TYPE_CHECKING:
+    from biaseval.scoring import LabelScorer
 
 _SPARE_CPUS = 2
 """Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
@@ -99,7 +102,7 @@ def score_parts(
         scored = (
             ray.data.from_items(rows, override_num_blocks=len(rows))
             .map_batches(
-                _read_part,
+                cast(Any, _read_part),  # Ray's annotations know no Arrow table
                 batch_size=1,
                 batch_format="pyarrow",
                 num_cpus=min(1.0, allocation.num_cpus),
@@ -193,31 +196,38 @@ class _ScoringActor:
         if n_threads is not None:
             # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
             torch.set_num_threads(n_threads)
-        spec = ModelSpec(**json.loads(model))
         self._run = Run.open(run_uri)
-        self._scorer = LabelScorer.load(
-            spec.path,
-            revision=spec.revision,
-            dtype=spec.dtype,
-            device=device_of(num_gpus),
-            quantization=spec.quantization,
-            adapter=spec.adapter,
-            trust_remote_code=spec.trust_remote_code,
-        )
+        self._scorer: LabelScorer | None = None
+        self._error: str | None = None
+        spec = ModelSpec(**json.loads(model))
+        try:
+            self._scorer = LabelScorer.load(
+                spec.path,
+                revision=spec.revision,
+                dtype=spec.dtype,
+                device=device_of(num_gpus),
+                quantization=spec.quantization,
+                adapter=spec.adapter,
+                trust_remote_code=spec.trust_remote_code,
+            )
+        except BiasevalError as caught:
+            # Ray would start the actor again and again; said with the first part instead.
+            self._error = _as_row(caught)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        scored, error = None, batch["error"][0].as_py()
-        if error is None:
+        scored, error = None, self._error or batch["error"][0].as_py()
+        if error is None and self._scorer is not None:
             try:
                 part = json.loads(batch["part"][0].as_py())
-                scored = json.dumps(asdict(self._score(part, _from_bytes(batch["encoded"][0].as_buffer()))))
+                encoded = _from_bytes(batch["encoded"][0].as_buffer())
+                scored = json.dumps(asdict(self._score(self._scorer, part, encoded)))
             except BiasevalError as caught:
                 error = _as_row(caught)
         return pa.table({"scored": pa.array([scored], pa.string()), "error": pa.array([error], pa.string())})
 
-    def _score(self, part: dict[str, int], encoded: pa.Table) -> ScoredPart:
+    def _score(self, scorer: LabelScorer, part: dict[str, int], encoded: pa.Table) -> ScoredPart:
         start = time.perf_counter()
-        scores = self._scorer.score_encoded(encoded)
+        scores = scorer.score_encoded(encoded)
         seconds = time.perf_counter() - start
         scores = scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema)
         self._run.write_part("label_scores", part["part"], scores)
@@ -226,7 +236,7 @@ class _ScoringActor:
             n_prompts=part["n_prompts"],
             tokens=part["tokens"],
             seconds=seconds,
-            facts=self._scorer.facts(),
+            facts=scorer.facts(),
         )
 
 

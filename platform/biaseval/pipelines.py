@@ -25,7 +25,6 @@ from biaseval.store import Run
 from biaseval.tables import CONTEXTS, PROMPTS, TABLES
 
 
-
 @dataclass(frozen=True)
 class PlanSummary:
     """What a run is going to score, in numbers."""
@@ -164,9 +163,7 @@ def _is_planned(run: Run, spec: LabelBiasSpec) -> bool:
 
 def _refuse_foreign(run: Run) -> None:
     if run.names() and not run.has("spec.yaml"):
-        raise InputError(
-            f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over"
-        )
+        raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
 
 
 def _plan_label_bias(run: Run, spec: LabelBiasSpec) -> None:
@@ -329,8 +326,8 @@ def _write_prompts(run: Run, prompts: pa.Table, execution: ExecutionSpec) -> Non
     for table in TABLES:
         run.drop_table(table)
     part_rows = 512 if execution.part_rows == "auto" else execution.part_rows
-    empty_context = {name: None for name in CONTEXTS.schema.names} | {"context_id": "", "text": ""}
-    run.write_part("contexts", 0, CONTEXTS.rows([empty_context]))
+    # One empty context: the text is the prompt.
+    run.write_part("contexts", 0, CONTEXTS.rows([{"context_id": "", "text": ""}]))
     parts = []
     for number, start in enumerate(range(0, prompts.num_rows, part_rows)):
         rows = [

@@ -1,0 +1,336 @@
+"""Metrics: runs ``analytics/*.sql`` over run directories.
+
+Each file there is one relation of the same name. ``staging`` reads a run's Parquet parts, ``intermediate`` and
+``marts`` read only relations, and each of ``checks`` must return no row.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import yaml
+from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.store import Run
+
+N_DRAWS = 1000
+"""Bootstrap resamples of the tasks behind every interval."""
+
+_STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
+
+_LARGE = ("label_logprobs", "calibrated_predictions")
+"""Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
+
+_READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
+
+_N_SHOWN = 3
+"""Problems that a message shows of each failed check."""
+
+_PACKAGED = Path(__file__).parent / "analytics"
+ANALYTICS = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "analytics"
+
+
+def build_marts(run_dir: str | Path) -> None:
+    """Compute the metrics of a scored run: ``marts/*.parquet``, ``results.duckdb`` and ``bootstrap_draws``.
+
+    Each file appears in one step, the marts only after every check has passed. The same scores give the same bytes
+    of Parquet, whatever the number of threads.
+
+    Args:
+        run_dir: a local path or ``s3://`` URI whose prompts are all scored.
+
+    Raises:
+        InputError: it is no run directory.
+        BiasevalError: parts are missing, a file cannot be read, the disk or memory is full, or a check returned rows;
+            the message names the check and its first rows.
+    """
+    run = _scored_run(run_dir)
+    run.write_part("bootstrap_draws", 0, _bootstrap_draws(run))
+    run.write_part("run_settings", 0, _run_settings(run))
+    for name, rows in _computed_marts(run).items():
+        run.write_table(f"marts/{name}.parquet", rows)
+    run.write_bytes("results.duckdb", _results_database(run))
+
+
+def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
+    """Return a connection with the tables, intermediate relations and marts of finished runs as views.
+
+    With several runs each view has their rows together and a first column ``run``: the directory's name, with as
+    many of its parents as tell the runs apart. Nothing that is written through the connection outlives it, except
+    by statements that name a file.
+
+    Raises:
+        InputError: there is no run, one is named twice, or is no run directory.
+        BiasevalError: a run is not finished.
+    """
+    if not run_dirs:
+        raise InputError("RUN: no run directory is named; name at least one")
+    runs = [_finished_run(run_dir) for run_dir in run_dirs]
+    names = _distinct_names(runs)
+    connection = _connect(runs)
+    if len(runs) == 1:
+        _create_views(runs[0], connection)
+        return connection
+    for number, run in enumerate(runs):
+        connection.execute(f"create schema run_{number}; use run_{number}")
+        _create_views(run, connection)
+    connection.execute("use memory.main")
+    for relation in _relations("staging", "intermediate", "marts"):
+        parts = [
+            f"select {_literal(name)} as run, * from run_{number}.{relation.name}" for number, name in enumerate(names)
+        ]
+        _create("view", relation.name, " union all by name ".join(parts), connection)
+    return connection
+
+
+def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
+    """Return the rows of one ``select`` over finished runs.
+
+    Args:
+        run_dirs: as for `open_runs`.
+        sql: one DuckDB statement that only reads: ``select``, ``from``, ``describe``, ``summarize``, ``show`` ...
+
+    Raises:
+        InputError: the statement is wrong, or writes; the message is DuckDB's.
+        BiasevalError: a run is not finished, or its files cannot be read.
+    """
+    with closing(open_runs(run_dirs)) as connection:
+        try:
+            statements = connection.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type not in _READS:
+                raise InputError("query: is not one statement that only reads; write a single select")
+            select = statements[0].query.strip().removesuffix(";")
+            connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot hold a copy or insert
+            return connection.sql(select).to_arrow_table()
+        except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
+            raise InputError(f"query: {error}") from error
+        except duckdb.Error as error:
+            raise BiasevalError(f"query: {error}") from error
+
+
+def _scored_run(run_dir: str | Path) -> Run:
+    run = Run.open(str(run_dir))
+    if not run.has("spec.yaml"):
+        raise InputError(f"{run.uri}: is not a run directory (no spec.yaml in it); name the directory of a run")
+    planned = run.parts("prompts")
+    if not planned:
+        raise BiasevalError(f"{run.uri}: has no planned prompts; run the same command again")
+    missing = sorted(planned - run.parts("label_scores"))
+    if missing:
+        raise BiasevalError(
+            f"{run.uri}: {len(missing)} of {len(planned)} parts missing (first: {missing[0]}); "
+            "run the same command again"
+        )
+    return run
+
+
+def _finished_run(run_dir: str | Path) -> Run:
+    run = _scored_run(run_dir)
+    for mart in _relations("marts"):
+        if not run.has(f"marts/{mart.name}.parquet"):
+            raise BiasevalError(f"{run.uri}: marts/{mart.name}.parquet is missing; run the same command again")
+    return run
+
+
+def _distinct_names(runs: Sequence[Run]) -> list[str]:
+    paths = [PurePosixPath(run.root).parts for run in runs]
+    if len(set(paths)) < len(paths):
+        raise InputError(f"{', '.join(run.uri for run in runs)}: a run is named twice; name each once")
+    n_parts = 1
+    while len({path[-n_parts:] for path in paths}) < len(paths):
+        n_parts += 1
+    return ["/".join(path[-n_parts:]) for path in paths]
+
+
+def _bootstrap_draws(run: Run) -> pa.Table:
+    """Return how often each draw of each suite holds each of its tasks: suite, draw, task, n_drawn.
+
+    Draw 0 is the suite itself, each task once. Draws 1 to `N_DRAWS` are as many tasks drawn with replacement; a suite
+    of one task has none. Each suite has its own ``default_rng(seed)``, so that no suite changes another's draws.
+    """
+    [seed] = _run_settings(run)["seed"].to_pylist()
+    tasks = run.read_table("tasks").sort_by("task")
+    suites = {"all": tasks, "semantically_equivalent": tasks.filter(pc.field("is_semantically_equivalent"))}
+    tables = []
+    for suite, members in suites.items():
+        n_tasks = members.num_rows
+        n_drawn = np.ones((1, n_tasks), dtype=np.int32)
+        if n_tasks > 1:
+            draws = np.random.default_rng(seed).multinomial(n_tasks, np.full(n_tasks, 1 / n_tasks), size=N_DRAWS)
+            n_drawn = np.concatenate([n_drawn, draws.astype(np.int32)])
+        draw, position = np.indices(n_drawn.shape, dtype=np.int32).reshape(2, -1)
+        tables.append(
+            pa.table(
+                {
+                    "suite": pa.array([suite] * n_drawn.size, pa.string()),
+                    "draw": draw,
+                    "task": members["task"].take(pa.array(position)),
+                    "n_drawn": n_drawn.ravel(),
+                }
+            )
+        )
+    return pa.concat_tables(tables)
+
+
+def _run_settings(run: Run) -> pa.Table:
+    """Return one row: the facts of the resolved spec that the metrics need."""
+    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    return pa.table(
+        {
+            "model": pa.array([spec["name"]], pa.string()),
+            "seed": pa.array([spec["seed"]], pa.int64()),
+            "normalization": pa.array([spec["scoring"]["normalization"]], pa.string()),
+            "eos": pa.array([spec["scoring"]["eos"]], pa.bool_()),
+        }
+    )
+
+
+def _computed_marts(run: Run) -> dict[str, pa.Table]:
+    """Return the marts by name, once every check has passed."""
+    checks, marts = _relations("checks"), _relations("marts")
+    mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
+    with _local_copy(run) as source, closing(_connect([source])) as connection:
+        for relation in _relations("staging", "intermediate"):
+            is_view = relation.layer == "staging" or relation.name in _LARGE
+            _create("view" if is_view else "table", relation.name, relation.select(source), connection)
+        _check(run, [check for check in checks if check not in mart_checks], connection)
+        for mart in marts:
+            _create("table", mart.name, mart.sql, connection)
+        _check(run, mart_checks, connection)
+        return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
+
+
+def _results_database(run: Run) -> bytes:
+    """Return a DuckDB file with the marts as tables and all else as views over the run's Parquet."""
+    with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
+        database = Path(folder) / "results.duckdb"
+        with closing(_connect([run], database)) as connection:
+            for relation in _relations("staging", "intermediate"):
+                _create("view", relation.name, relation.select(run), connection)
+            for mart in _relations("marts"):
+                _create("table", mart.name, _read_mart(mart.name, run), connection)
+        return database.read_bytes()
+
+
+@contextmanager
+def _local_copy(run: Run) -> Iterator[Run]:
+    """Yield the run itself, or a copy of its tables on the local disk: the metrics read each of them several times."""
+    if run.is_local:
+        yield run
+        return
+    with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
+        for table in _relations("staging"):
+            copy = Path(folder, table.name)
+            copy.mkdir()
+            pafs.copy_files(
+                run.path(table.name),
+                str(copy),
+                source_filesystem=run.fs,
+                destination_filesystem=pafs.LocalFileSystem(),
+            )
+        yield Run.open(folder)
+
+
+def _connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.DuckDBPyConnection:
+    """Return a connection that never fetches extensions, and reads object stores through the runs' file systems."""
+    connection = duckdb.connect(
+        str(database),
+        config={
+            "storage_compatibility_version": _STORAGE_VERSION,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,  # a misspelt table must not find a Python variable
+            "temp_directory": str(Path(tempfile.gettempdir()) / f"biaseval-duckdb-{os.getpid()}"),
+            "memory_limit": "50%",
+        },
+    )
+    for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
+        store = ArrowFSWrapper(filesystem, skip_instance_cache=True)
+        # Views over views list the same folders again and again, and what is read here does not change meanwhile.
+        store.glob, store.info = cache(store.glob), cache(store.info)
+        connection.register_filesystem(store)
+    return connection
+
+
+class _Relation(NamedTuple):
+    layer: str
+    name: str
+    sql: str
+
+    @property
+    def reads(self) -> set[str]:
+        """The names after each ``from`` and ``join``: other relations, and the steps of the query itself."""
+        return set(re.findall(r"(?:from|join) (\w+)", self.sql))
+
+    def select(self, run: Run) -> str:
+        """Return the file's text with the run's absolute path in it, which a stored view needs."""
+        return self.sql.replace("getvariable('run_dir')", _literal(_duckdb_path(run)))
+
+
+def _relations(*layers: str) -> list[_Relation]:
+    """Return the relations of these layers, each after those that it reads."""
+    relations = {
+        path.stem: _Relation(path.parent.name, path.stem, path.read_text(encoding="utf-8"))
+        for path in sorted(ANALYTICS.glob("*/*.sql"))
+    }
+    reads = {name: sorted(relation.reads & relations.keys()) for name, relation in relations.items()}
+    return [relations[name] for name in TopologicalSorter(reads).static_order() if relations[name].layer in layers]
+
+
+def _create(kind: str, name: str, select: str, connection: duckdb.DuckDBPyConnection) -> None:
+    try:
+        connection.execute(f"create {kind} {name} as {select}").fetchall()
+    except duckdb.Error as error:  # a full disk, too little memory, a file that is no Parquet, a mistake in the SQL
+        raise BiasevalError(f"{name}: cannot be computed: {error}; mend this and run the same command again") from error
+
+
+def _create_views(run: Run, connection: duckdb.DuckDBPyConnection) -> None:
+    for relation in _relations("staging", "intermediate"):
+        _create("view", relation.name, relation.select(run), connection)
+    for mart in _relations("marts"):
+        _create("view", mart.name, _read_mart(mart.name, run), connection)
+
+
+def _read_mart(name: str, run: Run) -> str:
+    return f"select * from read_parquet({_literal(f'{_duckdb_path(run)}/marts/{name}.parquet')})"
+
+
+def _check(run: Run, checks: Sequence[_Relation], connection: duckdb.DuckDBPyConnection) -> None:
+    """Raise BiasevalError with the first problems of each check that returns a row."""
+    lines = []
+    for check in checks:
+        connection.execute(f"create temp table problems as {check.sql}").fetchall()
+        [(n_problems,)] = connection.execute("select count(*) from problems").fetchall()
+        problems = connection.execute(f"select problem from problems limit {_N_SHOWN}").fetchall()
+        connection.execute("drop table problems").fetchall()
+        if n_problems:
+            shown = "; ".join(str(problem) for (problem,) in problems)
+            lines.append(f"{check.name}: {n_problems} problems, first: {shown}")
+    if lines:
+        raise BiasevalError(
+            "\n  - ".join([f"{run.uri}: {len(lines)} checks failed, so no metrics are written", *lines])
+        )
+
+
+def _duckdb_path(run: Run) -> str:
+    """Return what DuckDB calls the run's folder, with the characters escaped that are special in its globs."""
+    path = re.sub(r"([\[*?])", r"[\1]", run.root)
+    return path if run.is_local else f"{run.fs.type_name}://{path}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

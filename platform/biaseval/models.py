@@ -1,0 +1,396 @@
+"""Loads tokenizers, models and adapters, and describes and identifies them; nothing else in the package does.
+
+A model is a local directory in the Hugging Face layout (config.json, tokenizer files, safetensors weights), or the
+name of a model on the Hugging Face hub where there is a network or a filled cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import socket
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils.hub import cached_file, extract_commit_hash
+
+from biaseval.errors import InputError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+QUANTIZATIONS = ("8bit", "4bit")
+
+_WINDOW_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "max_sequence_length", "n_ctx")
+_MIB = 1 << 20
+_IDENTITY_SUFFIXES = (".json", ".txt", ".model", ".py", ".jinja", ".tiktoken")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What the planner must know about a model; read from its configuration, without any weights."""
+
+    family: str
+    """The configuration's ``model_type``: ``llama``, ``mistral``, ``falcon``..."""
+    window: int | None
+    """Tokens the model can take, or None where the configuration sets no limit (ALiBi models such as BLOOM)."""
+    sliding_window: int | None
+    """Tokens one position attends to, where that is fewer than all; not a limit on the length of a text."""
+    n_parameters: int
+    """Parameters; tied ones count once."""
+    n_layers: int
+    hidden_size: int
+    vocabulary: int
+    """Rows of the token embedding, which may exceed the tokenizer's vocabulary."""
+    kv_values_per_token: int
+    """Numbers that the key-value cache of all layers holds for one token."""
+
+    def kv_bytes_per_token(self, dtype: str) -> int:
+        """Return the bytes that the key-value cache needs for one token in ``dtype``, over all layers."""
+        return self.kv_values_per_token * torch_dtype(dtype).itemsize
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return the torch dtype called ``name``; InputError for a name that is not in ``DTYPES``."""
+    if name not in DTYPES:
+        raise InputError(f"dtype {name!r}: unknown; use one of {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def load_tokenizer(
+    path: str, *, revision: str | None = None, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a model and make sure that it can score labels.
+
+    The scoring rule takes the first ``len(tokenizer(prompt))`` ids of the full text as its context and scores an EOS
+    after each label, so the tokenizer must have an EOS, must read the EOS string back as that one id, and must not
+    append anything by itself.
+
+    Raises:
+        InputError: no model at ``path``, no tokenizer there, or one that breaks the rule above.
+    """
+    with _reading(path, "tokenizer"):
+        tokenizer = AutoTokenizer.from_pretrained(
+            _located(path), revision=revision, trust_remote_code=trust_remote_code
+        )
+    if tokenizer.eos_token is None or tokenizer.eos_token_id is None:
+        raise InputError(f"{path}: the tokenizer has no EOS token, which is scored after every label; set eos_token")
+    bare = _ids(tokenizer, "a", add_special_tokens=False)
+    if not bare:
+        raise InputError(f"{path}: the tokenizer gives no token for 'a'; the tokenizer files are broken or incomplete")
+    if _ids(tokenizer, "a")[-len(bare) :] != bare:
+        raise InputError(
+            f"{path}: the tokenizer appends special tokens to every text, so that a prompt is not the beginning of "
+            "prompt + label; set add_eos_token to false, or remove what follows the text from its post-processor"
+        )
+    if _ids(tokenizer, "a" + tokenizer.eos_token)[-1] != tokenizer.eos_token_id:
+        raise InputError(
+            f"{path}: the tokenizer splits its own EOS {tokenizer.eos_token!r} into other tokens; "
+            "list it as a special token in tokenizer.json"
+        )
+    return tokenizer
+
+
+def describe_model(path: str, *, revision: str | None = None, trust_remote_code: bool = False) -> ModelFacts:
+    """Describe a causal language model from its configuration alone; no weight is read.
+
+    Parameters and cache are counted on an instance without storage (torch's meta device).
+
+    Raises:
+        InputError: no model at ``path``, no configuration or (local directory) no complete safetensors weights there,
+            or not a causal language model.
+    """
+    config = _load_config(path, revision=revision, trust_remote_code=trust_remote_code)
+    if Path(path).expanduser().is_dir():
+        _check_weights(path)
+    text = config.get_text_config()
+    auto: Any = AutoModelForCausalLM
+    with _reading(path, "causal language model"), torch.device("meta"), torch.no_grad():
+        model = auto.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
+        cache = model(input_ids=torch.zeros((1, 1), dtype=torch.long), use_cache=True).past_key_values
+    return ModelFacts(
+        family=config.model_type,
+        window=model_window(config),
+        sliding_window=getattr(text, "sliding_window", None),
+        n_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        n_layers=text.num_hidden_layers,
+        hidden_size=text.hidden_size,
+        vocabulary=model.get_input_embeddings().weight.shape[0],
+        kv_values_per_token=sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers),
+    )
+
+
+def model_window(config: PretrainedConfig) -> int | None:
+    """Return the number of tokens that a model of this configuration can take, or None where it sets no limit."""
+    text = config.get_text_config()
+    if getattr(text, "alibi", False) or getattr(getattr(text, "attn_config", None), "alibi", False):
+        # ALiBi has no position table. MPT still refuses texts beyond the length that its bias is built for.
+        return getattr(text, "max_seq_len", None)
+    return next((value for key in _WINDOW_KEYS if isinstance(value := getattr(text, key, None), int)), None)
+
+
+def fingerprint_model(path: str, *, revision: str | None = None, adapter: str | None = None) -> dict[str, Any]:
+    """Return what identifies a model by content, wherever it lies.
+
+    Local directory: SHA-256 of every configuration, tokenizer and generation file; each weights file by name, size and
+    SHA-256 of its first and last MiB (enough to tell checkpoints apart without reading all of a 40B model). Hub: the
+    commit that ``revision`` stands for.
+
+    Returns:
+        ``{"model": {...}, "adapter": {...} or None, "digest": str}``; the digest covers the rest and no path.
+
+    Raises:
+        InputError: no model or adapter there.
+    """
+    identity: dict[str, Any] = {
+        "model": _fingerprint(path, "config.json", revision),
+        "adapter": None if adapter is None else _fingerprint(adapter, "adapter_config.json", None),
+    }
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return {**identity, "digest": digest}
+
+
+def load_model(
+    path: str,
+    *,
+    revision: str | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    quantization: str | None = None,
+    adapter: str | None = None,
+    max_memory: Mapping[int | str, int | str] | None = None,
+    trust_remote_code: bool = False,
+) -> PreTrainedModel:
+    """Load a causal language model for scoring: eval mode, no gradients.
+
+    Args:
+        path: local directory or hub name.
+        revision: hub branch, tag or commit.
+        dtype: ``float32``, ``bfloat16`` or ``float16``, whatever the checkpoint is stored in.
+        device: ``cpu``, ``cuda``, ``cuda:N`` or ``auto`` (CUDA where there is one). On ``cuda`` and ``auto`` a model
+            that does not fit one GPU, or any model given ``max_memory``, is spread over all visible GPUs.
+        quantization: ``8bit`` or ``4bit`` (bitsandbytes, CUDA only), or None.
+        adapter: LoRA adapter in PEFT's layout, local directory or hub name; applied, not merged into the weights.
+        max_memory: device to bytes or text such as ``"70GiB"``, as in accelerate.
+        trust_remote_code: run Python code that comes with the model.
+
+    Raises:
+        InputError: no such model, weights missing or not in safetensors, unknown dtype or quantization, a device that
+            is not there, or bitsandbytes absent.
+    """
+    config = _load_config(path, revision=revision, trust_remote_code=trust_remote_code)
+    if Path(path).expanduser().is_dir():
+        _check_weights(path)
+    if adapter is not None:
+        _located(adapter)
+    device = _resolved_device(device)
+    options: dict[str, Any] = {"dtype": torch_dtype(dtype)}
+    if quantization is not None:
+        options["quantization_config"] = _quantization_config(quantization, device, options["dtype"])
+    if device.startswith("cuda"):
+        is_spread = max_memory is not None or (device == "cuda" and not _fits_one_gpu(config, options["dtype"]))
+        options["device_map"] = "auto" if is_spread else {"": device}
+    if max_memory is not None:
+        options["max_memory"] = dict(max_memory)
+    with _reading(path, "causal language model"):
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            _located(path),
+            config=config,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            use_safetensors=True,
+            **options,
+        )
+    if adapter is not None:
+        model = _with_adapter(model, adapter)
+    model.requires_grad_(False)
+    evaluated: PreTrainedModel = model.eval()
+    return evaluated
+
+
+def _located(path: str) -> str:
+    """Return what ``from_pretrained`` should be given; InputError where neither a directory nor the hub can have it."""
+    local = Path(path).expanduser()
+    if local.is_dir():
+        return str(local)
+    if local.exists():
+        raise InputError(f"{path}: a file; give the directory that holds config.json and the weights")
+    is_hub_name = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
+    if not is_hub_name:
+        raise InputError(f"{path}: no such directory; correct the path of the model")
+    if not _has_hub() and _cached(path, "config.json") is None and _cached(path, "adapter_config.json") is None:
+        raise InputError(
+            f"{path}: neither a local directory (looked in {Path.cwd()}) nor in the cache of the Hugging Face hub, "
+            "which cannot be reached from here; correct the path or download the model first"
+        )
+    return path
+
+
+def _has_hub() -> bool:
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+        return False
+    if urllib.request.getproxies():  # names may then be resolved by the proxy alone
+        return True
+    host = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return False
+    return True
+
+
+def _cached(path: str, filename: str, revision: str | None = None) -> str | None:
+    found: str | None = cached_file(
+        path, filename, revision=revision, local_files_only=True, _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False, _raise_exceptions_for_gated_repo=False,
+    )  # fmt: skip
+    return found
+
+
+@contextmanager
+def _reading(path: str, part: str) -> Iterator[None]:
+    """Turn what transformers raises for unusable files into one InputError that names ``path``."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"{path}: no usable {part}: {reason}; check the files of the model") from error
+
+
+def _load_config(path: str, *, revision: str | None, trust_remote_code: bool) -> PretrainedConfig:
+    located = _located(path)
+    if Path(located).is_dir() and not (Path(located) / "config.json").is_file():
+        raise InputError(f"{path}: model directory without config.json; give the directory of a Hugging Face model")
+    with _reading(path, "config.json"):
+        config: PretrainedConfig = AutoConfig.from_pretrained(
+            located, revision=revision, trust_remote_code=trust_remote_code
+        )
+    return config
+
+
+def _check_weights(path: str) -> None:
+    folder = Path(path).expanduser()
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        missing = [shard for shard in shards if not (folder / shard).is_file()]
+        if missing:
+            raise InputError(
+                f"{path}: {len(missing)} of {len(shards)} weights files missing (first: {missing[0]}); copy them there"
+            )
+    elif not (folder / "model.safetensors").is_file():
+        pickled = sorted(folder.glob("pytorch_model*.bin"))
+        if pickled:
+            raise InputError(
+                f"{path}: weights only as pickle ({pickled[0].name}), which can run code when read; "
+                "convert them to safetensors (save_pretrained of the loaded model writes them)"
+            )
+        raise InputError(f"{path}: model directory without weights; model.safetensors or its shards must be in it")
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, text: str, *, add_special_tokens: bool = True) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"]
+    return ids
+
+
+def _fingerprint(path: str, config_name: str, revision: str | None) -> dict[str, Any]:
+    located = Path(_located(path))
+    if not located.is_dir():
+        with _reading(path, config_name):
+            commit = extract_commit_hash(cached_file(path, config_name, revision=revision), None)
+        return {"hub": path, "commit": commit}
+    if not (located / config_name).is_file():
+        raise InputError(f"{path}: directory without {config_name}; give the directory of a model or adapter")
+    files = sorted(file for file in located.iterdir() if file.is_file() and not file.name.startswith("."))
+    return {
+        "files": {file.name: _sha256(file) for file in files if file.suffix in _IDENTITY_SUFFIXES},
+        "weights": {
+            file.name: {"bytes": file.stat().st_size, "sha256_of_ends": _sha256_of_ends(file)}
+            for file in files
+            if file.suffix == ".safetensors"
+        },
+    }
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _sha256_of_ends(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        digest.update(stream.read(_MIB))
+        stream.seek(max(file.stat().st_size - _MIB, 0))
+        digest.update(stream.read(_MIB))
+    return digest.hexdigest()
+
+
+def _resolved_device(device: str) -> str:
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        return device
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or (index and not index.isdigit()):
+        raise InputError(f"device {device!r}: unknown; use cpu, cuda, cuda:N or auto")
+    if not torch.cuda.is_available():
+        raise InputError(f"device {device!r}: this machine has no usable CUDA GPU; use cpu or auto")
+    if index and int(index) >= torch.cuda.device_count():
+        raise InputError(f"device {device!r}: this machine has {torch.cuda.device_count()} GPUs, numbered from 0")
+    return device
+
+
+def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> BitsAndBytesConfig:
+    if quantization not in QUANTIZATIONS:
+        raise InputError(f"quantization {quantization!r}: unknown; use 8bit, 4bit or null")
+    if not device.startswith("cuda"):
+        raise InputError(f"quantization {quantization!r}: needs a CUDA GPU; use quantization null on the CPU")
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise InputError(f"quantization {quantization!r}: bitsandbytes is not installed; pip install bitsandbytes")
+    settings = (
+        {"load_in_8bit": True} if quantization == "8bit" else {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
+    )
+    config: BitsAndBytesConfig = BitsAndBytesConfig(**settings)  # type: ignore[no-untyped-call]
+    return config
+
+
+def _fits_one_gpu(config: PretrainedConfig, dtype: torch.dtype) -> bool:
+    """Return whether weights of this dtype leave a fifth of the first GPU's free memory; one GPU has to do anyway."""
+    if torch.cuda.device_count() == 1:
+        return True
+    free, _ = torch.cuda.mem_get_info()
+    auto: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        n_parameters = sum(parameter.numel() for parameter in auto.from_config(config).parameters())
+    return bool(n_parameters * dtype.itemsize <= 0.8 * free)
+
+
+def _with_adapter(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
+    if importlib.util.find_spec("peft") is None:
+        raise InputError(f"adapter {adapter}: peft is not installed; pip install peft")
+    from peft import PeftModel
+
+    with _reading(adapter, "adapter"):
+        adapted: Any = PeftModel.from_pretrained(model, _located(adapter), is_trainable=False)
+    if adapted.active_peft_config.is_prompt_learning:
+        raise InputError(
+            f"adapter {adapter}: adds tokens to the prompt; use one that changes the weights, such as LoRA"
+        )
+    # The layers are already in place in the model itself; PEFT's wrapper would only hide its signature.
+    base: PreTrainedModel = adapted.get_base_model()
+    return base

@@ -1,0 +1,42 @@
+"""The HTML report of a label-bias run: one file that works offline, and its figures as SVG files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from biaseval.errors import InputError
+from biaseval.report.figures import metric_figures
+from biaseval.report.findings import read_findings
+from biaseval.report.page import render_page
+from biaseval.store import Run
+
+__all__ = ["write_report"]
+
+
+def write_report(run_uris: Sequence[str]) -> list[str]:
+    """Write ``report.html`` and ``figures/*.svg`` into each run, from its marts and tables.
+
+    The same run gives the same bytes. Each file appears in one step, the report last.
+
+    Args:
+        run_uris: finished label-bias runs, local paths or ``s3://`` URIs.
+
+    Returns:
+        The URIs of the files written, run by run.
+
+    Raises:
+        InputError: no run is named, or one is no label-bias run.
+        BiasevalError: a run has no metrics yet; the message says how to get them.
+    """
+    if not run_uris:
+        raise InputError("RUN: no run directory is named; name at least one")
+    written = []
+    for run in map(Run.open, run_uris):
+        findings = read_findings(run)
+        figures = metric_figures(findings.by_suite)
+        files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
+        files["report.html"] = render_page(findings, figures).encode()
+        for name, content in files.items():
+            run.write_bytes(name, content)
+            written.append(f"{run.uri}/{name}")
+    return written

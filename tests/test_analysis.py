@@ -1,0 +1,770 @@
+"""Metrics by SQL: golden values of the reference code, cases done by hand, an oracle in NumPy, and every check."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from sklearn.metrics import accuracy_score, f1_score
+
+from biaseval import analysis
+from biaseval.analysis import ANALYTICS, build_marts, open_runs, query
+from biaseval.errors import BiasevalError, InputError
+from biaseval.store import Run
+from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
+
+Rows = list[dict[str, Any]]
+
+
+class Plan:
+    """The rows of a run in the making: tasks, and prompts with one list of token log-probabilities per label."""
+
+    def __init__(self, **scoring: Any) -> None:
+        self.spec = {"name": "tiny", "seed": 42, "scoring": {"normalization": "mean", "eos": True} | scoring}
+        self.tasks: Rows = []
+        self.contexts: Rows = []
+        self.prompts: Rows = []
+        self.label_scores: Rows = []
+
+    def task(self, task: str, labels: list[str], is_semantically_equivalent: bool = False) -> str:
+        self.tasks.append(
+            {
+                "task": task,
+                "category": "Question Answering",
+                "labels": labels,
+                "is_semantically_equivalent": is_semantically_equivalent,
+            }
+        )
+        return task
+
+    def prompt(
+        self, task: str, purpose: str, gold: str | None, tokens: list[list[float]], n_demos: int = 0, demo_set: int = 0
+    ) -> None:
+        """Add a prompt and its scores; ``tokens`` are lists of log-probabilities in the order of the task's labels."""
+        [labels] = [row["labels"] for row in self.tasks if row["task"] == task]
+        setting = {"context_id": f"{task}/{n_demos}/{demo_set}", "task": task, "n_demos": n_demos, "demo_set": demo_set}
+        if setting not in self.contexts:
+            self.contexts.append(setting)
+        group = f"{setting['context_id']}/{purpose}"
+        number = sum(row["prompt_id"].startswith(f"{group}/") for row in self.prompts)
+        prompt_id = f"{group}/{number}"
+        self.prompts.append(
+            setting
+            | {"prompt_id": prompt_id, "purpose": purpose, "row": number, "labels": labels, "gold": gold}
+            | {"instance_id": None if gold is None else f"{task}-{purpose}-{number}"}
+        )
+        for label, logprobs in zip(labels, tokens, strict=True):
+            self.label_scores.append(
+                {
+                    "prompt_id": prompt_id,
+                    "label": label,
+                    "token_logprobs": logprobs,
+                    "n_label_tokens": len(logprobs) - 1,
+                }
+            )
+
+    def probabilities(self, task: str, purpose: str, gold: str | None, probs: list[float], **setting: int) -> None:
+        """Add a prompt whose mean log-likelihoods over one label token and EOS are the logarithms of ``probs``."""
+        self.prompt(task, purpose, gold, [[max(math.log(p), -700.0) if p else -700.0] * 2 for p in probs], **setting)
+
+    def write(self, folder: Path, n_parts: int = 1) -> str:
+        run = Run.open(str(folder))
+        run.write_text("spec.yaml", yaml.safe_dump(self.spec))
+        run.write_part("tasks", 0, TASKS.rows(self.tasks))
+        run.write_part("splits", 0, SPLITS.empty())
+        run.write_part("contexts", 0, CONTEXTS.rows(self.contexts))
+        for part in range(n_parts):
+            run.write_part("prompts", part, PROMPTS.rows(self.prompts[part::n_parts]))
+            run.write_part("label_scores", part, LABEL_SCORES.rows(self.label_scores[part::n_parts]))
+        return run.uri
+
+
+def two_tasks() -> Plan:
+    """Return a plan with two tasks, zero and two demonstrations, two sets, every purpose; drawn with seed 0."""
+    rng = np.random.default_rng(0)
+    plan = Plan()
+    plan.task("task001_animals", ["cat", "dog"])
+    plan.task("task002_letters", ["A", "B", "C"], is_semantically_equivalent=True)
+    for row in list(plan.tasks):
+        task, labels = row["task"], row["labels"]
+        golds = {purpose: rng.choice(labels, size=n).tolist() for purpose, n in (("main", 30), ("bias_score", 12))}
+        for n_demos, demo_set in ((0, 0), (2, 0), (2, 1)):
+            rows = [(purpose, gold) for purpose in golds for gold in golds[purpose]]
+            rows += [("cc", None)] * 3 + [("dc", None)] * 5 + [("looc", rng.choice(labels)) for _ in range(n_demos)]
+            for purpose, gold in rows:
+                tokens = [(-rng.exponential(2, size=i + 2)).tolist() for i in range(len(labels))]
+                plan.prompt(task, purpose, gold, tokens, n_demos=n_demos, demo_set=demo_set)
+    return plan
+
+
+def rows(run: str, sql: str) -> Rows:
+    result: Rows = query([run], sql).to_pylist()
+    return result
+
+
+# The reference code's values
+
+
+@pytest.fixture(scope="module")
+def golden_run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    plan = Plan()
+    for row in pq.read_table(shared / "golden/superni/expected/scores.parquet").to_pylist():
+        if row["task"] not in [task["task"] for task in plan.tasks]:
+            plan.task(row["task"], row["labels"])
+        gold = None if row["eval_type"] in ("cc", "dc") else row["gold"]
+        plan.prompt(row["task"], row["eval_type"], gold, row["full_token_logprobs"], n_demos=row["k"])
+        plan.prompts[-1]["row"] = row["row"]
+    run = plan.write(tmp_path_factory.mktemp("golden"), n_parts=3)
+    build_marts(run)
+    return run
+
+
+def test_metrics_equal_the_reference_codes(golden_run: str, shared: Path) -> None:
+    golden = json.loads((shared / "golden/superni/expected/metrics.json").read_text())
+    found = rows(golden_run, "from label_bias_by_task")
+    assert len(found) == 3 * (3 + 4)
+    for row in found:
+        prefix = "" if row["method"] == "none" else f"{row['method']}_"
+        expected = golden[f"k{row['n_demos']}"]["per_task"][row["task"]]
+        for metric in ("macro_f1", "rsd", "bias_score"):
+            assert row[metric] == pytest.approx(expected[prefix + metric], abs=1e-6), (row, metric)
+    for row in rows(golden_run, "from label_bias_by_model where suite = 'all'"):
+        prefix = "" if row["method"] == "none" else f"{row['method']}_"
+        expected = golden[f"k{row['n_demos']}"]["mean"]
+        for metric in ("macro_f1", "rsd", "bias_score"):
+            assert row[metric] == pytest.approx(expected[prefix + metric], abs=1e-6), (row, metric)
+
+
+def test_calibrated_probabilities_and_predictions_equal_the_reference_codes(golden_run: str, shared: Path) -> None:
+    golden = pq.read_table(shared / "golden/superni/expected/calibrated.parquet").to_pylist()
+    found = {
+        (f"k{row['n_demos']}", row["method"], row["purpose"], row["task"], row["row"]): row
+        for row in rows(golden_run, "from calibrated_predictions where method <> 'none'")
+    }
+    assert len(found) == len(golden)
+    for row in golden:
+        mine = found[row["config"], row["method"], row["eval_type"], row["task"], row["row"]]
+        assert mine["labels"] == row["labels"]
+        assert mine["probabilities"] == pytest.approx(row["probs"], abs=1e-6)
+        assert mine["prediction"] == row["pred"]
+
+
+def test_calibration_weights_equal_the_reference_codes(golden_run: str, shared: Path) -> None:
+    golden = json.loads((shared / "golden/superni/expected/calibration_params.json").read_text())
+    found = {
+        (f"k{row['n_demos']}", row["method"], row["task"], row["label"]): row
+        for row in rows(golden_run, "from calibration_parameters")
+    }
+    assert len(found) == sum(len(row["labels"]) for row in golden)
+    for row in golden:
+        for label, weight, mean in zip(row["labels"], row["params"], row["mean_probs"], strict=True):
+            mine = found[row["config"], row["method"], row["task"], label]
+            assert mine["p_hat"] == pytest.approx(mean, abs=1e-6)
+            assert mine["weight"] == pytest.approx(weight, rel=1e-6)
+
+
+def test_unit_cases_of_the_reference_code(shared: Path, tmp_path: Path) -> None:
+    cases = json.loads((shared / "golden/superni/expected/metric_unit_cases.json").read_text())
+    plan = Plan()
+    for case in cases["classification"]:
+        task = plan.task(case["name"], sorted({*case["gold"], *case["pred"]}))
+        labels = plan.tasks[-1]["labels"]
+        for gold, prediction in zip(case["gold"], case["pred"], strict=True):
+            plan.probabilities(task, "main", gold, [0.9 if label == prediction else 0.01 for label in labels])
+    for case in cases["bias_score"]:
+        task = plan.task(case["name"], case["labels"])
+        plan.probabilities(task, "main", case["labels"][0], [1 / len(case["labels"])] * len(case["labels"]))
+        for gold, probs in zip(case["gold"], case["probs"], strict=True):
+            plan.probabilities(task, "bias_score", gold, probs)
+    run = plan.write(tmp_path / "metrics")
+    build_marts(run)
+    found = {row["task"]: row for row in rows(run, "from label_bias_by_task")}
+    for case in cases["classification"]:
+        assert found[case["name"]]["macro_f1"] == pytest.approx(case["macro_f1"], abs=1e-9), case
+        assert found[case["name"]]["rsd"] == pytest.approx(case["rsd"], abs=1e-9), case
+        assert found[case["name"]]["bias_score"] is None
+    for case in cases["bias_score"]:
+        assert found[case["name"]]["bias_score"] == pytest.approx(case["bias_score"], abs=1e-6), case
+
+    for case in cases["calibration"]:
+        plan = Plan()
+        task = plan.task(case["name"], case["labels"])
+        purpose = "dc" if case["gold"] is None else "looc"
+        for gold, probs in zip(case["gold"] or [None] * len(case["probs"]), case["probs"], strict=True):
+            plan.probabilities(task, purpose, gold, probs, n_demos=4)
+        for probs in case["test_probs"]:
+            plan.probabilities(task, "main", case["labels"][0], probs, n_demos=4)
+        run = plan.write(tmp_path / case["name"])
+        build_marts(run)
+        weights = [row["weight"] for row in rows(run, "from calibration_parameters")]
+        assert weights == pytest.approx(case["params"], rel=1e-6)
+        calibrated = rows(run, f"from calibrated_predictions where method = '{purpose}' order by row")
+        for row, expected in zip(calibrated, case["calibrated"], strict=True):
+            assert row["probabilities"] == pytest.approx(expected, abs=1e-6)
+
+
+# Cases done by hand
+
+
+def test_one_task_by_hand(tmp_path: Path) -> None:
+    """Four main rows: gold a a a b, predictions a a b b.
+
+    Recall: a 2/3, b 1. F1: a 2*2/(3+2) = 0.8, b 2*1/(1+2) = 2/3. RSD: (1/6) / 0.75 = 2/9.
+    BiasScore: gold a rows average to (0.8, 0.2), the b row is (0.4, 0.6); their mean is (0.6, 0.4): 0.1.
+    """
+    plan = Plan()
+    task = plan.task("task001", ["a", "b"])
+    for gold, p in (("a", 0.9), ("a", 0.6), ("a", 0.3), ("b", 0.2)):
+        plan.probabilities(task, "main", gold, [p, 1 - p])
+    for gold, p in (("a", 0.9), ("a", 0.7), ("b", 0.4)):
+        plan.probabilities(task, "bias_score", gold, [p, 1 - p])
+    run = plan.write(tmp_path)
+    build_marts(run)
+    [row] = rows(run, "from label_bias_by_task")
+    assert row == {
+        "model": "tiny",
+        "task": "task001",
+        "n_demos": 0,
+        "demo_set": 0,
+        "method": "none",
+        "macro_f1": pytest.approx((0.8 + 2 / 3) / 2),
+        "accuracy": 0.75,
+        "rsd": pytest.approx(2 / 9),
+        "bias_score": pytest.approx(0.1, abs=1e-7),
+        "n_rows": 4,
+        "n_bias_score_rows": 3,
+        "n_labels": 2,
+        "category": "Question Answering",
+        "is_semantically_equivalent": False,
+    }
+    by_label = rows(run, "select label, n_gold, n_predicted, recall, mean_probability from label_bias_by_label")
+    assert [list(row.values())[:4] for row in by_label] == [["a", 3, 2, pytest.approx(2 / 3)], ["b", 1, 2, 1.0]]
+    assert [row["mean_probability"] for row in by_label] == pytest.approx([0.6, 0.4], abs=1e-7)
+
+
+def test_a_single_task_has_no_interval(tmp_path: Path) -> None:
+    plan = Plan()
+    task = plan.task("task001", ["a", "b"])
+    plan.probabilities(task, "main", "a", [0.9, 0.1])
+    plan.probabilities(task, "bias_score", "a", [0.9, 0.1])
+    run = plan.write(tmp_path)
+    build_marts(run)
+    [row] = rows(run, "from label_bias_by_model")
+    assert (row["suite"], row["n_tasks"], row["n_demo_sets"], row["n_rows"]) == ("all", 1, 1, 1)
+    assert (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) == (1.0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "expected"),
+    [
+        ({"normalization": "mean", "eos": True}, [(-1 - 1) / 2, (-0.5 - 2.5 - 0.6) / 3]),
+        ({"normalization": "mean", "eos": False}, [-1, (-0.5 - 2.5) / 2]),
+        ({"normalization": "sum", "eos": True}, [-2, -3.6]),
+        ({"normalization": "sum", "eos": False}, [-1, -3]),
+    ],
+)
+def test_the_spec_says_how_tokens_become_a_likelihood(
+    scoring: dict[str, Any], expected: list[float], tmp_path: Path
+) -> None:
+    plan = Plan(**scoring)
+    task = plan.task("task001", ["a", "b"])
+    plan.prompt(task, "main", "a", [[-1, -1], [-0.5, -2.5, -0.6]])
+    run = plan.write(tmp_path)
+    build_marts(run)
+    [row] = rows(run, "from calibrated_predictions")
+    weights = np.exp(expected)
+    assert row["probabilities"] == pytest.approx(list(weights / weights.sum()), abs=1e-6)
+
+
+def test_on_ties_the_first_label_in_code_point_order_is_predicted(tmp_path: Path) -> None:
+    plan = Plan()
+    for number, labels in enumerate((["B", "a"], ["Z", "É", "é"], ["z", "\uffff", "\U0001f600"])):
+        task = plan.task(f"task{number}", sorted(labels))
+        assert plan.tasks[-1]["labels"] == labels
+        plan.probabilities(task, "main", labels[0], [0.2] * len(labels))
+    run = plan.write(tmp_path)
+    build_marts(run)
+    assert [row["prediction"] for row in rows(run, "from calibrated_predictions order by task")] == ["B", "Z", "z"]
+
+
+def test_likelihoods_beyond_the_range_of_a_double_still_calibrate(tmp_path: Path) -> None:
+    """exp(-2000) is 0 in a double: only in logarithms does b, at -1500, gain 500 nats over the calibration's -2000."""
+    plan = Plan(normalization="sum")
+    task = plan.task("task001", ["a", "b"])
+    plan.prompt(task, "main", "b", [[0, 0], [-1000, -500]])
+    plan.prompt(task, "main", "a", [[0, 0], [-1000, -1500]])
+    plan.prompt(task, "cc", None, [[0, 0], [-1000, -1000]])
+    run = plan.write(tmp_path)
+    build_marts(run)
+    found = rows(run, "from calibrated_predictions order by method, row")
+    assert [(row["method"], row["prediction"]) for row in found] == [
+        ("cc", "b"),
+        ("cc", "a"),
+        ("none", "a"),
+        ("none", "a"),
+    ]
+    assert all(sum(row["probabilities"]) == pytest.approx(1) for row in found)
+
+
+# An oracle that shares nothing with the SQL
+
+
+def _oracle(plan: Plan) -> dict[tuple[str, int, int, str], dict[str, float]]:
+    probs = {}
+    for prompt in plan.prompts:
+        scores = {row["label"]: row for row in plan.label_scores if row["prompt_id"] == prompt["prompt_id"]}
+        weights = np.exp([np.mean(np.float32(scores[label]["token_logprobs"])) for label in prompt["labels"]])
+        probs[prompt["prompt_id"]] = weights / weights.sum()
+    metrics = {}
+    for context in plan.contexts:
+        chosen = [row for row in plan.prompts if row["context_id"] == context["context_id"]]
+        by_purpose = {
+            purpose: (
+                [row["gold"] for row in chosen if row["purpose"] == purpose],
+                np.array([probs[row["prompt_id"]] for row in chosen if row["purpose"] == purpose]),
+            )
+            for purpose in ("main", "bias_score", "cc", "dc", "looc")
+        }
+        labels = np.array(chosen[0]["labels"])
+        for method in ("none", "cc", "dc", "looc"):
+            golds, rows_ = by_purpose.get(method, ([], np.ones((1, len(labels)))))
+            if not len(rows_):
+                continue
+            if method == "looc":
+                rows_ = np.array([rows_[np.array(golds) == gold].mean(axis=0) for gold in sorted(set(golds))])
+            weight = 1 / rows_.mean(axis=0)
+            gold, main = by_purpose["main"]
+            predicted = labels[(main * weight).argmax(axis=1)]
+            present = sorted(set(gold))
+            recalls = [np.mean(predicted[np.array(gold) == label] == label) for label in present]
+            bias_gold, bias = by_purpose["bias_score"]
+            bias = bias * weight / (bias * weight).sum(axis=1, keepdims=True)
+            means = np.array([bias[np.array(bias_gold) == label].mean(axis=0) for label in sorted(set(bias_gold))])
+            accuracy = accuracy_score(gold, predicted)
+            metrics[context["task"], context["n_demos"], context["demo_set"], method] = {
+                "macro_f1": f1_score(gold, predicted, labels=present, average="macro", zero_division=0),
+                "accuracy": accuracy,
+                "rsd": np.std(recalls) / accuracy if accuracy else 0.0,
+                "bias_score": 0.5 * np.abs(means.mean(axis=0) - 1 / len(labels)).sum(),
+            }
+    return metrics
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> str:
+    run = two_tasks().write(tmp_path_factory.mktemp("runs") / "built", n_parts=4)
+    build_marts(run)
+    return run
+
+
+def test_metrics_equal_numpy_and_scikit_learn(built: str) -> None:
+    expected = _oracle(two_tasks())
+    found = rows(built, "from label_bias_by_task")
+    assert len(found) == len(expected) == 2 * (3 + 4 + 4)
+    for row in found:
+        for metric, value in expected[row["task"], row["n_demos"], row["demo_set"], row["method"]].items():
+            assert row[metric] == pytest.approx(value, abs=1e-6), (row, metric)
+
+
+def test_model_means_are_over_tasks_then_sets(built: str) -> None:
+    expected = _oracle(two_tasks())
+    for row in rows(built, "from label_bias_by_model"):
+        tasks = ["task001_animals", "task002_letters"] if row["suite"] == "all" else ["task002_letters"]
+        sets = range(2 if row["n_demos"] else 1)
+        assert (row["n_tasks"], row["n_demo_sets"], row["n_rows"]) == (
+            len(tasks),
+            len(sets),
+            30 * len(tasks) * len(sets),
+        )
+        for metric in ("macro_f1", "accuracy", "rsd", "bias_score"):
+            values = [
+                np.mean([expected[task, row["n_demos"], demo_set, row["method"]][metric] for task in tasks])
+                for demo_set in sets
+            ]
+            assert row[metric] == pytest.approx(np.mean(values), abs=1e-6)
+    assert {row["suite"] for row in rows(built, "from label_bias_by_model")} == {"all", "semantically_equivalent"}
+
+
+def test_intervals_are_percentiles_over_the_stored_draws(built: str) -> None:
+    draws = query([built], "from bootstrap_draws where suite = 'all' and draw > 0 order by draw, task")
+    n_drawn = draws["n_drawn"].to_numpy().reshape(1000, 2)
+    assert (n_drawn.sum(axis=1) == 2).all()
+    assert len(np.unique(n_drawn, axis=0)) == 3
+    values = [
+        row["rsd"] for row in rows(built, "from label_bias_by_task where n_demos = 0 and method = 'cc' order by task")
+    ]
+    [row] = rows(built, "from label_bias_by_model where n_demos = 0 and method = 'cc' and suite = 'all'")
+    expected = np.quantile(n_drawn @ np.array(values) / 2, [0.025, 0.975])
+    assert [row["rsd_low"], row["rsd_high"]] == pytest.approx(expected)
+    assert row["rsd_low"] < row["rsd"] < row["rsd_high"]
+
+
+def test_the_same_scores_in_other_parts_give_the_same_bytes(built: str, tmp_path: Path) -> None:
+    plan = two_tasks()
+    plan.prompts.reverse()
+    plan.label_scores.reverse()
+    run = plan.write(tmp_path / "run", n_parts=4)
+    build_marts(run)
+    marts = sorted(Path(built, "marts").iterdir())
+    assert [mart.name for mart in marts] == sorted(f"{path.stem}.parquet" for path in ANALYTICS.glob("marts/*.sql"))
+    for mart in marts:
+        assert mart.read_bytes() == Path(run, "marts", mart.name).read_bytes(), mart.name
+
+
+def test_another_seed_moves_the_intervals_only(built: str, tmp_path: Path) -> None:
+    plan = two_tasks()
+    plan.spec["seed"] = 43
+    run = plan.write(tmp_path / "run")
+    build_marts(run)
+    draws = [query([folder], "from bootstrap_draws").to_pylist() for folder in (built, run)]
+    assert draws[0] != draws[1]
+    assert rows(built, "from label_bias_by_task") == rows(run, "from label_bias_by_task")
+
+
+# Checks: each has a run that breaks it
+
+
+def _edit(table: str, change: Callable[[dict[str, Any]], None], **where: Any) -> Callable[[Plan], None]:
+    def edit(plan: Plan) -> None:
+        row = next(row for row in getattr(plan, table) if all(row[key] == value for key, value in where.items()))
+        change(row)
+
+    return edit
+
+
+def _set(table: str, column: str, value: Any, **where: Any) -> Callable[[Plan], None]:
+    return _edit(table, lambda row: row.update({column: value}), **where)
+
+
+def _drop(table: str, **where: Any) -> Callable[[Plan], None]:
+    def drop(plan: Plan) -> None:
+        kept = [row for row in getattr(plan, table) if any(row[key] != value for key, value in where.items())]
+        assert len(kept) < len(getattr(plan, table))
+        setattr(plan, table, kept)
+
+    return drop
+
+
+def _repeat(table: str, **changes: Any) -> Callable[[Plan], None]:
+    return lambda plan: getattr(plan, table).append(getattr(plan, table)[0] | changes)
+
+
+def _without_calibration(plan: Plan) -> None:
+    gone = {row["prompt_id"] for row in plan.prompts if row["purpose"] == "cc" and row["task"] == "task001_animals"}
+    plan.prompts = [row for row in plan.prompts if row["prompt_id"] not in gone]
+    plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] not in gone]
+
+
+FIRST = "task001_animals/0/0/main/0"
+BROKEN: list[tuple[str, Callable[[Plan], None], str]] = [
+    ("tasks_are_well_formed", _set("tasks", "labels", ["dog", "cat"]), "not distinct and in code-point order"),
+    ("tasks_are_well_formed", _repeat("tasks"), "task001_animals occurs 2 times"),
+    ("prompts_are_unique", _repeat("prompts"), f"prompt {FIRST} occurs 2 times"),
+    ("prompts_fit_their_context", _set("prompts", "context_id", "nowhere"), "unknown context nowhere"),
+    ("prompts_fit_their_context", _set("contexts", "demo_set", 7), "does not fit the task and setting"),
+    ("prompts_have_the_labels_of_their_task", _set("prompts", "gold", "cow"), "has gold cow"),
+    ("prompts_have_the_labels_of_their_task", _set("prompts", "gold", None), "has gold null"),
+    ("prompts_have_the_labels_of_their_task", _set("prompts", "task", "task003"), "unknown task task003"),
+    ("prompts_have_the_labels_of_their_task", _set("prompts", "labels", ["cat"]), "has labels [cat], its task"),
+    ("prompts_are_scored_once_per_label", _drop("label_scores", prompt_id=FIRST), f"prompt {FIRST} has no score"),
+    ("prompts_are_scored_once_per_label", _drop("label_scores", prompt_id=FIRST, label="cat"), "scores for [dog]"),
+    ("prompts_are_scored_once_per_label", _repeat("label_scores"), "scores for [cat, cat, dog]"),
+    ("prompts_are_scored_once_per_label", _repeat("label_scores", label="cow"), "scores for [cat, cow, dog]"),
+    (
+        "prompts_are_scored_once_per_label",
+        _repeat("label_scores", prompt_id="new"),
+        "new is scored and was not planned",
+    ),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0]), "1 log-probabilities for 1"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", None), "0 log-probabilities for 1"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, None]), "NULL"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, math.nan]), "nan"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, -math.inf]), "-inf"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, 0.5]), "0.5"),
+    (
+        "probabilities_sum_to_one",
+        _set("label_scores", "token_logprobs", [-1.0, math.nan]),
+        f"prompt {FIRST}, method none",
+    ),
+    (
+        "calibration_means_sum_to_one",
+        _set("label_scores", "token_logprobs", [-1.0, math.nan], prompt_id="task001_animals/2/1/looc/0", label="cat"),
+        "task001_animals, n_demos 2, demo_set 1, looc",
+    ),
+    ("settings_have_the_same_rows", _set("prompts", "instance_id", "another", n_demos=2), "n_demos 2, demo_set 0"),
+    ("tasks_have_the_same_settings", _without_calibration, "task001_animals has no n_demos 0, demo_set 0, cc"),
+]
+
+
+@pytest.mark.parametrize(("check", "break_run", "problem"), BROKEN)
+def test_a_broken_run_gives_no_metrics_and_names_the_check(
+    check: str, break_run: Callable[[Plan], None], problem: str, tmp_path: Path
+) -> None:
+    plan = two_tasks()
+    break_run(plan)
+    run = plan.write(tmp_path)
+    with pytest.raises(BiasevalError) as failure:
+        build_marts(run)
+    [line] = [line for line in str(failure.value).splitlines() if f"- {check}: " in line]
+    assert problem in line
+    assert failure.value.exit_code == 1
+    assert not Path(run, "marts").exists()
+    assert not Path(run, "results.duckdb").exists()
+
+
+def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ANALYTICS, tmp_path / "analytics")
+    monkeypatch.setattr(analysis, "ANALYTICS", tmp_path / "analytics")
+    mart = tmp_path / "analytics/marts/label_bias_by_task.sql"
+    text = mart.read_text()
+    run = two_tasks().write(tmp_path / "run")
+    for metric, wrong in (
+        ("measured.bias_score", "2 * measured.bias_score + 1"),
+        ("measured.macro_f1", "measured.macro_f1 + 1"),
+        ("measured.accuracy,", "null::double as accuracy,"),
+        ("measured.recall_deviation / measured.accuracy", "-measured.recall_deviation"),
+    ):
+        assert metric in text
+        name = "" if " as " in wrong or "recall" in wrong else f" as {metric.split('.')[1]}"
+        mart.write_text(text.replace(metric, wrong + name))
+        with pytest.raises(
+            BiasevalError, match=r"metrics_are_in_range: .*task001_animals, n_demos 0, demo_set 0, cc: {"
+        ):
+            build_marts(run)
+    assert not Path(run, "marts").exists()
+    mart.write_text(text)
+    build_marts(run)
+
+
+def test_every_check_has_a_run_that_breaks_it() -> None:
+    broken = {check for check, _, _ in BROKEN} | {"metrics_are_in_range"}
+    assert broken == {path.stem for path in ANALYTICS.glob("checks/*.sql")}
+
+
+# The files
+
+
+def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
+    depth = {"staging": 0, "intermediate": 1, "marts": 2, "checks": 3}
+    files = {path.stem: path for path in ANALYTICS.glob("*/*.sql")}
+    assert {path.parent.name for path in files.values()} == depth.keys()
+    for path in files.values():
+        text = path.read_text(encoding="utf-8")
+        assert re.match(r"-- (One row|Rows here)", text), path
+        assert ("read_parquet" in text) == (path.parent.name == "staging"), path
+        for word in re.findall(r"(?:from|join) (\w+)", text):
+            if word in files:
+                assert depth[files[word].parent.name] <= depth[path.parent.name], (path, word)
+
+
+def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
+    with closing(duckdb.connect()) as connection:
+        connection.execute(f"set variable run_dir = '{built}'").fetchall()
+        for relation in analysis._relations("staging", "intermediate", "marts"):
+            connection.execute(f"create view {relation.name} as {relation.sql}").fetchall()
+        found = connection.sql("from label_bias_by_task").to_arrow_table()
+    assert found.equals(query([built], "from label_bias_by_task"))
+
+
+# results.duckdb
+
+
+def test_results_open_from_any_directory_with_marts_as_tables(
+    built: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(duckdb.connect(str(Path(built, "results.duckdb")), read_only=True)) as connection:
+        kinds = dict(connection.execute("select table_name, table_type from information_schema.tables").fetchall())
+        for name, kind in kinds.items():
+            assert connection.execute(f"select count(*) from {name}").fetchall()[0][0] > 0 or name == "splits"
+            assert (kind == "BASE TABLE") == (ANALYTICS / "marts" / f"{name}.sql").exists()
+    assert kinds.keys() == {relation.name for relation in analysis._relations("staging", "intermediate", "marts")}
+    with closing(duckdb.connect()) as connection:
+        connection.execute(f"attach '{built}/results.duckdb' as other (read_only)").fetchall()
+        assert connection.execute("select count(*) from other.calibrated_predictions").fetchall() == [(2 * 42 * 11,)]
+
+
+def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path: Path) -> None:
+    shell = Path(sys.executable).with_name("duckdb")
+    found = str(shell) if shell.exists() else shutil.which("duckdb")
+    if found is None:
+        pytest.skip("the duckdb shell is not installed (pip install duckdb-cli)")
+    names = [relation.name for relation in analysis._relations("staging", "intermediate", "marts")]
+    counts = " union all ".join(f"select '{name}' as name, count(*) as n from {name}" for name in names)
+    answer = subprocess.run(
+        [found, "-readonly", "-json", str(Path(built, "results.duckdb")), counts],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {row["name"]: row["n"] for row in json.loads(answer.stdout)} == {
+        row["name"]: row["n"] for row in rows(built, counts)
+    }
+
+
+def test_a_run_directory_may_have_any_name(tmp_path: Path) -> None:
+    run = two_tasks().write(tmp_path / "it's [a] *run*?")
+    build_marts(run)
+    assert len(rows(run, "from label_bias_by_task")) == 22
+    with closing(duckdb.connect(str(Path(run, "results.duckdb")), read_only=True)) as connection:
+        assert connection.execute("select count(*) from prompts").fetchall() == [(len(two_tasks().prompts),)]
+
+
+# Questions over one or many runs
+
+
+def test_likelihoods_of_each_kind_are_a_view(built: str) -> None:
+    scores = pa.concat_tables([Run.open(built).read_table("label_scores")]).to_pylist()
+    found = {(row["prompt_id"], row["label"]): row for row in rows(built, "from label_logprobs")}
+    assert len(found) == len(scores)
+    for score in scores:
+        row, tokens = found[score["prompt_id"], score["label"]], score["token_logprobs"]
+        assert row["logprob_sum"] == pytest.approx(sum(tokens))
+        assert row["logprob_mean"] == pytest.approx(np.mean(tokens))
+        assert row["logprob_sum_without_eos"] == pytest.approx(sum(tokens[:-1]))
+        assert row["logprob_mean_without_eos"] == pytest.approx(np.mean(tokens[:-1]))
+
+
+def test_several_runs_have_a_column_run_and_all_columns_of_any(built: str, tmp_path: Path) -> None:
+    plan = two_tasks()
+    plan.spec["name"] = "other"
+    other = plan.write(tmp_path / "built")
+    for part in Path(other, "tasks").iterdir():
+        table = pq.read_table(part)
+        pq.write_table(table.append_column("extra", pa.array([1] * len(table))), part)
+    build_marts(other)
+    found = query([built, other], "select run, model, count(*) as n from label_bias_by_task group by all order by all")
+    parents = [f"{Path(run).parent.name}/built" for run in (other, built)]
+    assert sorted(found.to_pylist(), key=lambda row: row["model"]) == [
+        {"run": parents[0], "model": "other", "n": 22},
+        {"run": parents[1], "model": "tiny", "n": 22},
+    ]
+    extra = query([built, other], "select run, extra from tasks order by extra")
+    assert extra["extra"].to_pylist() == [1, 1, None, None]
+    with closing(open_runs([built, other])) as connection:
+        assert connection.execute("select count(distinct run) from calibrated_predictions").fetchall() == [(2,)]
+
+
+def test_the_same_run_twice_is_refused(built: str) -> None:
+    with pytest.raises(InputError, match="named twice"):
+        open_runs([built, f"{built}/../{Path(built).name}"])
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("selec 1", "syntax error"),
+        ("select nope from prompts", "nope"),
+        ("from nope", "Table with name nope does not exist"),
+        ("select 'x'::int", "Could not convert"),
+        ("", "single select"),
+        ("select 1; select 2", "single select"),
+        ("create table x (a int)", "single select"),
+        ("copy prompts to '{folder}/written.csv'", "single select"),
+        ("with q as (copy prompts to '{folder}/written.csv') select 1", "COPY"),
+        ("attach '{folder}/written.duckdb'", "single select"),
+        ("explain analyze copy prompts to '{folder}/written.csv'", "single select"),
+    ],
+)
+def test_a_wrong_or_writing_query_is_the_users_mistake(built: str, sql: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        query([built], sql.format(folder=tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_queries_that_read_may_take_any_form(built: str) -> None:
+    assert query([built], "describe label_bias_by_task").num_rows == 14
+    assert query([built], "pivot label_bias_by_task on method using avg(rsd) group by task; ").num_rows == 2
+    assert query([built], "-- a comment\nselect 1 as x -- another").to_pylist() == [{"x": 1}]
+    assert query([built], "select task from tasks order by task desc")["task"].to_pylist() == [
+        "task002_letters",
+        "task001_animals",
+    ]
+
+
+# Unfinished runs
+
+
+def test_missing_parts_are_counted(tmp_path: Path) -> None:
+    run = two_tasks().write(tmp_path, n_parts=4)
+    for part in (1, 3):
+        Path(run, "label_scores", f"part-0000{part}.parquet").unlink()
+    for ask in (build_marts, lambda run_dir: query([run_dir], "select 1")):
+        with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: 1\); run the same command again"):
+            ask(run)
+
+
+def test_a_run_without_marts_is_not_finished(tmp_path: Path) -> None:
+    run = two_tasks().write(tmp_path)
+    with pytest.raises(BiasevalError, match=r"marts/.*missing; run the same command again"):
+        query([run], "select 1")
+
+
+def test_another_directory_is_no_run(tmp_path: Path) -> None:
+    for ask in (build_marts, lambda run_dir: query([run_dir], "select 1")):
+        with pytest.raises(InputError, match="is not a run directory"):
+            ask(tmp_path)
+    with pytest.raises(InputError, match="no run directory is named"):
+        query([], "select 1")
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    run = two_tasks().write(tmp_path)
+    Path(run, "contexts", "part-00000.parquet").write_bytes(b"half a file")
+    with pytest.raises(BiasevalError, match=r"contexts/part-00000\.parquet"):
+        build_marts(run)
+
+
+# Object stores
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    moto = pytest.importorskip("moto.server")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("AWS_ENDPOINT_URL", endpoint),
+    ):
+        monkeypatch.setenv(name, value)
+    pafs.S3FileSystem(allow_bucket_creation=True, endpoint_override=endpoint).create_dir("runs")
+    yield "s3://runs"
+    server.stop()
+
+
+def test_a_run_on_s3_gives_what_a_local_run_gives(bucket: str, built: str, tmp_path: Path) -> None:
+    run = f"{bucket}/some/where"
+    store = Run.open(run)
+    pafs.copy_files(built, store.root, destination_filesystem=store.fs)
+    for name in ("results.duckdb", "marts/label_bias_by_task.parquet"):
+        store.fs.delete_file(store.path(name))
+    build_marts(run)
+    for mart in Path(built, "marts").iterdir():
+        assert store.read_bytes(f"marts/{mart.name}") == mart.read_bytes()
+    both = query([run, built], "select run, count(*) as n from calibrated_predictions group by all order by all")
+    assert both.to_pylist() == [{"run": "built", "n": 2 * 42 * 11}, {"run": "where", "n": 2 * 42 * 11}]
+    (tmp_path / "results.duckdb").write_bytes(store.read_bytes("results.duckdb"))
+    with closing(duckdb.connect(str(tmp_path / "results.duckdb"), read_only=True)) as connection:
+        [(sql,)] = connection.execute("select sql from duckdb_views() where view_name = 'prompts'").fetchall()
+        assert "'s3://runs/some/where'" in sql
+        assert connection.execute("select count(*) from label_bias_by_task").fetchall() == [(22,)]
