@@ -1,0 +1,43 @@
+-- Rows here: a prompt of an unknown task, with other labels than its task's, or without the gold label it needs.
+-- The gold of a main row is one of the labels; the other rows are drawn apart, and theirs need not be.
+with
+
+task_labels as (
+
+    select
+        task,
+        labels
+    from tasks
+
+),
+
+texts as (
+
+    select
+        prompts.*,
+        task_labels.task is not null as is_known,
+        task_labels.labels as task_labels,
+        coalesce(prompts.task, 'null') as task_text,
+        coalesce(prompts.gold, 'null') as gold_text,
+        coalesce(prompts.labels::varchar, 'null') as labels_text
+    from prompts
+    left join task_labels using (task)
+
+)
+
+select
+    case
+        when not is_known then format('prompt {} has the unknown task {}', prompt_id, task_text)
+        when labels is distinct from task_labels
+            then format('prompt {} has labels {}, its task {}', prompt_id, labels_text, task_labels)
+        else format('prompt {} ({}) has gold {}, labels {}', prompt_id, purpose, gold_text, task_labels)
+    end as problem,
+    prompt_id,
+    task
+from texts
+where
+    not is_known
+    or labels is distinct from task_labels
+    or (purpose in ('main', 'bias_score', 'looc') and gold is null)
+    or (purpose = 'main' and not list_contains(task_labels, gold))
+order by all

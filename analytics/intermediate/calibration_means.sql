@@ -1,0 +1,62 @@
+-- One row per (task, n_demos, demo_set, method, label): the logarithm of p_hat, the label's mean probability.
+-- cc and dc: the plain mean over their rows. looc: the mean of the means within each gold label that occurs.
+with
+
+label_probabilities as (
+
+    select
+        task,
+        n_demos,
+        demo_set,
+        purpose as method,
+        row,
+        case when purpose = 'looc' then gold end as gold,
+        unnest(labels) as label,
+        unnest(log_probabilities) as log_probability
+    from prompt_probabilities
+    where purpose in ('cc', 'dc', 'looc')
+
+),
+
+gold_lists as (
+
+    select
+        * exclude (row, log_probability),
+        list(log_probability order by row) as logs,
+        max(log_probability) as peak,
+        count(*) as n_rows
+    from label_probabilities
+    group by all
+
+),
+
+gold_means as (
+
+    select
+        * exclude (logs, peak),
+        peak + ln(list_avg(list_transform(logs, lambda x: exp(x - peak)))) as log_mean
+    from gold_lists
+
+),
+
+label_lists as (
+
+    select
+        * exclude (gold, log_mean, n_rows),
+        list(log_mean order by gold) as logs,
+        max(log_mean) as peak,
+        sum(n_rows)::bigint as n_rows
+    from gold_means
+    group by all
+
+)
+
+select
+    task,
+    n_demos,
+    demo_set,
+    method,
+    label,
+    peak + ln(list_avg(list_transform(logs, lambda x: exp(x - peak)))) as log_p_hat,
+    n_rows
+from label_lists

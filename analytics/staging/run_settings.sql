@@ -1,0 +1,2 @@
+-- One row: the facts of the run's spec that the metrics need (model, seed, normalization, eos).
+select * from read_parquet(getvariable('run_dir') || '/run_settings/part-*.parquet')
