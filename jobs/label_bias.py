@@ -18,6 +18,8 @@ from biaseval.cli import main
 
 if __name__ == "__main__":
     if not any(argument == "--run-dir" or argument.startswith("--run-dir=") for argument in sys.argv):
-        sys.exit("error: --run-dir: name an absolute path or s3:// URI that every node reaches and that outlives the job")
+        sys.exit(
+            "error: --run-dir: name an absolute path or s3:// URI that every node reaches and that outlives the job"
+        )
     sys.argv = ["biaseval", "run", *sys.argv[1:]]
     main()

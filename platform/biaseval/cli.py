@@ -1,4 +1,6 @@
-"""The command line: parses, calls one function, prints one result. Results go to standard output, chatter to standard error.
+"""The command line: parses, calls one function, prints one result.
+
+Results go to standard output, chatter to standard error.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 130 interrupted (run the same command again to resume).
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,13 +61,7 @@ def run(
 
     Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
     """
-    from biaseval.pipelines import run_label_bias
-    from biaseval.spec import load_spec
-
-    loaded = load_spec(spec, overrides or ())
-    finished = run_label_bias(loaded, run_dir or f"runs/{loaded.name}")
-    _print_suite(finished.uri)
-    typer.echo(f"report: {finished.uri}/report.html")
+    _run(spec, run_dir, overrides or ())
 
 
 @app.command()
@@ -175,11 +172,9 @@ def demo(
 
     Example: biaseval demo
     """
-    from biaseval.demo import run_demo
+    from biaseval.demo import SPEC_PATH
 
-    finished = run_demo(run_dir)
-    _print_suite(finished.uri)
-    typer.echo(f"report: {finished.uri}/report.html")
+    _run(SPEC_PATH, run_dir, ())
 
 
 @tasks_app.command("check")
@@ -220,6 +215,16 @@ def main() -> None:
         # The reader (head, less) has seen enough.
         sys.stderr.close()
         sys.exit(0)
+
+
+def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
+    from biaseval.pipelines import run_label_bias
+    from biaseval.spec import load_spec
+
+    loaded = load_spec(spec, overrides)
+    finished = run_label_bias(loaded, run_dir or f"runs/{loaded.name}")
+    _print_suite(finished.uri)
+    typer.echo(f"report: {finished.uri}/report.html")
 
 
 def _print_plan(summary: Any, facts: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import urllib.request
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -207,14 +209,22 @@ def load_model(
         options["device_map"] = "auto" if is_spread else {"": device}
     if max_memory is not None:
         options["max_memory"] = dict(max_memory)
+    auto: Any = AutoModelForCausalLM
     with _reading(path, "causal language model"):
-        model: Any = AutoModelForCausalLM.from_pretrained(
+        model, loading = auto.from_pretrained(
             _located(path),
             config=config,
             revision=revision,
             trust_remote_code=trust_remote_code,
             use_safetensors=True,
+            output_loading_info=True,
             **options,
+        )
+    if loading["missing_keys"]:  # transformers would go on with random numbers in their place
+        missing = sorted(loading["missing_keys"])
+        raise InputError(
+            f"{path}: {len(missing)} weights of {type(model).__name__} missing (first: {missing[0]}); "
+            "give a complete causal language model"
         )
     if adapter is not None:
         model = _with_adapter(model, adapter)
@@ -267,7 +277,9 @@ def _reading(path: str, part: str) -> Iterator[None]:
     """Turn what transformers raises for unusable files into one InputError that names ``path``."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError, UserWarning, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
+            raise
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{path}: no usable {part}: {reason}; check the files of the model") from error
 
@@ -385,7 +397,9 @@ def _with_adapter(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
         raise InputError(f"adapter {adapter}: peft is not installed; pip install peft")
     from peft import PeftModel
 
-    with _reading(adapter, "adapter"):
+    with _reading(adapter, "adapter"), warnings.catch_warnings():
+        # PEFT only warns, and goes on with an adapter that does nothing where its weights are missing.
+        warnings.filterwarnings("error", message="Found missing adapter keys")
         adapted: Any = PeftModel.from_pretrained(model, _located(adapter), is_trainable=False)
     if adapted.active_peft_config.is_prompt_learning:
         raise InputError(

@@ -36,17 +36,19 @@ SEMANTICALLY_EQUIVALENT = (
 
 MAX_LABELS = 49
 MAX_MEAN_OUTPUTS = 2.0
-EXCLUDED = frozenset({
-    "task007_mctaco_answer_generation_transient_stationary",
-    "task089_swap_words_verification",
-    "task218_rocstories_swap_order_answer_generation",
-    "task302_record_classification",
-    "task342_winomt_classification_profession_pro",
-    "task343_winomt_classification_profession_anti",
-    "task563_discofuse_answer_generation",
-    "task646_answer_generation",
-    "task1359_numer_sense_answer_generation",
-})
+EXCLUDED = frozenset(
+    {
+        "task007_mctaco_answer_generation_transient_stationary",
+        "task089_swap_words_verification",
+        "task218_rocstories_swap_order_answer_generation",
+        "task302_record_classification",
+        "task342_winomt_classification_profession_pro",
+        "task343_winomt_classification_profession_anti",
+        "task563_discofuse_answer_generation",
+        "task646_answer_generation",
+        "task1359_numer_sense_answer_generation",
+    }
+)
 """The tasks that P1's code drops by name."""
 
 
@@ -80,9 +82,7 @@ def read_task_table(path: Path) -> list[TaskTableRow]:
             missing = [column for column in columns.values() if column not in (reader.fieldnames or ())]
             if missing:
                 raise InputError(f"{path}: the task table lacks the column(s) {', '.join(missing)}; add them")
-            return [
-                TaskTableRow(**{field: row[column] or "" for field, column in columns.items()}) for row in reader
-            ]
+            return [TaskTableRow(**{field: row[column] or "" for field, column in columns.items()}) for row in reader]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as a UTF-8 CSV ({error}); name the task table") from error
 

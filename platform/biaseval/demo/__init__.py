@@ -1,0 +1,19 @@
+"""What ``biaseval demo`` needs, without a download: generated tasks, and a tiny model trained on such tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+SPEC_PATH = _FOLDER / "spec.yaml"
+"""The quickstart: the model below on the task files below."""
+
+MODEL_PATH = _FOLDER / "model"
+"""The tiny model's directory, in the Hugging Face layout."""
+
+TASKS_PATH = _FOLDER / "task_files"
+"""What ``tasks.write_demo_tasks`` writes with its defaults."""
+
+TEMPLATES_PATH = _FOLDER / "templates.csv"
+"""What ``tasks.write_demo_templates`` writes."""

@@ -1,0 +1,327 @@
+"""Turns prompts and labels into token ids, the whole text at once, without tokenising shared text twice.
+
+The rule (P1's code): the text is prompt + separator + label + EOS, tokenised together; its first
+``len(tokenizer(prompt))`` ids are the context and the rest, label tokens and EOS, is scored.
+
+A few-shot prompt is tokenised with every row and every label, and all but its end is the same each time. Where the
+structure of the tokenizer proves that it never joins anything across "printable ASCII character, space", texts are cut
+at such places, each distinct piece is tokenised once, and the ids are joined. Other tokenizers get whole texts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from biaseval.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+Ids = npt.NDArray[np.int32]
+
+ENCODED = pa.schema(
+    [
+        ("prompt_id", pa.string()),
+        ("label", pa.string()),
+        ("token_ids", pa.list_(pa.int32())),
+        ("n_context_tokens", pa.int32()),
+        ("n_label_tokens", pa.int32()),
+    ]
+)
+
+_WHITESPACE = (" ", "\n", "\t")
+_BOUNDARY = re.compile(r"(?<=[!-~]) (?=[\s\S])")
+_PIECE_CHARACTERS = 256
+_N_VERIFIED = 3
+
+# Patterns of byte-level pre-tokenizers, as their projects publish them. None has an alternative in which a space
+# follows a non-space, none looks behind, and none looks ahead from a non-space: so each of them ends a match at "x| ",
+# and what it matches on either side is the same when the two sides are matched apart.
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_WHITESPACE_RUNS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORDS = frozenset(
+    {
+        # GPT-2
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        # GPT-4 (cl100k), Llama 3
+        _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _WHITESPACE_RUNS,
+        # Qwen 2
+        _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _WHITESPACE_RUNS,
+    }
+)
+
+_DIGITS = frozenset({"[0-9][0-9][0-9]"})  # Falcon
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
+    """Tokenise prompts with each of their labels.
+
+    Args:
+        tokenizer: one that ``models.load_tokenizer`` accepts.
+        prompts: ``prompt_id`` (unique), ``text``, ``labels`` (list of non-empty strings, at least one).
+
+    Returns:
+        One row per (prompt, label) in the order of ``prompts`` and of the labels: ``prompt_id``, ``label``,
+        ``token_ids`` (context, label, EOS), ``n_context_tokens``, ``n_label_tokens`` (without EOS, at least 1); so
+        ``len(token_ids) == n_context_tokens + n_label_tokens + 1``.
+
+    Raises:
+        InputError: missing columns or values, a repeated ``prompt_id``, a prompt without any token, or a label whose
+            tokens all merge into the prompt's.
+    """
+    prompt_ids, texts, labels = _columns(prompts)
+    eos = str(tokenizer.eos_token)
+    endings = [[separator(text, label) + label + eos for label in own] for text, own in zip(texts, labels, strict=True)]
+    encoded = _encoded_texts(tokenizer, texts, endings)
+
+    rows: dict[str, list[Any]] = {name: [] for name in ENCODED.names}
+    problems = []
+    for prompt_id, own, (n_context, sequences) in zip(prompt_ids, labels, encoded, strict=True):
+        if n_context == 0:
+            problems.append(f"prompt {prompt_id!r}: no token before the label; give the prompt a text")
+        for label, ids in zip(own, sequences, strict=True):
+            n_label = len(ids) - n_context - 1
+            if n_label < 1 or ids[-1] != tokenizer.eos_token_id:
+                problems.append(
+                    f"prompt {prompt_id!r}: label {label!r} has no token of its own followed by EOS with this "
+                    "tokenizer; change the label or the end of the prompt"
+                )
+            for name, value in zip(ENCODED.names, (prompt_id, label, ids, n_context, n_label), strict=True):
+                rows[name].append(value)
+    if problems:
+        raise InputError.of(problems[:20])
+    return pa.table(
+        {
+            "prompt_id": pa.array(rows["prompt_id"], pa.string()),
+            "label": pa.array(rows["label"], pa.string()),
+            "token_ids": _list_array(rows["token_ids"]),
+            "n_context_tokens": pa.array(rows["n_context_tokens"], pa.int32()),
+            "n_label_tokens": pa.array(rows["n_label_tokens"], pa.int32()),
+        },
+        schema=ENCODED,
+    )
+
+
+def separator(prompt: str, label: str) -> str:
+    """Return what stands between prompt and label: a space, unless one side already brings whitespace (P1's code)."""
+    return "" if prompt.endswith(_WHITESPACE) or label.startswith(_WHITESPACE) else " "
+
+
+def _columns(prompts: pa.Table) -> tuple[list[str], list[str], list[list[str]]]:
+    missing = [name for name in ("prompt_id", "text", "labels") if name not in prompts.column_names]
+    if missing:
+        raise InputError(f"prompts: column {', '.join(missing)} missing; needed are prompt_id, text and labels")
+    prompt_ids, texts, labels = (prompts[name].to_pylist() for name in ("prompt_id", "text", "labels"))
+    seen: set[str] = set()
+    problems = []
+    for prompt_id, text, own in zip(prompt_ids, texts, labels, strict=True):
+        if not isinstance(prompt_id, str) or prompt_id in seen:
+            problems.append(f"prompt_id {prompt_id!r}: missing or repeated; each prompt needs its own string")
+        elif not isinstance(text, str):
+            problems.append(f"prompt {prompt_id!r}: no text")
+        elif not own or not all(isinstance(label, str) and label for label in own):
+            problems.append(f"prompt {prompt_id!r}: labels {own!r} must be a list of non-empty strings")
+        seen.add(prompt_id)
+    if problems:
+        raise InputError.of(problems[:20])
+    return prompt_ids, texts, labels
+
+
+def _encoded_texts(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], endings: Sequence[Sequence[str]]
+) -> list[tuple[int, list[Ids]]]:
+    """Return, per prompt, its number of tokens and the ids of prompt + ending for each of its endings."""
+    rules = _cutting_rules(tokenizer, len(tokenizer))
+    if rules is None or len(texts) <= _N_VERIFIED:
+        return _encoded_whole(tokenizer, texts, endings)
+    encoded = _encoded_in_pieces(tokenizer, rules, texts, endings)
+    # The rules are proven for what the tokenizer's files say; this guards against what they do not say.
+    by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    sample = [by_length[i * (len(by_length) - 1) // (_N_VERIFIED - 1)] for i in range(_N_VERIFIED)]
+    expected = _encoded_whole(tokenizer, [texts[row] for row in sample], [endings[row] for row in sample])
+    for row, (n_context, sequences) in zip(sample, expected, strict=True):
+        same = all(map(np.array_equal, encoded[row][1], sequences))
+        if n_context != encoded[row][0] or not same:
+            logger.warning("tokenising in pieces differs from tokenising whole texts; using whole texts")
+            return _encoded_whole(tokenizer, texts, endings)
+    return encoded
+
+
+def _encoded_whole(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], endings: Sequence[Sequence[str]]
+) -> list[tuple[int, list[Ids]]]:
+    wholes = [text + ending for text, own in zip(texts, endings, strict=True) for ending in own]
+    distinct = list(dict.fromkeys([*texts, *wholes]))
+    ids = tokenizer(distinct, return_attention_mask=False, verbose=False)["input_ids"] if distinct else []
+    by_text = {text: np.asarray(own, dtype=np.int32) for text, own in zip(distinct, ids, strict=True)}
+    return [
+        (len(by_text[text]), [by_text[text + ending] for ending in own])
+        for text, own in zip(texts, endings, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _CuttingRules:
+    """How to tokenise in pieces with one tokenizer."""
+
+    opening_ids: Ids
+    """What the tokenizer puts before every text."""
+    is_space_prepended: bool
+    """The tokenizer puts a space before every text, also one that begins with a space; so a piece gives its own up."""
+    added_tokens: re.Pattern[str]
+    """Tokens that are found in the text before anything else. Prompts that contain one are not cut."""
+
+
+def _encoded_in_pieces(
+    tokenizer: PreTrainedTokenizerBase,
+    rules: _CuttingRules,
+    texts: Sequence[str],
+    endings: Sequence[Sequence[str]],
+) -> list[tuple[int, list[Ids]]]:
+    numbers: dict[str, int] = {}
+
+    def number(piece: str) -> int:
+        return numbers.setdefault(piece, len(numbers))
+
+    plan: list[tuple[list[int], list[list[int]]] | None] = []
+    for text, own in zip(texts, endings, strict=True):
+        if not text or rules.added_tokens.search(text):
+            plan.append(None)
+            continue
+        pieces = list(_pieces(text, rules.is_space_prepended))
+        head = [number(piece) for piece in pieces[:-1]]
+        tails = []
+        for ending in own:
+            is_cut = ending[0] == " " and "!" <= text[-1] <= "~"
+            if is_cut and rules.is_space_prepended and not _keeps_its_space(rules, ending):
+                is_cut = False
+            if is_cut:
+                tails.append([number(pieces[-1]), number(ending[1:] if rules.is_space_prepended else ending)])
+            else:
+                tails.append([number(pieces[-1] + ending)])
+        plan.append(([*head, number(pieces[-1])], [head + tail for tail in tails]))
+
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    found = backend.encode_batch_fast(list(numbers), add_special_tokens=False)
+    ids = [np.asarray(encoding.ids, dtype=np.int32) for encoding in found]
+    lengths = [len(own) for own in ids]
+
+    def joined(pieces: Sequence[int]) -> Ids:
+        return np.concatenate([rules.opening_ids, *(ids[piece] for piece in pieces)])
+
+    uncut = [row for row, pieces in enumerate(plan) if pieces is None]
+    wholes = iter(_encoded_whole(tokenizer, [texts[row] for row in uncut], [endings[row] for row in uncut]))
+    return [
+        next(wholes)
+        if pieces is None
+        else (len(rules.opening_ids) + sum(lengths[piece] for piece in pieces[0]), [joined(own) for own in pieces[1]])
+        for pieces in plan
+    ]
+
+
+def _pieces(text: str, is_space_prepended: bool) -> Iterator[str]:
+    """Cut a text before spaces that follow printable ASCII. Texts that begin alike give the same first pieces."""
+    start = 0
+    while (match := _BOUNDARY.search(text, start + _PIECE_CHARACTERS)) is not None:
+        yield text[start : match.start()]
+        # A tokenizer that prepends a space reads the piece "x" as " x"; an empty piece would lose the space.
+        start = match.end() if is_space_prepended else match.start()
+    yield text[start:]
+
+
+def _keeps_its_space(rules: _CuttingRules, ending: str) -> bool:
+    """Return whether the tokenizer prepends a space to ``ending[1:]``: not if that begins with an added token."""
+    return rules.added_tokens.match(ending, 1) is None
+
+
+@lru_cache(maxsize=8)
+def _cutting_rules(tokenizer: PreTrainedTokenizerBase, n_tokens: int) -> _CuttingRules | None:
+    """Return how texts can be cut for this tokenizer, or None where nothing proves that they can.
+
+    ``n_tokens`` is the size of its vocabulary, so that adding tokens to a tokenizer asks again.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or not tokenizer.is_fast:
+        return None
+    model = backend.model
+    if type(model).__name__ != "BPE" or model.dropout or model.continuing_subword_prefix or model.end_of_word_suffix:
+        return None
+    added = list(backend.get_added_tokens_decoder().values())
+    if any(token.single_word or any(map(str.isspace, token.content)) for token in added):
+        return None
+    normalizers, splitters = _parts(backend.normalizer, "normalizers"), _parts(backend.pre_tokenizer, "pretokenizers")
+    is_space_prepended = normalizers == _PREPENDED and not splitters
+    if not is_space_prepended and normalizers not in ([], [{"type": "NFC"}]):
+        return None
+    if not _is_split_at_spaces(splitters):
+        # One long word: only the vocabulary can say where it never holds together.
+        is_metaspace = [step["type"] for step in splitters] == ["Metaspace"] and not normalizers
+        if not (is_space_prepended or is_metaspace) or model.ignore_merges:
+            return None
+        if not _never_joins_words(tokenizer.get_vocab()):
+            return None
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    opening = tokenizer("a")["input_ids"]
+    return _CuttingRules(
+        opening_ids=np.asarray(opening[: len(opening) - len(bare)], dtype=np.int32),
+        is_space_prepended=is_space_prepended,
+        added_tokens=re.compile("|".join(re.escape(token.content) for token in added) or r"(?!)"),
+    )
+
+
+# Llama 2, Mistral and other tokenizers converted from SentencePiece; the newer form of the same is Metaspace.
+_PREPENDED = [
+    {"type": "Prepend", "prepend": "▁"},
+    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+]
+
+
+def _parts(component: Any, key: str) -> list[dict[str, Any]]:
+    """Return the description of a normalizer or pre-tokenizer as a flat list of its steps."""
+    if component is None:
+        return []
+    state = json.loads(component.__getstate__())
+    return state[key] if state["type"] == "Sequence" else [state]
+
+
+def _is_split_at_spaces(splitters: list[dict[str, Any]]) -> bool:
+    """Return whether these steps are a byte-level pre-tokenizer that always starts a new word at "x| "."""
+    is_byte_level = is_split = False
+    for step in splitters:
+        if step["type"] == "ByteLevel":
+            is_byte_level = True
+            is_split |= step["use_regex"]
+        elif step["type"] == "Split":
+            pattern = step["pattern"].get("Regex")
+            if step["behavior"] != "Isolated" or step["invert"] or pattern not in _WORDS | _DIGITS:
+                return False
+            is_split |= pattern in _WORDS
+        elif step["type"] not in ("Punctuation", "Digits"):  # these two split runs of one kind of character
+            return False
+    return is_byte_level and is_split
+
+
+def _never_joins_words(vocabulary: dict[str, int]) -> bool:
+    """Return whether no token holds a word's end and the next word's space: then no merge ever crosses "x| "."""
+    return "▁" in vocabulary and not any("▁" in token.lstrip("▁") for token in vocabulary)
+
+
+def _list_array(rows: Sequence[Ids]) -> pa.ListArray:
+    offsets = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    values = np.concatenate(rows) if rows else np.empty(0, dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))

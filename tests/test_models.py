@@ -1,0 +1,237 @@
+"""Loading, describing and identifying models: on real files that the tests write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from tokenizers import processors
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    FalconConfig,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    MistralConfig,
+    MptConfig,
+    OPTConfig,
+    PretrainedConfig,
+)
+
+from biaseval.errors import InputError
+from biaseval.models import (
+    describe_model,
+    fingerprint_model,
+    load_model,
+    load_tokenizer,
+    torch_dtype,
+)
+from tests.tinymodels import make_tokenizer
+
+
+@pytest.fixture
+def model_copy(tiny_llama: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_llama, tmp_path / "model"))
+
+
+def save_random(config: PretrainedConfig, folder: Path) -> Path:
+    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+    return folder
+
+
+def test_description_equals_what_is_counted_on_the_loaded_model(tiny_llama: Path) -> None:
+    facts = describe_model(str(tiny_llama))
+    model = load_model(str(tiny_llama))
+    assert facts.family == "llama"
+    assert facts.n_parameters == model.num_parameters()
+    assert (facts.n_layers, facts.hidden_size, facts.window) == (2, 32, 2048)
+    assert facts.vocabulary == model.config.vocab_size
+    # 2 (keys, values) x 2 layers x 2 heads of 8 numbers
+    assert facts.kv_values_per_token == 64
+    assert facts.kv_bytes_per_token("bfloat16") == 128
+    assert facts.kv_bytes_per_token("float32") == 256
+
+
+def test_tied_embeddings_count_once(shared: Path) -> None:
+    # data/README: 260,032 parameters, window 512
+    facts = describe_model(str(shared / "data/models/stories260K"))
+    assert (facts.n_parameters, facts.window) == (260_032, 512)
+
+
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50}
+
+
+@pytest.mark.parametrize(
+    ("config", "window", "kv_values"),
+    [
+        (MistralConfig(**SMALL, num_key_value_heads=1, intermediate_size=48, sliding_window=16,
+                       max_position_embeddings=4096), 4096, 2 * 2 * 8),
+        (GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=50, n_positions=77), 77, 2 * 2 * 32),
+        (OPTConfig(**SMALL, ffn_dim=48, word_embed_proj_dim=32, max_position_embeddings=99), 99, 2 * 2 * 32),
+        (GPTNeoXConfig(**SMALL, intermediate_size=48, max_position_embeddings=88), 88, 2 * 2 * 32),
+        (FalconConfig(**SMALL, alibi=False, multi_query=True, max_position_embeddings=66), 66, 2 * 2 * 8),
+        (FalconConfig(**SMALL, alibi=True, multi_query=False), None, 2 * 2 * 32),
+        (BloomConfig(hidden_size=32, n_layer=2, n_head=4, vocab_size=50), None, 2 * 2 * 32),
+        (MptConfig(d_model=32, n_layers=2, n_heads=4, vocab_size=50, max_seq_len=55), 55, 2 * 2 * 32),
+    ],
+    ids=lambda value: f"{value.model_type}" if isinstance(value, PretrainedConfig) else None,
+)  # fmt: skip
+def test_window_and_cache_are_those_of_the_family(
+    config: PretrainedConfig, window: int | None, kv_values: int, tmp_path: Path
+) -> None:
+    facts = describe_model(str(save_random(config, tmp_path)))
+    assert (facts.window, facts.kv_values_per_token) == (window, kv_values)
+
+
+def test_describing_reads_no_weights(model_copy: Path) -> None:
+    (model_copy / "model.safetensors").write_bytes(b"not weights")
+    assert describe_model(str(model_copy)).n_layers == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("/no/such/model", "no such directory"),
+        ("./nowhere", "no such directory"),
+        ("~/nowhere-at-all", "no such directory"),
+        ("some/where/deep", "no such directory"),
+        ("nobody/such-model", "neither a local directory"),
+    ],
+)
+def test_a_path_without_model_is_refused_by_name(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for read in (describe_model, load_tokenizer, load_model, fingerprint_model):
+        with pytest.raises(InputError, match=what) as caught:
+            read(path)
+        assert str(caught.value).startswith(path)
+
+
+def test_incomplete_directories_are_refused(model_copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"without config\.json"):
+        describe_model(str(tmp_path))
+    (model_copy / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="without weights"):
+        describe_model(str(model_copy))
+    (model_copy / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(InputError, match="only as pickle"):
+        load_model(str(model_copy))
+    index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (model_copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    (model_copy / "model-00001-of-00002.safetensors").write_bytes(b"")
+    with pytest.raises(InputError, match="1 of 2 weights files missing"):
+        describe_model(str(model_copy))
+    (model_copy / "tokenizer.json").unlink()
+    (model_copy / "tokenizer_config.json").unlink()
+    with pytest.raises(InputError, match="no usable tokenizer"):
+        load_tokenizer(str(model_copy))
+    with pytest.raises(InputError, match="a file"):
+        describe_model(str(model_copy / "config.json"))
+
+
+def test_broken_weights_are_refused(model_copy: Path) -> None:
+    (model_copy / "model.safetensors").write_bytes(b"\x08" + bytes(40))
+    with pytest.raises(InputError, match="no usable causal language model"):
+        load_model(str(model_copy))
+
+
+def test_weights_that_miss_a_part_of_the_model_are_refused(model_copy: Path) -> None:
+    weights = load_file(model_copy / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, model_copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"1 weights of LlamaForCausalLM missing.*up_proj"):
+        load_model(str(model_copy))
+
+
+def test_a_tokenizer_without_eos_is_refused(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="no EOS"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_a_tokenizer_that_appends_eos_is_refused(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="appends special tokens"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_dtype_is_the_asked_one_and_the_model_does_not_train(tiny_llama: Path) -> None:
+    model = load_model(str(tiny_llama), dtype="bfloat16")
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert not model.training
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.fixture
+def adapter(tiny_llama: Path, tmp_path: Path) -> Path:
+    get_peft_model(load_model(str(tiny_llama)), LoraConfig(target_modules=["q_proj"])).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_an_adapter_that_misses_weights_is_refused(tiny_llama: Path, adapter: Path) -> None:
+    assert any("lora_A" in name for name, _ in load_model(str(tiny_llama), adapter=str(adapter)).named_parameters())
+    weights = load_file(adapter / "adapter_model.safetensors")
+    weights.pop(min(weights))
+    save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match="no usable adapter: Found missing adapter keys"):
+        load_model(str(tiny_llama), adapter=str(adapter))
+
+
+def test_an_adapter_of_another_model_is_refused(adapter: Path, tmp_path: Path) -> None:
+    other = save_random(LlamaConfig(**{**SMALL, "hidden_size": 64}, intermediate_size=48), tmp_path / "other")
+    with pytest.raises(InputError, match=r"no usable adapter: .*size mismatch"):
+        load_model(str(other), adapter=str(adapter))
+
+
+def test_the_adapter_is_part_of_the_identity(tiny_llama: Path, adapter: Path) -> None:
+    plain, adapted = fingerprint_model(str(tiny_llama)), fingerprint_model(str(tiny_llama), adapter=str(adapter))
+    assert adapted["model"] == plain["model"]
+    assert adapted["digest"] != plain["digest"]
+    assert "adapter_model.safetensors" in adapted["adapter"]["weights"]
+
+
+def test_settings_that_cannot_work_are_refused(tiny_llama: Path) -> None:
+    with pytest.raises(InputError, match="dtype 'float64'"):
+        torch_dtype("float64")
+    with pytest.raises(InputError, match="needs a CUDA GPU"):
+        load_model(str(tiny_llama), quantization="8bit")
+    with pytest.raises(InputError, match="quantization '3bit': unknown"):
+        load_model(str(tiny_llama), quantization="3bit")
+    with pytest.raises(InputError, match="device 'tpu': unknown"):
+        load_model(str(tiny_llama), device="tpu")
+    with pytest.raises(InputError, match="/no/adapter"):
+        load_model(str(tiny_llama), adapter="/no/adapter")
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match="no usable CUDA GPU"):
+            load_model(str(tiny_llama), device="cuda:0")
+
+
+def test_fingerprint_follows_content_and_not_place(tiny_llama: Path, model_copy: Path) -> None:
+    here, there = fingerprint_model(str(tiny_llama)), fingerprint_model(str(model_copy))
+    assert here == there
+    assert str(tiny_llama) not in json.dumps(here)
+    weights = bytearray((model_copy / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (model_copy / "model.safetensors").write_bytes(weights)
+    changed = fingerprint_model(str(model_copy))
+    assert changed["digest"] != here["digest"]
+    assert changed["model"]["files"] == here["model"]["files"]
+    tokenizer = json.loads((model_copy / "tokenizer.json").read_text())
+    (model_copy / "tokenizer.json").write_text(json.dumps(tokenizer, indent=1))
+    assert fingerprint_model(str(model_copy))["model"]["files"] != here["model"]["files"]
+
+
+def test_readme_is_no_part_of_the_identity(tiny_llama: Path, model_copy: Path) -> None:
+    (model_copy / "README.md").write_text("a new word")
+    assert fingerprint_model(str(model_copy)) == fingerprint_model(str(tiny_llama))
