@@ -6,9 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-WORDS = (
-    ["amber", "river", "stone", "quiet", "market", "lantern", "winter", "garden", "copper", "signal", "harbor", "meadow", "thunder", "velvet", "orchard"]
-)
+WORDS = [
+    "amber",
+    "river",
+    "stone",
+    "quiet",
+    "market",
+    "lantern",
+    "winter",
+    "garden",
+    "copper",
+    "signal",
+    "harbor",
+    "meadow",
+    "thunder",
+    "velvet",
+    "orchard",
+]
 
 
 def task_content(n_instances: int = 400, labels: tuple[str, ...] = ("no", "yes"), number: int = 9500) -> dict[str, Any]:

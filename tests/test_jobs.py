@@ -66,6 +66,8 @@ def head() -> Iterator[tuple[str, dict[str, str]]]:
     log = open(Path(temporary) / "head.log", "w")  # noqa: SIM115  # the head writes to it until it ends
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     address = f"http://127.0.0.1:{dashboard}"
+    default_address_file = Path("/tmp/ray/ray_current_cluster")
+    before = default_address_file.read_text() if default_address_file.exists() else None
     try:
         _wait_for(dashboard, process, Path(temporary) / "head.log")
         yield address, environment
@@ -79,6 +81,10 @@ def head() -> Iterator[tuple[str, dict[str, str]]]:
             left.kill()
         log.close()
         shutil.rmtree(temporary, ignore_errors=True)
+    psutil.wait_procs(_processes_of(temporary), timeout=10)
+    assert not _processes_of(temporary), "a process of the head is left"
+    after = default_address_file.read_text() if default_address_file.exists() else None
+    assert after == before, "the head left an address that a later local run would pick up"
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

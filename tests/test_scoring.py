@@ -357,12 +357,23 @@ def test_prompts_that_cannot_be_scored_are_refused(
         encode(tokenizer, pa.table(prompts))
 
 
-def test_a_label_that_merges_into_the_prompt_is_refused() -> None:
+def test_a_label_that_merges_into_the_prompt_is_scored_from_where_the_texts_part() -> None:
     tokenizer = trained(None, texts=["ab. c"] * 50)
-    prompts = pa.table({"prompt_id": ["merged"], "text": ["ab."], "labels": [["c"]]})
+    prompts = pa.table({"prompt_id": ["merged"], "text": ["ab."], "labels": [["c", "d"]]})
     assert len(tokenizer("ab. c</s>")["input_ids"]) == 3  # <s>, "ab. c", </s>: no token is the label's alone
-    with pytest.raises(InputError, match="prompt 'merged': label 'c' has no token of its own"):
-        encode(tokenizer, prompts)
+    encoded = encode(tokenizer, prompts)
+    assert encoded["n_context_tokens"].to_pylist() == [1, 1]
+    assert encoded["n_label_tokens"][0].as_py() == 1
+    assert encoded["token_ids"][0].as_py() == tokenizer("ab. c</s>")["input_ids"]
+    assert encoded["token_ids"][1].as_py() == tokenizer("ab. d</s>")["input_ids"]
+
+
+def test_a_label_after_a_prompt_that_ends_in_a_space_is_never_empty() -> None:
+    tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), texts=["cut here yes"] * 50)
+    prompts = pa.table({"prompt_id": ["cut"], "text": ["cut here "], "labels": [["yes", "no"]]})
+    encoded = encode(tokenizer, prompts)
+    assert min(encoded["n_label_tokens"].to_pylist()) >= 1
+    assert len(set(encoded["n_context_tokens"].to_pylist())) == 1
 
 
 def test_an_empty_prompt_is_scored_after_bos_and_refused_without(tokenizer: PreTrainedTokenizerBase) -> None:

@@ -32,7 +32,7 @@ class ScoringProgress:
     _first_done: int = 0
     _last_line: float = 0.0
     _bar: Progress | None = None
-    _bar_task: TaskID = TaskID(0)
+    _bar_task: TaskID | None = None
 
     def advance(self, n_prompts: int, tokens: int) -> None:
         """Count a finished part."""
@@ -40,7 +40,7 @@ class ScoringProgress:
         self.tokens += tokens
         elapsed = time.monotonic() - self._started
         rate = f"{self.tokens / max(elapsed, 1e-9):,.0f} tokens/s"
-        if self._bar is not None:
+        if self._bar is not None and self._bar_task is not None:
             self._bar.update(self._bar_task, completed=self.n_done, rate=rate)
             return
         is_last = self.n_done >= self.n_prompts

@@ -1,7 +1,9 @@
 """Turns prompts and labels into token ids, the whole text at once, without tokenising shared text twice.
 
 The rule (P1's code): the text is prompt + separator + label + EOS, tokenised together; its first
-``len(tokenizer(prompt))`` ids are the context and the rest, label tokens and EOS, is scored.
+``len(tokenizer(prompt))`` ids are the context and the rest, label tokens and EOS, is scored. Where that leaves a label
+without a token (all of it merges with the end of the prompt, as after a prompt that was cut behind a space), every label
+of the prompt is scored from the first token on that the texts do not share with the prompt.
 
 A few-shot prompt is tokenised with every row and every label, and all but its end is the same each time. Where the
 structure of the tokenizer proves that it never joins anything across "printable ASCII character, space", texts are cut
@@ -78,8 +80,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
         ``len(token_ids) == n_context_tokens + n_label_tokens + 1``.
 
     Raises:
-        InputError: missing columns or values, a repeated ``prompt_id``, a prompt without any token, or a label whose
-            tokens all merge into the prompt's.
+        InputError: missing columns or values, a repeated ``prompt_id``, or a prompt without any token before the label.
     """
     prompt_ids, texts, labels = _columns(prompts)
     eos = str(tokenizer.eos_token)
@@ -88,7 +89,9 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
 
     rows: dict[str, list[Any]] = {name: [] for name in ENCODED.names}
     problems = []
-    for prompt_id, own, (n_context, sequences) in zip(prompt_ids, labels, encoded, strict=True):
+    for prompt_id, text, own, (n_context, sequences) in zip(prompt_ids, texts, labels, encoded, strict=True):
+        if min(map(len, sequences)) < n_context + 2:
+            n_context = _shared_length(tokenizer, text, sequences)
         if n_context == 0:
             problems.append(f"prompt {prompt_id!r}: no token before the label; give the prompt a text")
         for label, ids in zip(own, sequences, strict=True):
@@ -112,6 +115,17 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
         },
         schema=ENCODED,
     )
+
+
+def _shared_length(tokenizer: PreTrainedTokenizerBase, text: str, sequences: Sequence[Ids]) -> int:
+    """Return how many leading ids the prompt and all its texts share, leaving each text a label token and EOS."""
+    prompt = np.asarray(tokenizer(text, verbose=False)["input_ids"], dtype=np.int32)
+    shared = len(prompt)
+    for sequence in sequences:
+        n = min(shared, len(sequence) - 2)
+        differing = np.flatnonzero(prompt[:n] != sequence[:n])
+        shared = int(differing[0]) if len(differing) else max(n, 0)
+    return shared
 
 
 def separator(prompt: str, label: str) -> str:

@@ -55,7 +55,7 @@ def _run(model: PreTrainedModel, trie: TokenTrie, step: Step, cache: DynamicCach
     nodes = slice(step.start, step.stop)
     targets = trie.targets(step.start, step.stop)
     rows, row_of_target = np.unique(trie.target_node[targets], return_inverse=True)
-    keep = rows - step.start if len(rows) else np.zeros(1, dtype=np.int64)
+    keep = rows - step.start if len(rows) else np.array([step.stop - step.start - 1])
     wanted: int | torch.Tensor = torch.from_numpy(keep).to(model.device)
     if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
         # The hidden states end on another GPU than the one an index would be on; a slice has no device.
