@@ -44,7 +44,7 @@ def test_labels_are_stripped_in_demonstrations() -> None:
 
 @pytest.fixture(scope="module")
 def trained() -> TokenCounter:
-    """Return a byte-level BPE without a pre-tokenizer that splits at words."""
+    """Return a byte-level BPE with BOS put first, trained on a few words."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -163,7 +163,8 @@ def reproduce(task: Task, splits: Mapping[str, pa.Table], max_eval: int) -> Spli
     if len(drawn["demonstration"]) != N_DEMONSTRATIONS or len(pool) != POOL_SIZE:
         raise InputError(
             f"tasks.splits: {task.name} has {len(drawn['demonstration'])} demonstrations and "
-            f"{len(drawn['bias_score'])} BiasScore rows; {N_DEMONSTRATIONS} and {POOL_SIZE - N_DEMONSTRATIONS} are needed"
+            f"{len(drawn['bias_score'])} BiasScore rows; "
+            f"{N_DEMONSTRATIONS} and {POOL_SIZE - N_DEMONSTRATIONS} are needed"
         )
     if len({*pool, *drawn["main"]}) != len(pool) + len(drawn["main"]):
         raise InputError(f"tasks.splits: {task.name} uses an instance twice; each may have one role and position")

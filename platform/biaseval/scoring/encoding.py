@@ -2,8 +2,8 @@
 
 The rule (P1's code): the text is prompt + separator + label + EOS, tokenised together; its first
 ``len(tokenizer(prompt))`` ids are the context and the rest, label tokens and EOS, is scored. Where that leaves a label
-without a token (all of it merges with the end of the prompt, as after a prompt that was cut behind a space), every label
-of the prompt is scored from the first token on that the texts do not share with the prompt.
+without a token (all of it merges with the end of the prompt, as after a prompt that was cut behind a space), every
+label of the prompt is scored from the first token on that the texts do not share with the prompt.
 
 A few-shot prompt is tokenised with every row and every label, and all but its end is the same each time. Where the
 structure of the tokenizer proves that it never joins anything across "printable ASCII character, space", texts are cut
