@@ -115,6 +115,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
         ("run", str(spec), "--set", "tasks.max_eval=many"): "tasks.max_eval: input should be a valid integer",
         ("run", str(spec), "--set", "model.path=./nowhere"): "nowhere",
         ("run", str(spec), "--run-dir", str(tmp_path / "file" / "run")): "cannot be written",
+        ("run", str(spec), "--run-dir", str(tmp_path / "file")): "cannot be written",
         ("run", str(spec), "--run-dir", str(tmp_path / "tasks")): "is not empty and not a run directory",
         ("plan", str(spec), "--set", "tasks.path=absent"): "no such folder of task files",
         ("status", str(tmp_path / "absent")): "holds no planned run",
@@ -189,6 +190,13 @@ def test_a_run_can_be_asked_in_every_format(
     assert rows[0] == {"task": "task9501_two_classification", "method": "cc", "n_rows": 40}
     as_csv = call(capsys, monkeypatch, "sql", run_dir, query, "--format", "csv").out
     assert [row["method"] for row in csv.DictReader(io.StringIO(as_csv))] == ["cc", "none"] * 2
+    sums = "select sum(n_rows) as n, 'nan'::double as x, 0.5 as half, [1.5] as l from label_bias_by_task"
+    assert json.loads(call(capsys, monkeypatch, "sql", run_dir, sums, "--format", "json").out) == [
+        {"n": 160, "x": None, "half": 0.5, "l": [1.5]}
+    ]
+    brackets = call(capsys, monkeypatch, "sql", run_dir, "select '[mask] [/s] :smile:' as \"[b]\"").out
+    assert "[mask] [/s] :smile:" in brackets
+    assert "[b]" in brackets
     table = call(capsys, monkeypatch, "sql", run_dir, query).out
     assert "task9502_three_detection" in table
     command = [sys.executable, "-m", "biaseval.cli", "sql", run_dir, query, "--format", "parquet"]

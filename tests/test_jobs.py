@@ -115,7 +115,7 @@ def test_the_quickstart_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_
     assert status.has_report
     without = [*submit[: submit.index("--run-dir")]]
     refused = subprocess.run(without, env=environment, capture_output=True, text=True, timeout=120)
-    assert refused.returncode == 1
+    assert refused.returncode != 0
     assert "--run-dir: name an absolute path" in refused.stdout + refused.stderr
 
 

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from biaseval.errors import InputError
-from biaseval.pipelines import run_label_bias, run_status
-from biaseval.spec import LabelBiasSpec, ModelSpec, load_spec
+from biaseval.errors import BiasevalError, InputError
+from biaseval.pipelines import run_label_bias, run_status, score_prompts
+from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, load_spec
 from biaseval.store import Run
 from tests.taskfiles import write_task
 from tests.tinymodels import make_llama
@@ -150,8 +150,61 @@ def test_changed_inputs_are_refused(tmp_path: Path, tiny_llama: Path, ray_cluste
     with pytest.raises(InputError, match="is not the model that"):
         run_label_bias(load_spec(spec), str(tmp_path / "run"))
     write_task(tmp_path / "tasks", "task9501_two_classification", n_instances=141, number=9501)
-    with pytest.raises(InputError, match=r"task9501_two_classification\.json: changed since the run was planned"):
+    with pytest.raises(InputError, match=r"task9501_two_classification\.json: changed since .* was planned"):
         run_label_bias(load_spec(spec), str(tmp_path / "run"))
+
+
+def test_a_finished_run_is_not_taken_for_that_of_another_model_or_splits(
+    finished: tuple[Path, Path], tmp_path: Path
+) -> None:
+    spec, run_dir = finished
+    before = digests(run_dir)
+    other = make_llama(tmp_path / "model", seed=3)
+    with pytest.raises(InputError, match="is not the model that"):
+        run_label_bias(load_spec(spec, [f"model.path={other}"]), str(run_dir))
+    write_task(tmp_path / "tasks", "task9501_two_classification", n_instances=140, number=9501)
+    with pytest.raises(InputError, match=r"task9502_three_detection\.json: changed"):
+        run_label_bias(load_spec(spec, [f"tasks.path={tmp_path / 'tasks'}"]), str(run_dir))
+    assert digests(run_dir) == before
+
+
+def test_changed_weights_are_noticed_wherever_they_lie(tmp_path: Path) -> None:
+    from biaseval.models import fingerprint_model
+
+    model = make_llama(tmp_path / "model")
+    before = fingerprint_model(str(model))["digest"]
+    weights = model / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 1
+    weights.write_bytes(bytes(data))
+    assert fingerprint_model(str(model))["digest"] != before
+
+
+def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_path: Path, ray_cluster: None) -> None:
+    """More main rows than max_eval asks for included."""
+    spec, run_dir = finished
+    overrides = [f"tasks.splits={run_dir / 'splits'}", "seed=9", "tasks.max_eval=5", "calibration=[]", "name=again"]
+    run_label_bias(load_spec(spec, overrides), str(tmp_path / "run"))
+    first, second = (Run.open(str(folder)).read_table("splits") for folder in (run_dir, tmp_path / "run"))
+    assert first.equals(second)
+
+
+def test_a_second_process_is_kept_out_of_a_run(finished: tuple[Path, Path]) -> None:
+    spec, run_dir = finished
+    with (
+        Run.open(str(run_dir)).lock(),
+        pytest.raises(BiasevalError, match="another process is working on this run"),
+    ):
+        run_label_bias(load_spec(spec), str(run_dir))
+
+
+def test_a_directory_left_by_an_early_kill_is_taken_up(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+    spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
+    (tmp_path / "run").mkdir()
+    for name in (".writable", ".lock", "environment.json.incomplete-1234"):
+        (tmp_path / "run" / name).write_text("")
+    run_label_bias(load_spec(spec), str(tmp_path / "run"))
+    assert not list((tmp_path / "run").glob("*incomplete*"))
 
 
 def test_a_directory_with_other_files_is_refused(tmp_path: Path, tiny_llama: Path) -> None:
@@ -159,7 +212,13 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path, tiny_llama: Pat
     before = digests(tmp_path)
     with pytest.raises(InputError, match="is not empty and not a run directory"):
         run_label_bias(load_spec(spec), str(tmp_path / "tasks"))
-    assert digests(tmp_path) == before
+    # A spec file alone does not make a directory a run, though a run has one of that name.
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "spec.yaml").write_text(spec.read_text())
+    with pytest.raises(InputError, match="is not empty and not a run directory"):
+        run_label_bias(load_spec(spec), str(tmp_path / "specs"))
+    assert (tmp_path / "specs" / "spec.yaml").read_text() == spec.read_text()
+    assert {name: digest for name, digest in digests(tmp_path).items() if not name.startswith("specs")} == before
 
 
 def test_an_unfinished_plan_gives_way_to_a_mended_spec(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
@@ -173,15 +232,26 @@ def test_an_unfinished_plan_gives_way_to_a_mended_spec(tmp_path: Path, tiny_llam
 
 
 def test_a_scorer_that_refuses_a_prompt_is_heard(tmp_path: Path, ray_cluster: None) -> None:
-    """A label that no token stands for is found by the worker; its message, not Ray's, reaches the user."""
-    from biaseval.pipelines import score_prompts
-    from biaseval.spec import ExecutionSpec
+    """Weights that give no finite score are found by the worker; its message, not Ray's, reaches the user."""
+    from safetensors.torch import load_file, save_file
 
+    model = make_llama(tmp_path / "model")
+    weights = load_file(model / "model.safetensors")
+    weights["lm_head.weight"][:] = float("nan")
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"prompt_id": "one", "text": "river stone", "labels": ["a", "b"]}) + "\n")
+    with pytest.raises(BiasevalError, match="prompt 'one', label 'a': the model gives a log-probability that is not"):
+        score_prompts(ModelSpec(path=str(model)), ExecutionSpec(), path, str(tmp_path / "out"))
+
+
+def test_a_prompt_that_is_too_long_to_score_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
     model = make_llama(tmp_path / "model", window=32)
     path = tmp_path / "prompts.jsonl"
     path.write_text(json.dumps({"prompt_id": "long one", "text": "river stone " * 60, "labels": ["a", "b"]}) + "\n")
-    with pytest.raises(InputError, match="long one"):
+    with pytest.raises(InputError, match=r"'long one' needs .* tokens with label and EOS"):
         score_prompts(ModelSpec(path=str(model)), ExecutionSpec(), path, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
@@ -192,9 +262,7 @@ def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: 
 
 
 def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
-    from biaseval.pipelines import score_prompts
     from biaseval.scoring import LabelScorer
-    from biaseval.spec import ExecutionSpec
 
     rows = [{"prompt_id": f"p{i}", "text": f"river {i} stone", "labels": ["yes", "not sure"]} for i in range(30)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "prompts.parquet")

@@ -8,8 +8,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 130 interrupted (run t
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +19,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
+from biaseval.spec import MIN_INSTANCES
 
 app = typer.Typer(
     help="Measure label bias of language models: before and after calibration, every number a SQL query over Parquet.",
@@ -90,6 +94,8 @@ def score(
     dtype: Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float16.")] = "float32",
     adapter: Annotated[str | None, typer.Option("--adapter", help="A PEFT adapter for the model.")] = None,
     quantization: Annotated[str | None, typer.Option("--quantization", help="8bit or 4bit (CUDA).")] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Of a Hugging Face model.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus-per-actor", help="GPUs that share one model.")] = None,
 ) -> None:
     """Score labels after any prompts: the log-probability of each token of each label, and of EOS.
 
@@ -100,15 +106,15 @@ def score(
     from biaseval.pipelines import score_prompts
     from biaseval.spec import ExecutionSpec, ModelSpec
 
-    path = str(Path(model).expanduser().resolve()) if Path(model).expanduser().exists() else model
+    content = {"path": _model_path(model), "dtype": dtype, "quantization": quantization, "revision": revision}
+    content["adapter"] = None if adapter is None else _model_path(adapter)
     try:
-        spec = ModelSpec.model_validate(
-            {"path": path, "dtype": dtype, "adapter": adapter, "quantization": quantization}
-        )
+        spec = ModelSpec.model_validate(content)
+        execution = ExecutionSpec(gpus_per_actor="auto" if gpus is None else gpus)
     except ValidationError as error:
         problems = [f"--{detail['loc'][0]}: {detail['msg']}, found {detail['input']!r}" for detail in error.errors()]
         raise InputError.of(problems) from error
-    finished = score_prompts(spec, ExecutionSpec(), prompts, out)
+    finished = score_prompts(spec, execution, prompts, out)
     typer.echo(f"scores: {finished.uri}/label_scores")
 
 
@@ -157,11 +163,13 @@ def report(runs: RunsArgument) -> None:
     """
     from biaseval.analysis import build_marts
     from biaseval.report import write_report
+    from biaseval.store import absolute_uri
 
     for directory in runs:
         build_marts(directory)
-    for written in write_report(runs):
-        typer.echo(f"report: {written}")
+    write_report(runs)
+    for directory in runs:
+        typer.echo(f"report: {absolute_uri(directory)}/report.html")
 
 
 @app.command()
@@ -180,7 +188,7 @@ def demo(
 @tasks_app.command("check")
 def tasks_check(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder of task files, or one file.")],
-    min_instances: Annotated[int, typer.Option("--min-instances", help="Fewer make a task unusable.")] = 396,
+    min_instances: Annotated[int, typer.Option("--min-instances", help="Fewer make a task unusable.")] = MIN_INSTANCES,
 ) -> None:
     """Validate task files: say which are usable, which a run would leave out and why, and all that is wrong.
 
@@ -211,10 +219,6 @@ def main() -> None:
     except KeyboardInterrupt:
         say("interrupted; run the same command again to resume")
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough.
-        sys.stderr.close()
-        sys.exit(0)
 
 
 def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
@@ -225,6 +229,12 @@ def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
     finished = run_label_bias(loaded, run_dir or f"runs/{loaded.name}")
     _print_suite(finished.uri)
     typer.echo(f"report: {finished.uri}/report.html")
+
+
+def _model_path(name: str) -> str:
+    """Return an absolute path for a local directory, and a Hugging Face name as it is."""
+    local = Path(name).expanduser()
+    return str(local.resolve()) if local.exists() else name
 
 
 def _print_plan(summary: Any, facts: dict[str, Any]) -> None:
@@ -274,16 +284,30 @@ def _print_result(result: Any, output: Format) -> None:
 
         pacsv.write_csv(_printable(result), sys.stdout.buffer)
     elif output is Format.json:
-        sys.stdout.write(json.dumps(result.to_pylist(), ensure_ascii=False, default=str) + "\n")
+        rows = [{name: _plain(value) for name, value in row.items()} for row in result.to_pylist()]
+        sys.stdout.write(json.dumps(rows, ensure_ascii=False, allow_nan=False) + "\n")
     else:
         table = Table()
         for field in result.schema:
             is_number = str(field.type).startswith(("int", "uint", "float", "double", "decimal"))
-            table.add_column(field.name, justify="right" if is_number else "left")
+            table.add_column(Text(field.name), justify="right" if is_number else "left")
         for row in result.to_pylist():
-            table.add_row(*(_cell(value) for value in row.values()))
+            table.add_row(*(Text(_cell(value)) for value in row.values()))
         # Off a terminal nothing may be cut: a table is as wide as its cells.
         Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: sums as numbers, what is not finite as null, dates as text."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
 def _cell(value: object) -> str:
@@ -299,7 +323,7 @@ def _printable(result: Any) -> Any:
     for index, field in enumerate(result.schema):
         if pa.types.is_nested(field.type):
             texts = [
-                None if v is None else json.dumps(v, ensure_ascii=False, default=str) for v in result[index].to_pylist()
+                None if v is None else json.dumps(_plain(v), ensure_ascii=False) for v in result[index].to_pylist()
             ]
             result = result.set_column(index, field.name, pa.array(texts, pa.string()))
     return result

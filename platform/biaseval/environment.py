@@ -46,12 +46,16 @@ def _git_commit() -> str | None:
     if not any((parent / ".git").exists() for parent in folder.parents):
         return None
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=True
-        )
+        # A package installed inside somebody else's repository has no commit of its own.
+        _git(folder, "ls-files", "--error-unmatch", "__init__.py")
+        return _git(folder, "rev-parse", "HEAD")
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 
 def _cpu() -> str:

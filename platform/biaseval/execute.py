@@ -31,6 +31,8 @@ from biaseval.tables import LABEL_SCORES
 if TYPE_CHECKING:
     from biaseval.scoring import LabelScorer
 
+logger = logging.getLogger(__name__)
+
 _SPARE_CPUS = 2
 """Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
 
@@ -105,7 +107,7 @@ def score_parts(
                 cast(Any, _read_part),  # Ray's annotations know no Arrow table
                 batch_size=1,
                 batch_format="pyarrow",
-                num_cpus=min(1.0, allocation.num_cpus),
+                num_cpus=min(1.0, allocation.num_cpus) or 1.0,
                 fn_kwargs={"run_uri": run.uri, "model": settings},
             )
             .map_batches(
@@ -311,8 +313,13 @@ def _allocate(execution: ExecutionSpec, n_parts: int, *, is_local: bool) -> _All
         n_actors = (1, at_most) if execution.actors == "auto" else execution.actors
         if is_local and execution.actors == "auto":
             n_actors = min(at_most, total_gpus // num_gpus)
-        return _Allocation(n_actors, num_cpus=1, num_gpus=num_gpus, n_threads=None)
-    nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+        # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
+        return _Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None)
+    nodes = [cpus for node in ray.nodes() if node["Alive"] and (cpus := node["Resources"].get("CPU", 0))]
+    if not is_local:
+        logger.warning(
+            "scoring on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
+        )
     n_actors = (1 if is_local else max(1, len(nodes))) if execution.actors == "auto" else execution.actors
     n_actors = min(n_actors, n_parts)
     if is_local:
@@ -320,7 +327,7 @@ def _allocate(execution: ExecutionSpec, n_parts: int, *, is_local: bool) -> _All
         # A Ray that somebody else started may have fewer slots than this machine has cores.
         slots = max(0.5, min(threads, (sum(nodes) - _SPARE_CPUS) / n_actors))
         return _Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads)
-    per_actor = _slots(max(0.5, min(max(nodes) - 1, (sum(nodes) - _SPARE_CPUS) / n_actors)))
+    per_actor = _slots(max(0.5, min(min(nodes) - 1, (sum(nodes) - _SPARE_CPUS) / n_actors)))
     return _Allocation(n_actors, num_cpus=per_actor, num_gpus=0, n_threads=max(1, int(per_actor)))
 
 

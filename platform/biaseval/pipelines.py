@@ -18,11 +18,17 @@ import yaml
 from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.prompts import TokenCounter
 from biaseval.label_bias.tasks import TaskSelection, select_tasks
 from biaseval.progress import say, scoring_progress
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, differences, dump_spec
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, PROMPTS, TABLES
+
+_SHOWN_PROBLEMS = 10
+
+_Inputs = tuple[TaskSelection, Any, Any]
+"""Task files, tokenizer, and the model's facts."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +73,19 @@ def run_label_bias(spec: LabelBiasSpec, run_uri: str) -> Run:
     from biaseval.report import write_report
 
     run = Run.open(run_uri)
-    if not _is_planned(run, spec):
-        _plan_label_bias(run, spec)
-    _score_missing(run, spec.model, spec.execution)
-    say("computing the metrics")
-    build_marts(run.uri)
-    write_report([run.uri])
+    _refuse_foreign(run)
+    inputs = None if run.has("plan.json") else _inputs(spec)
+    run.create()
+    with run.lock():
+        run.sweep()
+        if run.has("plan.json"):
+            _refuse_another(run, spec)
+        else:
+            _plan_label_bias(run, spec, inputs or _inputs(spec))
+        _score_missing(run, spec.model, spec.execution)
+        say("computing the metrics")
+        build_marts(run.uri)
+        write_report([run.uri])
     return run
 
 
@@ -119,71 +132,127 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     from biaseval.models import describe_model, fingerprint_model, load_tokenizer
 
     prompts = _read_prompts(prompts_file)
-    describe_model(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
-    load_tokenizer(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
+    facts = describe_model(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
+    tokenizer = load_tokenizer(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
+    _refuse_long_prompts(prompts_file, prompts, TokenCounter(tokenizer), facts.window)
     run = Run.open(out_uri)
+    _refuse_foreign(run)
     fingerprint = fingerprint_model(model.path, revision=model.revision, adapter=model.adapter)
     content_hash = hashlib.sha256(repr(prompts.to_pylist()).encode()).hexdigest()
     claim = {"kind": "score", "model": model.model_dump(), "prompts_sha256": content_hash}
-    _refuse_foreign(run)
-    if run.has("plan.json"):
-        if yaml.safe_load(run.read_text("spec.yaml")) != claim:
-            raise InputError(f"{run.uri}: holds scores of other prompts or another model; choose another --out")
-    else:
-        run.create()
-        run.write_text("spec.yaml", yaml.safe_dump(claim, sort_keys=False, allow_unicode=True))
-        run.write_text("environment.json", _json({**describe_environment(), "model": fingerprint}))
-        _write_prompts(run, prompts, execution)
-    _score_missing(run, model, execution)
+    run.create()
+    with run.lock():
+        run.sweep()
+        if run.has("plan.json"):
+            if yaml.safe_load(run.read_text("spec.yaml")) != claim:
+                raise InputError(f"{run.uri}: holds scores of other prompts or another model; choose another --out")
+            _refuse_another_model(run, model)
+        else:
+            run.write_text("environment.json", _json({**describe_environment(), "model": fingerprint}))
+            run.write_text("spec.yaml", yaml.safe_dump(claim, sort_keys=False, allow_unicode=True))
+            _write_prompts(run, prompts, execution)
+        _score_missing(run, model, execution)
     return run
 
 
-def _is_planned(run: Run, spec: LabelBiasSpec) -> bool:
-    """Return whether the run has its plan, after making sure that it is this spec's.
+def _refuse_foreign(run: Run) -> None:
+    """Make sure that the directory is new, or a run: nothing else is ever written over.
 
     Raises:
-        InputError: the directory belongs to another spec or to something else, or its inputs changed since.
+        InputError: it holds files and none says that they are a run's.
     """
-    _refuse_foreign(run)
-    if not run.has("plan.json"):
-        return False
+    if not set(run.names()) - run.leftovers():
+        return
+    # The first file that a run writes.
+    if run.has("environment.json"):
+        try:
+            if "versions" in json.loads(run.read_text("environment.json")):
+                return
+        except (ValueError, TypeError):
+            pass
+    raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
+
+
+def _refuse_another(run: Run, spec: LabelBiasSpec) -> None:
+    """Make sure that a planned run is this spec's, on the same model and data.
+
+    Raises:
+        InputError: it belongs to another spec, or an input changed since it was planned.
+    """
     different = differences(run.read_text("spec.yaml"), spec)
     if different:
         raise InputError.of(
             [f"{run.uri}: belongs to another spec; choose another --run-dir, or undo the difference", *different]
         )
-    recorded = json.loads(run.read_text("environment.json")).get("data", {})
+    environment = json.loads(run.read_text("environment.json"))
     folder = Path(spec.tasks.path)
-    for name, sha256 in recorded.items():
+    problems = []
+    for name, sha256 in environment["data"].items():
         path = folder / name if folder.is_dir() else folder
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-            raise InputError(f"{path}: changed since the run was planned; restore it, or choose another --run-dir")
-    return True
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            problems.append(f"{path}: changed")
+    for key, digest in _file_digests(spec).items():
+        if environment["inputs"].get(key) != digest:
+            problems.append(f"{key}: the file changed")
+    if problems:
+        raise InputError.of(
+            [f"{problem} since {run.uri} was planned; restore it, or choose another --run-dir" for problem in problems]
+        )
+    _refuse_another_model(run, spec.model)
 
 
-def _refuse_foreign(run: Run) -> None:
-    if run.names() and not run.has("spec.yaml"):
-        raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
-
-
-def _plan_label_bias(run: Run, spec: LabelBiasSpec) -> None:
+def _refuse_another_model(run: Run, model: ModelSpec) -> None:
     from biaseval.models import fingerprint_model
 
-    selection, tokenizer, facts = _inputs(spec)
-    fingerprint = fingerprint_model(spec.model.path, revision=spec.model.revision, adapter=spec.model.adapter)
-    run.create()
-    run.sweep()
-    for table in TABLES:
-        run.drop_table(table)
-    run.write_text("spec.yaml", dump_spec(spec))
-    say(f"planning {len(selection.files)} tasks")
+    recorded = json.loads(run.read_text("environment.json"))["model"]
+    found = fingerprint_model(model.path, revision=model.revision, adapter=model.adapter)
+    if found["digest"] != recorded["digest"]:
+        raise InputError(
+            f"{model.path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
+        )
+
+
+def _file_digests(spec: LabelBiasSpec) -> dict[str, str]:
+    """Return the SHA-256 of each further input file of a spec, by its key."""
+    uris = {
+        "tasks.table": spec.tasks.table,
+        "tasks.templates": spec.tasks.templates,
+        "tasks.splits": spec.tasks.splits,
+    }
+    return {key: _digest(uri) for key, uri in uris.items() if uri is not None}
+
+
+def _digest(uri: str) -> str:
+    """Return the SHA-256 of a file, or of the Parquet files of a folder in the order of their names."""
+    folder = Run.open(uri)
+    digest = hashlib.sha256()
+    for path in [folder.path(name) for name in folder.names() if name.endswith(".parquet")] or [folder.root]:
+        try:
+            with folder.fs.open_input_stream(path) as stream:
+                digest.update(stream.read())
+        except OSError as error:
+            raise InputError(f"{uri}: cannot be read ({error}); check the spec's paths") from error
+    return digest.hexdigest()
+
+
+def _plan_label_bias(run: Run, spec: LabelBiasSpec, inputs: _Inputs) -> None:
+    from biaseval.models import fingerprint_model
+
+    selection, tokenizer, facts = inputs
     environment = {
         **describe_environment(),
         "seed": spec.seed,
-        "model": fingerprint,
+        "model": fingerprint_model(spec.model.path, revision=spec.model.revision, adapter=spec.model.adapter),
         "model_facts": asdict(facts),
+        "inputs": _file_digests(spec),
         "data": {},
     }
+    # First of all: it is what tells a run from other people's files.
+    run.write_text("environment.json", _json(environment))
+    run.write_text("spec.yaml", dump_spec(spec))
+    for table in TABLES:
+        run.drop_table(table)
+    say(f"planning {len(selection.files)} tasks")
     summary = PlanSummary(0, 0, 0, 0, 0, [], selection.left_out)
     parts: list[dict[str, int]] = []
     for number, plan in enumerate(plan_tasks(spec, selection.files, tokenizer, facts.window)):
@@ -200,7 +269,7 @@ def _plan_label_bias(run: Run, spec: LabelBiasSpec) -> None:
     run.write_text("plan.json", _json({**asdict(summary), "n_parts": len(parts), "parts": parts}))
 
 
-def _inputs(spec: LabelBiasSpec) -> tuple[TaskSelection, Any, Any]:
+def _inputs(spec: LabelBiasSpec) -> _Inputs:
     """Return the task files, the tokenizer and the model's facts, all validated; loads no weights."""
     from biaseval.models import describe_model, load_tokenizer
 
@@ -230,7 +299,6 @@ def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec) -> None
     missing = set(run.missing_parts("label_scores", plan["n_parts"]))
     if not missing:
         return
-    _refuse_another_model(run, model)
     n_done = plan["n_prompts"] - sum(part["n_prompts"] for part in plan["parts"] if part["part"] in missing)
     if n_done:
         say(f"resuming: {n_done:,} of {plan['n_prompts']:,} rows are scored")
@@ -250,20 +318,19 @@ def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec) -> None
         )
 
 
-def _refuse_another_model(run: Run, model: ModelSpec) -> None:
-    from biaseval.models import fingerprint_model
-
-    recorded = json.loads(run.read_text("environment.json")).get("model")
-    found = fingerprint_model(model.path, revision=model.revision, adapter=model.adapter)
-    if recorded is not None and json.loads(_json(found)) != recorded:
-        raise InputError(
-            f"{model.path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
-        )
-
-
 def _record_scorer(run: Run, facts: dict[str, Any]) -> None:
+    """Record how an actor scored; of several actors, the slower path, the smaller budget and the larger difference."""
     environment = json.loads(run.read_text("environment.json"))
-    if environment.get("scorer") != facts:
+    known = environment.get("scorer")
+    if known is not None:
+        differences = [each.get("self_test_difference") or 0.0 for each in (known, facts)]
+        facts = {
+            **facts,
+            "path": "full_text" if "full_text" in (known["path"], facts["path"]) else facts["path"],
+            "token_budget": min(known["token_budget"], facts["token_budget"]),
+            "self_test_difference": max(differences),
+        }
+    if facts != known:
         run.write_text("environment.json", _json({**environment, "scorer": facts}))
 
 
@@ -289,6 +356,8 @@ def _read_prompts(path: Path) -> pa.Table:
             seen.add(identifier)
         if not isinstance(text, str):
             problems.append(f"row {number}: text is missing or not a string")
+        elif _has_half_surrogate(text):
+            problems.append(f"row {number}: text holds half a surrogate pair, which is no character; take it out")
         if not isinstance(labels, list) or not labels or not all(isinstance(x, str) and x.strip() for x in labels):
             problems.append(f"row {number}: labels must be a list of at least one label, each a string with a word")
         elif len(set(labels)) < len(labels):
@@ -296,10 +365,32 @@ def _read_prompts(path: Path) -> pa.Table:
     if not rows:
         problems.append("holds no row")
     if problems:
-        shown = problems[:10] + ([f"{len(problems) - 10} more like these"] if len(problems) > 10 else [])
+        n_more = len(problems) - _SHOWN_PROBLEMS
+        shown = problems[:_SHOWN_PROBLEMS] + ([f"{n_more} more like these"] if n_more > 0 else [])
         raise InputError.of([f"{path}: {problem}" for problem in shown])
     schema = pa.schema([("prompt_id", pa.string()), ("text", pa.string()), ("labels", pa.list_(pa.string()))])
     return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
+
+
+def _has_half_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _refuse_long_prompts(path: Path, prompts: pa.Table, counter: TokenCounter, window: int | None) -> None:
+    """Make sure that each text with its longest label and EOS fits the model's window."""
+    problems = []
+    for row in prompts.to_pylist() if window is not None else ():
+        longest = max(row["labels"], key=len)
+        # A token is at least a byte: most texts need not be tokenised to be known to fit.
+        if window is not None and len(row["text"].encode()) + len(longest.encode()) + 8 > window:
+            n_tokens = counter.count(f"{row['text']} {longest}") + 1
+            if n_tokens > window:
+                problems.append(
+                    f"{path}: prompt {row['prompt_id']!r} needs {n_tokens} tokens with label and EOS and the model's "
+                    f"window has {window}; shorten it"
+                )
+    if problems:
+        raise InputError.of(problems[:_SHOWN_PROBLEMS])
 
 
 def _prompt_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,9 @@ POOL_SIZE = 96
 N_DEMONSTRATIONS = 64
 """Of the pool of 96, the first 64 may be demonstrations and the last 32 are the BiasScore rows (P1 section 3.1)."""
 
+MIN_INSTANCES = 396
+"""The smallest task of the published suite: the pool of 96 and 300 evaluation rows (P1 section 3.1)."""
+
 Method = Literal["cc", "dc", "looc"]
 
 
@@ -45,7 +48,8 @@ class TasksSpec(_Section):
     suite: Literal["reif2024", "semantically_equivalent", "selection"] | None = None
     include: list[str] | None = None
     """Globs over task names (``task109_*``); a name without wildcard must exist."""
-    min_instances: Annotated[int, Field(gt=POOL_SIZE)] = 396
+    min_instances: Annotated[int, Field(gt=POOL_SIZE)] = MIN_INSTANCES
+    """A lower number admits only small tasks that ``include`` names in full."""
     max_eval: Annotated[int, Field(gt=0)] = 1000
     sampling: Literal["per_task", "reif2024"] = "per_task"
     templates: str | None = None
@@ -180,7 +184,7 @@ def dump_spec(spec: LabelBiasSpec) -> str:
 def differences(old: str, new: LabelBiasSpec) -> list[str]:
     """Return a line for each key in which a run directory's ``spec.yaml`` differs from ``new``.
 
-    ``execution`` may differ, and so may the places of files: their content is compared by fingerprints.
+    ``execution`` may differ, and so may the places of files: what they hold is compared by the run's fingerprints.
     """
     ignored = {"execution", *LabelBiasSpec.PATHS}
     before = _flatten(_parse_yaml(old, "spec.yaml"))

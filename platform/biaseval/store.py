@@ -9,17 +9,22 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from biaseval.errors import BiasevalError, InputError
 
 _PART = re.compile(r"part-(\d{5,})\.parquet")
 _TEMPORARY_MARK = ".incomplete-"
+_LOCK = ".lock"
+_PROBE = ".writable"
 
 
 def part_name(number: int) -> str:
@@ -87,8 +92,9 @@ class Run:
 
     def names(self) -> list[str]:
         """Return the names of the files and folders directly in the run; empty if it does not exist."""
-        infos = self.fs.get_file_info(pafs.FileSelector(self.root, allow_not_found=True))
-        return sorted(info.base_name for info in infos)
+        if self.fs.get_file_info(self.root).type != pafs.FileType.Directory:
+            return []
+        return sorted(info.base_name for info in self.fs.get_file_info(pafs.FileSelector(self.root)))
 
     def create(self) -> None:
         """Make the run directory and prove that it can be written.
@@ -99,8 +105,8 @@ class Run:
         try:
             if self.is_local:
                 os.makedirs(self.root, exist_ok=True)
-            self.write_bytes(".writable", b"")
-            self.fs.delete_file(self.path(".writable"))
+            self.write_bytes(_PROBE, b"")
+            self.fs.delete_file(self.path(_PROBE))
         except (OSError, pa.ArrowException, BiasevalError) as error:
             raise InputError(
                 f"{self.uri}: the run directory cannot be written ({_reason(error)}); choose another with --run-dir"
@@ -195,11 +201,36 @@ class Run:
         for path in self.table_files(table):
             self.fs.delete_file(path)
 
+    def leftovers(self) -> set[str]:
+        """Return the names directly in the run that a killed process may leave and that say nothing."""
+        return {name for name in self.names() if name in (_LOCK, _PROBE) or _TEMPORARY_MARK in name}
+
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""
         if self.is_local and os.path.isdir(self.root):
-            for path in Path(self.root).rglob(f"*{_TEMPORARY_MARK}*"):
-                path.unlink(missing_ok=True)
+            for folder in (Path(self.root), *(path for path in Path(self.root).iterdir() if path.is_dir())):
+                for path in folder.glob(f"*{_TEMPORARY_MARK}*"):
+                    path.unlink(missing_ok=True)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes of this machine out of the run; the lock goes with the process, however it ends.
+
+        An object store has no lock: two runs of different specs on one prefix at the same time are not noticed.
+
+        Raises:
+            BiasevalError: another process holds it.
+        """
+        if not self.is_local:
+            yield
+            return
+        try:
+            with FileLock(self.path(_LOCK), timeout=0):
+                yield
+        except Timeout as error:
+            raise BiasevalError(
+                f"{self.uri}: another process is working on this run; wait for it, or choose another directory"
+            ) from error
 
 
 def _reason(error: BaseException) -> str:

@@ -116,7 +116,7 @@ def test_a_prompt_beyond_the_window_is_refused_with_the_numbers(tmp_path: Path) 
 
 def test_small_tasks_and_inferred_templates_are_recorded(tmp_path: Path) -> None:
     write_task(tmp_path, n_instances=150)
-    plan = _plan(tmp_path, tasks={"include": ["task9500*"], "min_instances": 150})
+    plan = _plan(tmp_path, tasks={"include": ["task9500_made_classification"], "min_instances": 150})
     assert plan.notes == ["task9500_made_classification: 150 instances, fewer than the 396 of the published suite"]
     (row,) = plan.tasks.to_pylist()
     assert (row["template"], row["template_source"]) == ("First: {INPUT} Second: {INPUT}", "inferred")

@@ -52,8 +52,8 @@ def test_recorded_splits_are_reproduced_exactly(tmp_path: Path) -> None:
     drawn = Sampler("per_task", 7).draw(task, 30)
     (tmp_path / "splits").mkdir()
     pq.write_table(drawn.table(task.name), tmp_path / "splits" / "part-00000.parquet")
-    assert reproduce(task, read_splits(tmp_path / "splits"), 1000) == drawn
-    assert reproduce(task, read_splits(tmp_path / "splits" / "part-00000.parquet"), 5).main == drawn.main[:5]
+    assert reproduce(task, read_splits(str(tmp_path / "splits"))) == drawn
+    assert reproduce(task, read_splits(str(tmp_path / "splits" / "part-00000.parquet"))) == drawn
 
 
 def test_recorded_splits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -61,10 +61,12 @@ def test_recorded_splits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     other = read_task(write_task(tmp_path, "task2_x_classification", number=2))
     table = Sampler("per_task", 7).draw(task, 30).table(task.name)
     with pytest.raises(InputError, match="holds no row of task2_x"):
-        reproduce(other, {task.name: table}, 10)
+        reproduce(other, {task.name: table})
     with pytest.raises(InputError, match="has no instance 'task9500-"):
-        reproduce(other, {other.name: table}, 10)
+        reproduce(other, {other.name: table})
     with pytest.raises(InputError, match="64 and 32 are needed"):
-        reproduce(task, {task.name: table.slice(1)}, 10)
+        reproduce(task, {task.name: table.slice(1)})
+    with pytest.raises(InputError, match="has no main row"):
+        reproduce(task, {task.name: table.slice(0, 96)})
     with pytest.raises(InputError, match="is no splits table"):
-        read_splits(tmp_path / "task2_x_classification.json")
+        read_splits(str(tmp_path / "task2_x_classification.json"))

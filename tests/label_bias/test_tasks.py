@@ -91,6 +91,8 @@ def test_files_that_are_no_json_or_no_text_are_said(tmp_path: Path) -> None:
     assert "is not valid JSON (line 1, column 17" in _problem(path)
     path.write_bytes(b'{"Definition": ["caf\xe9"]}')
     assert "is not UTF-8 (byte 20" in _problem(path)
+    path.write_text('{"Definition": ["half a pair: \\ud83d"]}')
+    assert "holds half a surrogate pair" in _problem(path)
     path.write_text("[1]")
     assert "is not a JSON object" in _problem(path)
 
@@ -113,10 +115,12 @@ def test_a_small_task_is_used_only_when_named_with_a_smaller_minimum(tmp_path: P
     write_task(tmp_path, "task2_large_classification")
     selection = select_tasks(TasksSpec(path=str(tmp_path)))
     assert [path.stem for path in selection.files] == ["task2_large_classification"]
-    assert "has 150 instances and tasks.min_instances is 396" in selection.left_out["task1_small_classification"]
+    assert "has 150 instances and 396 are asked for" in selection.left_out["task1_small_classification"]
     with pytest.raises(InputError, match="has 150 instances"):
         select_tasks(TasksSpec(path=str(tmp_path), include=["task1_small_classification"]))
-    named = TasksSpec(path=str(tmp_path), include=["task1_small_classification"], min_instances=150)
+    lowered = select_tasks(TasksSpec(path=str(tmp_path), min_instances=150))
+    assert [path.stem for path in lowered.files] == ["task2_large_classification"]
+    named = TasksSpec(path=str(tmp_path), include=["task1_small_classification.json"], min_instances=150)
     assert len(select_tasks(named).files) == 1
 
 

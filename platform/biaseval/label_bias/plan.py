@@ -23,7 +23,7 @@ from biaseval.label_bias.prompts import (
 from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
 from biaseval.label_bias.tasks import Instance, Task, read_task
 from biaseval.label_bias.templates import read_templates, template_of
-from biaseval.spec import LabelBiasSpec
+from biaseval.spec import MIN_INSTANCES, LabelBiasSpec
 from biaseval.tables import CONTEXTS, PROMPTS, TASKS
 
 _ROWS_PER_PART = 512
@@ -89,7 +89,7 @@ def plan_tasks(spec: LabelBiasSpec, files: Sequence[Path], tokenizer: Any, windo
             fit the model's window (after the last task, with all of them).
     """
     templates = read_templates(Path(spec.tasks.templates)) if spec.tasks.templates else {}
-    recorded = read_splits(Path(spec.tasks.splits)) if spec.tasks.splits else None
+    recorded = read_splits(spec.tasks.splits) if spec.tasks.splits else None
     sampler = Sampler(spec.tasks.sampling, spec.seed)
     planner = _TaskPlanner(spec, TokenCounter(tokenizer), window)
     problems: list[str] = []
@@ -105,10 +105,7 @@ def plan_tasks(spec: LabelBiasSpec, files: Sequence[Path], tokenizer: Any, windo
 
 
 def _splits(task: Task, spec: LabelBiasSpec, sampler: Sampler, recorded: Mapping[str, pa.Table] | None) -> Splits:
-    if recorded is not None:
-        splits = reproduce(task, recorded, spec.tasks.max_eval)
-    else:
-        splits = sampler.draw(task, spec.tasks.max_eval)
+    splits = sampler.draw(task, spec.tasks.max_eval) if recorded is None else reproduce(task, recorded)
     if len(splits.labels) < 2:
         raise InputError(
             f"{task.name}: outside the pool of 96 every instance has the label {splits.labels[0]!r}; "
@@ -136,8 +133,10 @@ class _TaskPlanner:
             dc_inputs = words.draw(sampler.words_generator(task.name))
             if words.n_unfit:
                 notes.append(f"{task.name}: {words.n_unfit} inputs do not fit the template and give no words to dc")
-        if len(task.instances) < 396:
-            notes.append(f"{task.name}: {len(task.instances)} instances, fewer than the 396 of the published suite")
+        if len(task.instances) < MIN_INSTANCES:
+            notes.append(
+                f"{task.name}: {len(task.instances)} instances, fewer than the {MIN_INSTANCES} of the published suite"
+            )
         rows = self._rows(task, splits, dc_inputs)
         problem = self._window_problem(task, splits, rows)
         plan = TaskPlan(

@@ -6,7 +6,6 @@ import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from biaseval.errors import InputError
 from biaseval.label_bias.tasks import Instance, Task
 from biaseval.spec import N_DEMONSTRATIONS, POOL_SIZE
+from biaseval.store import Run
 from biaseval.tables import SPLITS
 
 Role = Literal["demonstration", "bias_score", "main"]
@@ -118,27 +118,29 @@ def splits_of(task: Task, pool: Sequence[int], main: Sequence[int]) -> Splits:
     )
 
 
-def read_splits(path: Path) -> dict[str, pa.Table]:
+def read_splits(uri: str) -> dict[str, pa.Table]:
     """Return the rows of another run's ``splits`` table, by task.
+
+    Args:
+        uri: the ``splits`` folder of a run or one Parquet file, local or ``s3://``.
 
     Raises:
         InputError: the path is neither a folder of Parquet parts nor a Parquet file, or lacks a column.
     """
     columns = ["task", "instance_id", "role", "position"]
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not files:
-        raise InputError(f"{path}: holds no Parquet file; tasks.splits names the splits folder of a run")
+    folder = Run.open(uri)
+    files = [folder.path(name) for name in folder.names() if name.endswith(".parquet")] or [folder.root]
     try:
-        table = pa.concat_tables([pq.read_table(file, columns=columns) for file in files])
+        table = pa.concat_tables([pq.read_table(file, columns=columns, filesystem=folder.fs) for file in files])
     except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: is no splits table ({error}); tasks.splits needs {', '.join(columns)}") from error
+        raise InputError(f"{uri}: is no splits table ({error}); tasks.splits needs {', '.join(columns)}") from error
     by_task: dict[str, pa.Table] = {}
     for name in table["task"].unique().to_pylist():
         by_task[name] = table.filter(pa.compute.equal(table["task"], name))
     return by_task
 
 
-def reproduce(task: Task, splits: Mapping[str, pa.Table], max_eval: int) -> Splits:
+def reproduce(task: Task, splits: Mapping[str, pa.Table]) -> Splits:
     """Return exactly the instances, roles and positions that another run recorded for ``task``.
 
     Raises:
@@ -166,6 +168,8 @@ def reproduce(task: Task, splits: Mapping[str, pa.Table], max_eval: int) -> Spli
             f"{len(drawn['bias_score'])} BiasScore rows; "
             f"{N_DEMONSTRATIONS} and {POOL_SIZE - N_DEMONSTRATIONS} are needed"
         )
+    if not drawn["main"]:
+        raise InputError(f"tasks.splits: {task.name} has no main row; use the splits of a complete run")
     if len({*pool, *drawn["main"]}) != len(pool) + len(drawn["main"]):
         raise InputError(f"tasks.splits: {task.name} uses an instance twice; each may have one role and position")
-    return splits_of(task, pool, drawn["main"][:max_eval])
+    return splits_of(task, pool, drawn["main"])

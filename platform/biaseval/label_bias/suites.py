@@ -77,7 +77,7 @@ def read_task_table(path: Path) -> list[TaskTableRow]:
         "output_language": "Output Language",
     }
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             missing = [column for column in columns.values() if column not in (reader.fieldnames or ())]
             if missing:

@@ -13,7 +13,7 @@ from typing import Any
 
 from biaseval.errors import InputError
 from biaseval.label_bias import suites
-from biaseval.spec import POOL_SIZE, TasksSpec
+from biaseval.spec import MIN_INSTANCES, POOL_SIZE, TasksSpec
 
 _SHOWN_PROBLEMS = 5
 
@@ -103,6 +103,10 @@ def parse_task(path: Path) -> tuple[Task | None, list[str]]:
         return None, [f"cannot be read ({error.strerror}); check the path"]
     try:
         content = json.loads(data.decode("utf-8"))
+        if b"\\ud" in data.lower():
+            json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return None, ["holds half a surrogate pair (\\ud800 to \\udfff), which is no character; take it out"]
     except UnicodeDecodeError as error:
         return None, [f"is not UTF-8 (byte {error.start}: {error.reason}); save it as UTF-8"]
     except json.JSONDecodeError as error:
@@ -156,7 +160,7 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
     problems = dict.fromkeys(missing, "is not in the folder; add the file or set tasks.on_bad_task: skip")
     left_out: dict[str, str] = {}
     kept: list[Path] = []
-    explicit = {pattern for pattern in spec.include or () if not _has_wildcard(pattern)}
+    explicit = {pattern.removesuffix(".json") for pattern in spec.include or () if not _has_wildcard(pattern)}
     for path in chosen:
         task, found = parse_task(path)
         if task is None:
@@ -166,7 +170,8 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
         if is_explicit:
             reason = _why_too_small(task, spec.min_instances)
         else:
-            reason = why_unsuitable(task, min_instances=spec.min_instances)
+            # A smaller minimum is for tasks that are named; nobody gets small tasks by the way.
+            reason = why_unsuitable(task, min_instances=max(spec.min_instances, MIN_INSTANCES))
         if reason and not is_explicit:
             left_out[path.stem] = reason
         elif reason or (reason := one_label_problem(task)):
@@ -257,7 +262,7 @@ def _chosen_files(spec: TasksSpec, files: Sequence[Path]) -> tuple[list[Path], l
 def _why_too_small(task: Task, min_instances: int) -> str | None:
     if len(task.instances) < min_instances:
         return (
-            f"has {len(task.instances)} instances and tasks.min_instances is {min_instances}; "
+            f"has {len(task.instances)} instances and {min_instances} are asked for; "
             f"name the task in tasks.include and lower min_instances (more than {POOL_SIZE} are needed)"
         )
     return None

@@ -21,7 +21,7 @@ def read_templates(path: Path) -> dict[str, str]:
         InputError: the file cannot be read, lacks a column or names a task twice.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             if not {"task", "template"} <= set(reader.fieldnames or ()):
                 raise InputError(f"{path}: a template table has the columns task and template; add them")

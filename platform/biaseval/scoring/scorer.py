@@ -33,7 +33,7 @@ SCORES = pa.schema(
     ]
 )
 
-TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.5}
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
 """Nats by which a packed score may differ from the plain forward pass: the rounding of a deep model in that dtype."""
 
 _N_SELF_TEST = 3
@@ -100,7 +100,7 @@ class LabelScorer:
             "path": self.path,
             "attention": self.model.config._attn_implementation,
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "device": str(self.model.device),
+            "device": _device_name(self.model.device),
             "token_budget": self.token_budget,
             "self_test_difference": self._self_test_difference,
         }
@@ -247,6 +247,10 @@ def default_token_budget(model: PreTrainedModel) -> int:
     per_token = model.dtype.itemsize * (2 * config.num_hidden_layers * config.hidden_size + 8 * widest)
     per_token += 2 * (model.dtype.itemsize + 4) * _vocabulary(model) // 8
     return int(min(max(free // 3 // per_token, _SMALLEST_BUDGET), _LARGEST_CUDA_BUDGET))
+
+
+def _device_name(device: torch.device) -> str:
+    return f"{device}: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else str(device)
 
 
 def _vocabulary(model: PreTrainedModel) -> int:
