@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -57,8 +56,6 @@ class ScoredPart:
     part: int
     n_prompts: int
     tokens: int
-    seconds: float
-    """Time in the scorer."""
     facts: dict[str, Any]
     """How the scorer worked: path, attention, dtype, self-test."""
 
@@ -228,16 +225,13 @@ class _ScoringActor:
         return pa.table({"scored": pa.array([scored], pa.string()), "error": pa.array([error], pa.string())})
 
     def _score(self, scorer: LabelScorer, part: dict[str, int], encoded: pa.Table) -> ScoredPart:
-        start = time.perf_counter()
         scores = scorer.score_encoded(encoded)
-        seconds = time.perf_counter() - start
         scores = scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema)
         self._run.write_part("label_scores", part["part"], scores)
         return ScoredPart(
             part=part["part"],
             n_prompts=part["n_prompts"],
             tokens=part["tokens"],
-            seconds=seconds,
             facts=scorer.facts(),
         )
 

@@ -74,11 +74,6 @@ class Run:
         """Whether the run lies on a local disk."""
         return isinstance(self.fs, pafs.LocalFileSystem)
 
-    @property
-    def name(self) -> str:
-        """The last part of the run's path."""
-        return PurePosixPath(self.root).name
-
     def path(self, name: str) -> str:
         """Return the path of ``name`` inside ``fs``; ``name`` cannot leave the run directory."""
         relative = PurePosixPath(name)

@@ -1,0 +1,74 @@
+"""Real task files with all their oddities, a real tokenizer and real weights (a story model of 260,032 parameters)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from biaseval import demo
+from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.prompts import TokenCounter
+from biaseval.label_bias.tasks import select_tasks
+from biaseval.models import load_tokenizer
+from biaseval.pipelines import run_label_bias
+from biaseval.spec import LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
+from biaseval.store import Run
+
+
+@pytest.fixture
+def superni(shared: Path) -> Path:
+    return shared / "data" / "superni"
+
+
+def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
+    spec = LabelBiasSpec(
+        kind="label_bias",
+        name="forty",
+        model=ModelSpec(path="unused"),
+        tasks=TasksSpec(path=str(superni / "tasks"), max_eval=100, templates=str(superni / "templates.csv")),
+        prompt=PromptSpec(n_demos=[0, 4], demo_sets=1),
+        calibration=["cc", "dc", "looc"],
+    )
+    tokenizer = load_tokenizer(str(demo.MODEL_PATH))
+    counter = TokenCounter(tokenizer)
+    labels, n_prompts = {}, 0
+    for plan in plan_tasks(spec, select_tasks(spec.tasks).files, tokenizer, window=4096):
+        n_prompts += plan.n_prompts
+        labels[plan.task] = plan.tasks["labels"][0].as_py()
+        assert plan.tasks["template_source"][0].as_py() == "table"
+        texts = {row["context_id"]: row["text"] for row in plan.contexts.to_pylist()}
+        prompts = [row for part in plan.parts for row in part.prompts.to_pylist()]
+        for row in prompts[:: max(1, len(prompts) // 12)]:
+            assert counter.count(texts[row["context_id"]] + row["input_text"]) <= 2000
+    assert n_prompts == 40 * (2 * (100 + 32 + 3 + 20) + 4)
+    assert labels["task1548_wiqa_binary_classification"] == ["  No  ", "  Yes  "]
+    assert len(labels["task564_discofuse_classification"]) == 13
+    assert labels["task909_dialogre_prevalent_speakers"] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.ray
+def test_a_window_of_512_tokens_is_enough_where_prompts_leave_room_for_the_label(
+    superni: Path, shared: Path, tmp_path: Path, ray_cluster: None
+) -> None:
+    spec = LabelBiasSpec(
+        kind="label_bias",
+        name="stories260K",
+        model=ModelSpec(path=str(shared / "data" / "models" / "stories260K")),
+        tasks=TasksSpec(
+            path=str(superni / "tasks"),
+            include=["task209_*", "task1548_*", "task585_*"],
+            max_eval=12,
+            templates=str(superni / "templates.csv"),
+        ),
+        prompt=PromptSpec(n_demos=[0, 4], demo_sets=1, max_tokens=490),
+        calibration=["cc", "dc", "looc"],
+    )
+    run_label_bias(spec, str(tmp_path / "run"))
+    run = Run.open(str(tmp_path / "run"))
+    used = {row["n_demos_used"] for row in run.read_table("prompts").to_pylist() if row["n_demos"] == 4}
+    assert used - {4}, "the limit leaves demonstrations out"
+    scores = run.read_table("label_scores").to_pylist()
+    spaced = [row for row in scores if row["label"] == "  Yes  "]
+    assert spaced
+    assert all(len(row["token_logprobs"]) == row["n_label_tokens"] + 1 for row in scores)
