@@ -35,7 +35,12 @@ class Plan:
     """The rows of a run in the making: tasks, and prompts with one list of token log-probabilities per label."""
 
     def __init__(self, **scoring: Any) -> None:
-        self.spec = {"name": "tiny", "seed": 42, "scoring": {"normalization": "mean", "eos": True} | scoring}
+        self.spec = {
+            "kind": "label_bias",
+            "name": "tiny",
+            "seed": 42,
+            "scoring": {"normalization": "mean", "eos": True} | scoring,
+        }
         self.tasks: Rows = []
         self.contexts: Rows = []
         self.prompts: Rows = []
@@ -269,6 +274,95 @@ def test_a_single_task_has_no_interval(tmp_path: Path) -> None:
     assert (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) == (1.0, None, None)
 
 
+RIGHT, FIRST_ONLY = ([0.9, 0.1], [0.3, 0.7]), ([0.9, 0.1], [0.6, 0.4])
+"""Probabilities of the rows with gold a and b: predicted a and b, or a for both."""
+
+
+def changing_tasks() -> Plan:
+    """Return a plan of two tasks with no demonstrations, and with two in two sets; set 0 has the changes.
+
+    There task001 gets right what it got wrong, and loses 0.3 of its BiasScore; cc, uniform, leaves it alone. cc turns
+    the right predictions of task002 to b for both rows, and its BiasScore from 0 to 0.3: (0.5, 0.5) / (0.8, 0.2) is
+    (0.2, 0.8). All else stays.
+    """
+    plan = Plan()
+    for task, main, bias, p_hat in (
+        ("task001", {(2, 0): RIGHT}, {(2, 0): 0.6}, {}),
+        ("task002", {(2, 0): ([0.7, 0.3], [0.4, 0.6])}, {}, {(2, 0): 0.8}),
+    ):
+        plan.task(task, ["a", "b"])
+        unchanged, preference = (FIRST_ONLY, 0.9) if task == "task001" else (RIGHT, 0.5)
+        for setting in ((0, 0), (2, 0), (2, 1)):
+            place = {"n_demos": setting[0], "demo_set": setting[1]}
+            for gold, probs in zip("ab", main.get(setting, unchanged), strict=True):
+                plan.probabilities(task, "main", gold, probs, **place)
+            p = bias.get(setting, preference)
+            plan.probabilities(task, "bias_score", "a", [p, 1 - p], **place)
+            if setting[0]:
+                p = p_hat.get(setting, 0.5)
+                plan.probabilities(task, "cc", None, [p, 1 - p], **place)
+    return plan
+
+
+def test_changes_are_means_of_paired_differences_by_hand(tmp_path: Path) -> None:
+    """Both rows predicted a: recall 1 and 0, accuracy 1/2, RSD 1, macro-F1 1/3; both right: 1, 0, 1.
+
+    In the mean over two sets a task changes by half of that, in the mean over two tasks by a quarter. A resample of
+    two tasks holds the changed one never, once or twice; never and twice each in a quarter of the draws, far more
+    than the 2.5 % that an interval cuts off.
+    """
+    run = changing_tasks().write(tmp_path)
+    build_marts(run)
+    calibrated, more = rows(run, "from label_bias_changes order by method")
+    place = ("model", "suite", "n_demos", "method", "against_n_demos", "against_method")
+    assert [more[name] for name in place] == ["tiny", "all", 2, "none", 0, "none"]
+    assert [calibrated[name] for name in place] == ["tiny", "all", 2, "cc", 2, "none"]
+    expected = {"macro_f1": 2 / 3, "accuracy": 1 / 2, "rsd": -1.0, "bias_score": -0.3}
+    for row, sign in ((more, 1), (calibrated, -1)):
+        for metric, change in expected.items():
+            assert row[metric] == pytest.approx(sign * change / 4, abs=1e-7)
+            ends = sorted([0, sign * change / 2])
+            assert [row[f"{metric}_low"], row[f"{metric}_high"]] == pytest.approx(ends, abs=1e-7)
+    counts = ("n_tasks", "n_tasks_lower_rsd", "n_rows", "n_bias_score_rows", "against_n_rows")
+    assert [more[name] for name in (*counts, "against_n_bias_score_rows")] == [2, 1, 8, 4, 4, 2]
+    assert [calibrated[name] for name in (*counts, "against_n_bias_score_rows")] == [2, 0, 8, 4, 8, 4]
+
+
+def test_sets_are_averaged_by_task_and_label_by_hand(tmp_path: Path) -> None:
+    """With cc, task002 predicts b and b in set 0, and a and b, rightly, in set 1."""
+    run = changing_tasks().write(tmp_path)
+    build_marts(run)
+    where = "where task = 'task002' and method = 'cc'"
+    [task] = rows(run, f"from label_bias_by_task_over_sets {where}")
+    assert [task[name] for name in ("macro_f1", "accuracy", "rsd")] == pytest.approx([2 / 3, 0.75, 0.5])
+    assert (task["n_demo_sets"], task["n_demo_sets_without_hit"], task["n_rows"], task["n_labels"]) == (2, 0, 4, 2)
+    shares = "label, n_gold, n_predicted, gold_share, predicted_share, recall"
+    labels = rows(run, f"select {shares} from label_bias_by_label_over_sets {where} order by label")
+    assert [list(label.values()) for label in labels] == [["a", 2, 1, 0.5, 0.25, 0.5], ["b", 2, 3, 0.5, 0.75, 1.0]]
+
+
+@pytest.mark.parametrize("missing", ["task002/", "task002/2/1/"])
+def test_a_mean_or_change_that_a_task_or_one_of_its_sets_lacks_is_null(missing: str, tmp_path: Path) -> None:
+    plan = changing_tasks()
+    gone = {
+        row["prompt_id"]
+        for row in plan.prompts
+        if row["purpose"] == "bias_score" and row["prompt_id"].startswith(missing)
+    }
+    plan.prompts = [row for row in plan.prompts if row["prompt_id"] not in gone]
+    plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] not in gone]
+    run = plan.write(tmp_path)
+    build_marts(run)
+    changes = rows(run, "from label_bias_changes")
+    means = rows(run, "from label_bias_by_model where n_demos = 2")
+    assert (len(changes), len(means)) == (2, 2)
+    for row in [*changes, *means]:
+        assert row["bias_score"] is row["bias_score_low"] is row["bias_score_high"] is None
+        assert None not in (row["rsd"], row["rsd_low"], row["rsd_high"])
+        assert row["n_bias_score_rows"] == 4 - len([name for name in gone if "/2/" in name])
+        assert row["n_tasks"] == 2
+
+
 @pytest.mark.parametrize(
     ("scoring", "expected"),
     [
@@ -386,11 +480,9 @@ def test_model_means_are_over_tasks_then_sets(built: str) -> None:
     for row in rows(built, "from label_bias_by_model"):
         tasks = ["task001_animals", "task002_letters"] if row["suite"] == "all" else ["task002_letters"]
         sets = range(2 if row["n_demos"] else 1)
-        assert (row["n_tasks"], row["n_demo_sets"], row["n_rows"]) == (
-            len(tasks),
-            len(sets),
-            30 * len(tasks) * len(sets),
-        )
+        n_settings = len(tasks) * len(sets)
+        assert (row["n_tasks"], row["n_demo_sets"]) == (len(tasks), len(sets))
+        assert (row["n_rows"], row["n_bias_score_rows"]) == (30 * n_settings, 12 * n_settings)
         for metric in ("macro_f1", "accuracy", "rsd", "bias_score"):
             values = [
                 np.mean([expected[task, row["n_demos"], demo_set, row["method"]][metric] for task in tasks])
@@ -412,6 +504,33 @@ def test_intervals_are_percentiles_over_the_stored_draws(built: str) -> None:
     expected = np.quantile(n_drawn @ np.array(values) / 2, [0.025, 0.975])
     assert [row["rsd_low"], row["rsd_high"]] == pytest.approx(expected)
     assert row["rsd_low"] < row["rsd"] < row["rsd_high"]
+
+
+def test_changes_are_differences_of_model_means_on_the_same_draws(built: str) -> None:
+    changes = rows(built, "from label_bias_changes")
+    pairs = [(row["n_demos"], row["method"], row["against_n_demos"]) for row in changes if row["suite"] == "all"]
+    assert pairs == [(0, "cc", 0), (0, "dc", 0), (2, "cc", 2), (2, "dc", 2), (2, "looc", 2), (2, "none", 0)]
+    assert {row["against_method"] for row in changes} == {"none"}
+    means = {(row["suite"], row["n_demos"], row["method"]): row for row in rows(built, "from label_bias_by_model")}
+    for row in changes:
+        after = means[row["suite"], row["n_demos"], row["method"]]
+        before = means[row["suite"], row["against_n_demos"], "none"]
+        for metric in ("macro_f1", "accuracy", "rsd", "bias_score"):
+            assert row[metric] == pytest.approx(after[metric] - before[metric], abs=1e-12)
+            assert (row[f"{metric}_low"] is None) == (row["suite"] == "semantically_equivalent")  # one task
+    draws = query([built], "from bootstrap_draws where suite = 'all' and draw > 0 order by draw, task")
+    n_drawn = draws["n_drawn"].to_numpy().reshape(1000, 2)
+    oracle = _oracle(two_tasks())
+    differences = [
+        np.mean(
+            [oracle[task, 2, demo_set, "dc"]["rsd"] - oracle[task, 2, demo_set, "none"]["rsd"] for demo_set in (0, 1)]
+        )
+        for task in ("task001_animals", "task002_letters")
+    ]
+    [row] = [row for row in changes if (row["suite"], row["n_demos"], row["method"]) == ("all", 2, "dc")]
+    expected = np.quantile(n_drawn @ np.array(differences) / 2, [0.025, 0.975])
+    assert [row["rsd_low"], row["rsd_high"]] == pytest.approx(expected, abs=1e-6)
+    assert row["n_tasks_lower_rsd"] == sum(difference < 0 for difference in differences)
 
 
 def test_the_same_scores_in_other_parts_give_the_same_bytes(built: str, tmp_path: Path) -> None:
@@ -729,6 +848,53 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     Path(run, "contexts", "part-00000.parquet").write_bytes(b"half a file")
     with pytest.raises(BiasevalError, match=r"contexts/part-00000\.parquet"):
         build_marts(run)
+
+
+# Runs of another kind
+
+
+@pytest.fixture
+def scored_prompts(tmp_path: Path) -> str:
+    """Return a directory as scoring any prompts leaves it: one context, prompts and scores, and no metrics."""
+    run = Run.open(str(tmp_path / "scored"))
+    run.write_text("spec.yaml", "kind: score\nmodel: {path: models/tiny}\n")
+    scores = {"token_logprobs": [-1.0, -2.0], "n_label_tokens": 1}
+    run.write_part("contexts", 0, CONTEXTS.rows([{"context_id": "", "text": ""}]))
+    run.write_part("prompts", 0, PROMPTS.rows([{"prompt_id": "p", "context_id": "", "labels": ["a", "b"]}]))
+    run.write_part("label_scores", 0, LABEL_SCORES.rows([{"prompt_id": "p", "label": x, **scores} for x in "ab"]))
+    return run.uri
+
+
+@pytest.mark.parametrize("spec", [None, "", "kind: another\n"])
+def test_metrics_need_a_label_bias_run(scored_prompts: str, spec: str | None) -> None:
+    if spec is not None:
+        Path(scored_prompts, "spec.yaml").write_text(spec)
+    before = sorted(Path(scored_prompts).rglob("*"))
+    with pytest.raises(InputError, match="holds no label-bias run"):
+        build_marts(scored_prompts)
+    assert sorted(Path(scored_prompts).rglob("*")) == before
+
+
+def test_scores_of_any_prompts_can_be_queried(scored_prompts: str, built: str) -> None:
+    assert rows(scored_prompts, "select prompt_id, labels from prompts") == [{"prompt_id": "p", "labels": ["a", "b"]}]
+    assert rows(scored_prompts, "select count(*) as n from label_scores") == [{"n": 2}]
+    assert rows(scored_prompts, "select distinct logprob_sum from label_logprobs") == [{"logprob_sum": -3.0}]
+    with pytest.raises(InputError, match="label_bias_by_task does not exist"):
+        query([scored_prompts], "from label_bias_by_task")
+    sql = "select run, count(*) as n from {} group by all order by all"
+    n_scores = len(two_tasks().label_scores)
+    both = [built, scored_prompts]
+    assert query(both, sql.format("label_scores")).to_pylist() == [
+        {"run": "built", "n": n_scores},
+        {"run": "scored", "n": 2},
+    ]
+    assert query(both, sql.format("label_bias_by_task")).to_pylist() == [{"run": "built", "n": 22}]
+
+
+def test_missing_scores_of_any_prompts_are_counted(scored_prompts: str) -> None:
+    Path(scored_prompts, "label_scores", "part-00000.parquet").unlink()
+    with pytest.raises(BiasevalError, match="1 of 1 parts missing"):
+        query([scored_prompts], "select 1")
 
 
 # Object stores

@@ -27,7 +27,13 @@ from tests.tinymodels import make_llama
 
 pytestmark = pytest.mark.ray
 
-MARTS = ["label_bias_by_task", "label_bias_by_model", "calibration_parameters", "label_bias_by_label"]
+MARTS = [
+    "label_bias_by_task",
+    "label_bias_by_model",
+    "label_bias_by_label",
+    "label_bias_changes",
+    "calibration_parameters",
+]
 
 
 def write_spec(folder: Path, model: Path, **changes: Any) -> Path:

@@ -445,9 +445,10 @@ def test_a_run_without_marts_says_to_run_again(tmp_path: Path) -> None:
 
 def test_what_is_no_label_bias_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text("kind: score\n")
-    for folder in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(InputError, match="not a label-bias run"):
-            write_report([str(folder)])
+    with pytest.raises(InputError, match="holds no label-bias run"):
+        write_report([str(tmp_path)])
+    with pytest.raises(InputError, match="is not a run directory"):
+        write_report([str(tmp_path / "absent")])
     with pytest.raises(InputError, match="no run directory"):
         write_report([])
 

@@ -1,4 +1,5 @@
--- One row per (model, suite, n_demos, method): means over tasks, then over demonstration sets.
+-- One row per (model, suite, n_demos, method): means over tasks and demonstration sets.
+-- Every set has the same tasks (a check), so that it is one whether tasks or sets are averaged first.
 -- The intervals are the middle 95 % of the same mean over 1,000 resamples of the tasks; null with a single task.
 -- A mean is null where a task of the suite lacks the metric.
 with
@@ -29,9 +30,8 @@ settings as (
     select distinct
         model,
         n_demos,
-        demo_set,
         method
-    from label_bias_by_task
+    from label_bias_by_task_over_sets
 
 ),
 
@@ -42,22 +42,23 @@ task_lists as (
         model,
         suite,
         n_demos,
-        demo_set,
         method,
         list(coalesce(macro_f1, 'nan') order by task) as macro_f1,
         list(coalesce(accuracy, 'nan') order by task) as accuracy,
         list(coalesce(rsd, 'nan') order by task) as rsd,
         list(coalesce(bias_score, 'nan') order by task) as bias_score,
         count(*) as n_tasks,
-        sum(n_rows)::bigint as n_rows
+        max(n_demo_sets) as n_demo_sets,
+        sum(n_rows)::bigint as n_rows,
+        sum(n_bias_score_rows)::bigint as n_bias_score_rows
     from settings
     cross join suite_tasks
-    left join label_bias_by_task using (model, task, n_demos, demo_set, method)
+    left join label_bias_by_task_over_sets using (model, task, n_demos, method)
     group by all
 
 ),
 
-set_means as (
+means as (
 
     select
         task_lists.* exclude (macro_f1, accuracy, rsd, bias_score),
@@ -68,26 +69,6 @@ set_means as (
         nullif(list_dot_product(bias_score, n_drawn) / n_tasks, 'nan') as bias_score
     from task_lists
     inner join draws using (suite)
-
-),
-
-means as (
-
-    select
-        model,
-        suite,
-        draw,
-        n_demos,
-        method,
-        avg(macro_f1 order by demo_set) as macro_f1,
-        avg(accuracy order by demo_set) as accuracy,
-        avg(rsd order by demo_set) as rsd,
-        avg(bias_score order by demo_set) as bias_score,
-        max(n_tasks) as n_tasks,
-        count(*) as n_demo_sets,
-        sum(n_rows)::bigint as n_rows
-    from set_means
-    group by all
 
 ),
 
@@ -135,7 +116,8 @@ select
     intervals.bias_score[2] as bias_score_high,
     estimates.n_tasks,
     estimates.n_demo_sets,
-    estimates.n_rows
+    estimates.n_rows,
+    estimates.n_bias_score_rows
 from estimates
 left join intervals using (model, suite, n_demos, method)
 order by all

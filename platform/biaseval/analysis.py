@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -29,6 +29,9 @@ from biaseval.store import Run
 
 N_DRAWS = 1000
 """Bootstrap resamples of the tasks behind every interval."""
+
+_LABEL_BIAS = "label_bias"
+"""The kind of run, in its spec, that has metrics."""
 
 _STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
 
@@ -54,24 +57,39 @@ def build_marts(run_dir: str | Path) -> None:
         run_dir: a local path or ``s3://`` URI whose prompts are all scored.
 
     Raises:
-        InputError: it is no run directory.
+        InputError: it holds no label-bias run.
         BiasevalError: parts are missing, a file cannot be read, the disk or memory is full, or a check returned rows;
             the message names the check and its first rows.
     """
-    run = _scored_run(run_dir)
-    run.write_part("bootstrap_draws", 0, _bootstrap_draws(run))
-    run.write_part("run_settings", 0, _run_settings(run))
+    run = Run.open(str(run_dir))
+    spec = read_label_bias_spec(run)
+    _refuse_unscored(run)
+    run.write_part("bootstrap_draws", 0, _bootstrap_draws(run, spec["seed"]))
+    run.write_part("run_settings", 0, _run_settings(spec))
     for name, rows in _computed_marts(run).items():
-        run.write_table(f"marts/{name}.parquet", rows)
+        run.write_table(_mart_file(name), rows)
     run.write_bytes("results.duckdb", _results_database(run))
+
+
+def read_label_bias_spec(run: Run) -> dict[str, Any]:
+    """Return the resolved spec of a label-bias run.
+
+    Raises:
+        InputError: ``run`` holds none.
+    """
+    spec = _read_spec(run)
+    if spec.get("kind") != _LABEL_BIAS:
+        raise InputError(f"{run.uri}: holds no label-bias run; name the directory of one")
+    return spec
 
 
 def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables, intermediate relations and marts of finished runs as views.
 
-    With several runs each view has their rows together and a first column ``run``: the directory's name, with as
-    many of its parents as tell the runs apart. Nothing that is written through the connection outlives it, except
-    by statements that name a file.
+    A run of another kind than label bias has no marts, and the views that its tables allow. With several runs each
+    view has the rows of those that have it, and a first column ``run``: the directory's name, with as many of its
+    parents as tell the runs apart. Nothing that is written through the connection outlives it, except by statements
+    that name a file.
 
     Raises:
         InputError: there is no run, one is named twice, or is no run directory.
@@ -85,15 +103,14 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     if len(runs) == 1:
         _create_views(runs[0], connection)
         return connection
-    for number, run in enumerate(runs):
+    selects: dict[str, list[str]] = {}
+    for number, (run, name) in enumerate(zip(runs, names, strict=True)):
         connection.execute(f"create schema run_{number}; use run_{number}")
-        _create_views(run, connection)
+        for view in _create_views(run, connection):
+            selects.setdefault(view, []).append(f"select {_literal(name)} as run, * from run_{number}.{view}")
     connection.execute("use memory.main")
-    for relation in _relations("staging", "intermediate", "marts"):
-        parts = [
-            f"select {_literal(name)} as run, * from run_{number}.{relation.name}" for number, name in enumerate(names)
-        ]
-        _create("view", relation.name, " union all by name ".join(parts), connection)
+    for view, parts in selects.items():
+        _create("view", view, " union all by name ".join(parts), connection)
     return connection
 
 
@@ -122,10 +139,14 @@ def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
             raise BiasevalError(f"query: {error}") from error
 
 
-def _scored_run(run_dir: str | Path) -> Run:
-    run = Run.open(str(run_dir))
+def _read_spec(run: Run) -> dict[str, Any]:
     if not run.has("spec.yaml"):
         raise InputError(f"{run.uri}: is not a run directory (no spec.yaml in it); name the directory of a run")
+    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    return spec if isinstance(spec, dict) else {}
+
+
+def _refuse_unscored(run: Run) -> None:
     planned = run.parts("prompts")
     if not planned:
         raise BiasevalError(f"{run.uri}: has no planned prompts; run the same command again")
@@ -135,14 +156,15 @@ def _scored_run(run_dir: str | Path) -> Run:
             f"{run.uri}: {len(missing)} of {len(planned)} parts missing (first: {missing[0]}); "
             "run the same command again"
         )
-    return run
 
 
 def _finished_run(run_dir: str | Path) -> Run:
-    run = _scored_run(run_dir)
-    for mart in _relations("marts"):
-        if not run.has(f"marts/{mart.name}.parquet"):
-            raise BiasevalError(f"{run.uri}: marts/{mart.name}.parquet is missing; run the same command again")
+    run = Run.open(str(run_dir))
+    spec = _read_spec(run)
+    _refuse_unscored(run)
+    for mart in _relations("marts") if spec.get("kind") == _LABEL_BIAS else ():
+        if not run.has(_mart_file(mart.name)):
+            raise BiasevalError(f"{run.uri}: {_mart_file(mart.name)} is missing; run the same command again")
     return run
 
 
@@ -156,13 +178,12 @@ def _distinct_names(runs: Sequence[Run]) -> list[str]:
     return ["/".join(path[-n_parts:]) for path in paths]
 
 
-def _bootstrap_draws(run: Run) -> pa.Table:
+def _bootstrap_draws(run: Run, seed: int) -> pa.Table:
     """Return how often each draw of each suite holds each of its tasks: suite, draw, task, n_drawn.
 
     Draw 0 is the suite itself, each task once. Draws 1 to `N_DRAWS` are as many tasks drawn with replacement; a suite
     of one task has none. Each suite has its own ``default_rng(seed)``, so that no suite changes another's draws.
     """
-    [seed] = _run_settings(run)["seed"].to_pylist()
     tasks = run.read_table("tasks").sort_by("task")
     suites = {"all": tasks, "semantically_equivalent": tasks.filter(pc.field("is_semantically_equivalent"))}
     tables = []
@@ -186,9 +207,8 @@ def _bootstrap_draws(run: Run) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _run_settings(run: Run) -> pa.Table:
+def _run_settings(spec: dict[str, Any]) -> pa.Table:
     """Return one row: the facts of the resolved spec that the metrics need."""
-    spec = yaml.safe_load(run.read_text("spec.yaml"))
     return pa.table(
         {
             "model": pa.array([spec["name"]], pa.string()),
@@ -298,15 +318,33 @@ def _create(kind: str, name: str, select: str, connection: duckdb.DuckDBPyConnec
         raise BiasevalError(f"{name}: cannot be computed: {error}; mend this and run the same command again") from error
 
 
-def _create_views(run: Run, connection: duckdb.DuckDBPyConnection) -> None:
-    for relation in _relations("staging", "intermediate"):
-        _create("view", relation.name, relation.select(run), connection)
-    for mart in _relations("marts"):
-        _create("view", mart.name, _read_mart(mart.name, run), connection)
+def _create_views(run: Run, connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Create the views that the run's files allow, and return their names."""
+    relations = _relations("staging", "intermediate", "marts")
+    missing = {relation.name for relation in relations}
+    created = []
+    for relation in relations:
+        select = relation.select(run)
+        if relation.layer == "staging":
+            is_there = bool(run.parts(relation.name))
+        elif relation.layer == "marts":
+            is_there = run.has(_mart_file(relation.name))
+            select = _read_mart(relation.name, run)
+        else:
+            is_there = not relation.reads & missing
+        if is_there:
+            _create("view", relation.name, select, connection)
+            missing.remove(relation.name)
+            created.append(relation.name)
+    return created
+
+
+def _mart_file(name: str) -> str:
+    return f"marts/{name}.parquet"
 
 
 def _read_mart(name: str, run: Run) -> str:
-    return f"select * from read_parquet({_literal(f'{_duckdb_path(run)}/marts/{name}.parquet')})"
+    return f"select * from read_parquet({_literal(f'{_duckdb_path(run)}/{_mart_file(name)}')})"
 
 
 def _check(run: Run, checks: Sequence[_Relation], connection: duckdb.DuckDBPyConnection) -> None:

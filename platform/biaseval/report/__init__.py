@@ -25,7 +25,7 @@ def write_report(run_uris: Sequence[str]) -> list[str]:
         The URIs of the files written, run by run.
 
     Raises:
-        InputError: no run is named, or one is no label-bias run.
+        InputError: no run is named, or one holds no label-bias run.
         BiasevalError: a run has no metrics yet; the message says how to get them.
     """
     if not run_uris:
