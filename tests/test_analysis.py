@@ -183,8 +183,8 @@ def test_calibration_weights_equal_the_reference_codes(golden_run: str, shared: 
             assert mine["weight"] == pytest.approx(weight, rel=1e-6)
 
 
-def test_unit_cases_of_the_reference_code(shared: Path, tmp_path: Path) -> None:
-    cases = json.loads((shared / "golden/superni/expected/metric_unit_cases.json").read_text())
+def test_unit_cases_of_the_reference_code(tmp_path: Path) -> None:
+    cases = json.loads((Path(__file__).parent / "golden" / "metric_cases.json").read_text())
     plan = Plan()
     for case in cases["classification"]:
         task = plan.task(case["name"], sorted({*case["gold"], *case["pred"]}))
