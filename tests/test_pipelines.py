@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,7 @@ import yaml
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines import run_label_bias, run_status, score_prompts
-from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, load_spec
+from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
 from biaseval.store import Run
 from tests.taskfiles import write_task
 from tests.tinymodels import make_llama
@@ -287,29 +288,47 @@ def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path,
         score_prompts(model, execution, tmp_path / "other.parquet", str(tmp_path / "out"))
 
 
+def _started_run(spec: Path, run_dir: Path, n_parts: int) -> subprocess.Popen[str]:
+    """Start a run with a Ray of its own and return it when ``n_parts`` parts are complete."""
+    command = [sys.executable, "-m", "biaseval.cli", "run", str(spec), "--run-dir", str(run_dir)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 180
+    while len(list((run_dir / "label_scores").glob("*.parquet"))) < n_parts:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_marts_of_an_undisturbed_one(
     finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path
 ) -> None:
     spec = write_spec(tmp_path, tiny_llama)
-    loaded: LabelBiasSpec = load_spec(spec)
     run_dir = tmp_path / "run"
-    command = [sys.executable, "-m", "biaseval.cli", "run", str(spec), "--run-dir", str(run_dir)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 180
-        while len(list((run_dir / "label_scores").glob("*.parquet"))) < 3:
-            assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    process = _started_run(spec, run_dir, n_parts=3)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
     status = run_status(str(run_dir))
     assert 0 < status.n_parts_done < status.n_parts
     assert not status.has_marts
     kept = digests(run_dir / "label_scores")
-    run_label_bias(loaded, str(run_dir))
+    run_label_bias(load_spec(spec), str(run_dir))
     assert {name: digest for name, digest in digests(run_dir / "label_scores").items() if name in kept} == kept
-    undisturbed, resumed = marts(finished[1]), marts(run_dir)
-    assert_same(resumed, undisturbed)
+    assert_same(marts(run_dir), marts(finished[1]))
+
+
+@pytest.mark.slow
+def test_an_actor_that_dies_is_replaced_and_its_part_done_again(
+    finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path
+) -> None:
+    run_dir = tmp_path / "run"
+    process = _started_run(write_spec(tmp_path, tiny_llama), run_dir, n_parts=3)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    (scorer,) = [worker for worker in workers if "_ScoringActor" in "".join(worker.cmdline())]
+    n_done = run_status(str(run_dir)).n_parts_done
+    scorer.kill()
+    _, messages = process.communicate(timeout=180)
+    assert process.returncode == 0, messages
+    assert n_done < run_status(str(run_dir)).n_parts
+    assert_same(marts(run_dir), marts(finished[1]))
