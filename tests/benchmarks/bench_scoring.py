@@ -223,7 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", type=Path, default=DEFAULT_TASK)
     parser.add_argument("--rows", type=int, default=300)
-    parser.add_argument("--out", type=Path, default=Path("bench_scoring.json"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.json"))
     arguments = parser.parse_args()
     task = json.loads(arguments.task.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
