@@ -161,6 +161,7 @@ def test_a_plan_says_what_would_run_and_writes_nothing(
     found = call(capsys, monkeypatch, "plan", str(spec))
     assert found.code == 0
     shown = dict(line.split("  ", 1) for line in found.out.splitlines() if not line.startswith("note"))
+    assert shown["with fewer demonstrations"].split()[0] == "0"
     # Three settings of two tasks: 40 main, 32 BiasScore, 3 cc and 20 dc rows, and two looc rows where k is 2.
     assert shown["tasks"].strip() == "2"
     assert int(shown["prompts"].replace(",", "")) == 2 * (3 * (40 + 32 + 3 + 20) + 2 * 2)
@@ -207,3 +208,18 @@ def test_a_run_can_be_asked_in_every_format(
     assert "nonsense" in wrong.err
     assert call(capsys, monkeypatch, "report", run_dir).code == 0
     assert "complete" in call(capsys, monkeypatch, "status", run_dir).out
+    again = call(capsys, monkeypatch, "run", str(spec), "--run-dir", run_dir)
+    assert "all 150 rows are scored already" in again.err
+
+
+def test_prompts_that_are_cut_are_said_before_they_are_scored(
+    tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = write_spec(tmp_path, tiny_llama, prompt={"n_demos": [0, 2], "demo_sets": 1, "max_tokens": 12})
+    found = call(capsys, monkeypatch, "plan", str(spec))
+    shown = dict(line.split("  ", 1) for line in found.out.splitlines() if not line.startswith("note"))
+    n_prompts = shown["prompts"].strip()
+    assert shown["cut at their end"].split()[0] == n_prompts
+    # All of the setting with two demonstrations, of both tasks: 40 main, 32 BiasScore, 3 cc, 20 dc, 2 looc rows each.
+    assert shown["with fewer demonstrations"].split()[0] == str(2 * (40 + 32 + 3 + 20 + 2))
+    assert call(capsys, monkeypatch, "--version").out.startswith("biaseval 0.")

@@ -228,12 +228,15 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path, tiny_llama: Pat
     assert {name: digest for name, digest in digests(tmp_path).items() if not name.startswith("specs")} == before
 
 
-def test_an_unfinished_plan_gives_way_to_a_mended_spec(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+def test_a_plan_that_fails_leaves_nothing_in_the_way_of_a_mended_spec(
+    tmp_path: Path, tiny_llama: Path, ray_cluster: None
+) -> None:
     spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
     (tmp_path / "templates.csv").write_text("task,template\ntask9502_three_detection,Nothing {INPUT} of it\n")
     bad = load_spec(spec, ["calibration=[dc]", "tasks.templates=templates.csv"])
     with pytest.raises(InputError, match="inputs lack a literal part of the template"):
         run_label_bias(bad, str(tmp_path / "run"))
+    assert {path.name for path in (tmp_path / "run").iterdir()} <= {".lock"}
     run_label_bias(load_spec(spec), str(tmp_path / "run"))
     assert yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["calibration"] == []
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +36,22 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(help="Work with task files.", no_args_is_help=True)
 app.add_typer(tasks_app, name="tasks")
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"biaseval {version('biaseval')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Hold what comes before a command."""
+
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: a YAML file that says what to measure.")]
 SetOption = Annotated[
@@ -114,7 +132,8 @@ def score(
     except ValidationError as error:
         problems = [f"--{detail['loc'][0]}: {detail['msg']}, found {detail['input']!r}" for detail in error.errors()]
         raise InputError.of(problems) from error
-    finished = score_prompts(spec, execution, prompts, out)
+    with _resumable():
+        finished = score_prompts(spec, execution, prompts, out)
     typer.echo(f"scores: {finished.uri}/label_scores")
 
 
@@ -129,10 +148,13 @@ def status(run: RunArgument) -> None:
     found = run_status(run)
     typer.echo(f"parts   {found.n_parts_done:,} of {found.n_parts:,} scored")
     typer.echo(f"rows    {found.n_prompts_done:,} of {found.n_prompts:,} scored")
-    typer.echo(f"marts   {'complete' if found.has_marts else 'not yet'}")
-    typer.echo(f"report  {'complete' if found.has_report else 'not yet'}")
-    if not (found.has_marts and found.has_report):
-        say("run the same `biaseval run` command again to go on")
+    is_complete = found.n_parts_done == found.n_parts
+    if found.kind != "score":
+        typer.echo(f"marts   {'complete' if found.has_marts else 'not yet'}")
+        typer.echo(f"report  {'complete' if found.has_report else 'not yet'}")
+        is_complete = is_complete and found.has_marts and found.has_report
+    if not is_complete:
+        say("run the same command again to go on")
 
 
 @app.command()
@@ -216,9 +238,6 @@ def main() -> None:
     except BiasevalError as error:
         say(f"error: {error}")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        say("interrupted; run the same command again to resume")
-        sys.exit(130)
 
 
 def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
@@ -226,9 +245,20 @@ def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
     from biaseval.spec import load_spec
 
     loaded = load_spec(spec, overrides)
-    finished = run_label_bias(loaded, run_dir or f"runs/{loaded.name}")
+    with _resumable():
+        finished = run_label_bias(loaded, run_dir or f"runs/{loaded.name}")
     _print_suite(finished.uri)
     typer.echo(f"report: {finished.uri}/report.html")
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Say, when a person interrupts, that nothing complete is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("interrupted; complete parts are kept, run the same command again to resume")
+        raise
 
 
 def _model_path(name: str) -> str:
@@ -243,15 +273,17 @@ def _print_plan(summary: Any, facts: dict[str, Any]) -> None:
     lines = [
         ("tasks", f"{summary.n_tasks:,}"),
         ("prompts", f"{summary.n_prompts:,}"),
+        ("with fewer demonstrations", f"{summary.n_shortened:,} (prompt.max_tokens)"),
+        ("cut at their end", f"{summary.n_cut:,} (prompt.max_tokens)"),
         ("label scores", f"{summary.n_scores:,}"),
         ("tokens, shared prefixes", f"{summary.tokens:,}"),
         ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
         ("parameters", f"{facts['n_parameters']:,} ({facts['family']})"),
         ("FLOPs", f"{flops:.3g}"),
-        ("GPU-hours at 100 TFLOP/s", f"{flops / 1e14 / 3600:.3g}"),
+        ("GPU-hours at 100 TFLOP/s", f"{hours:.3g}" if (hours := flops / 1e14 / 3600) >= 0.01 else "under 0.01"),
     ]
     for name, value in lines:
-        typer.echo(f"{name:26}{value}")
+        typer.echo(f"{name:27}{value}")
     for name, reason in summary.left_out.items():
         typer.echo(f"left out: {name}: {reason}")
     for note in summary.notes:

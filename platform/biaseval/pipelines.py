@@ -43,8 +43,17 @@ class PlanSummary:
     """To compute with shared prefixes (about)."""
     tokens_unshared: int
     """To compute with one full text per (prompt, label) (about)."""
+    n_shortened: int
+    """Prompts that hold fewer demonstrations than asked for."""
+    n_cut: int
+    """Prompts that are too long without demonstrations and lose their end."""
     notes: list[str]
     left_out: dict[str, str]
+
+    @classmethod
+    def empty(cls, left_out: dict[str, str]) -> PlanSummary:
+        """Return the summary of no task."""
+        return cls(0, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=[], left_out=left_out)
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class Status:
     n_parts_done: int
     n_prompts: int
     n_prompts_done: int
+    kind: str
     has_marts: bool
     has_report: bool
 
@@ -92,7 +102,7 @@ def run_label_bias(spec: LabelBiasSpec, run_uri: str) -> Run:
 def summarize_plan(spec: LabelBiasSpec) -> tuple[PlanSummary, dict[str, Any]]:
     """Return what the spec would score, and the facts of its model; writes nothing and loads no weights."""
     selection, tokenizer, facts = _inputs(spec)
-    summary = PlanSummary(0, 0, 0, 0, 0, [], selection.left_out)
+    summary = PlanSummary.empty(selection.left_out)
     for plan in plan_tasks(spec, selection.files, tokenizer, facts.window):
         summary = _extended(summary, plan)
     return summary, asdict(facts)
@@ -112,6 +122,7 @@ def run_status(run_uri: str) -> Status:
         n_parts_done=len(done),
         n_prompts=plan["n_prompts"],
         n_prompts_done=sum(part["n_prompts"] for part in plan["parts"] if part["part"] in done),
+        kind=str(yaml.safe_load(run.read_text("spec.yaml")).get("kind")),
         has_marts=run.has("results.duckdb"),
         has_report=run.has("report.html"),
     )
@@ -143,7 +154,7 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     run.create()
     with run.lock():
         run.sweep()
-        if run.has("plan.json"):
+        if run.has("plan.json") and run.parts("label_scores"):
             if yaml.safe_load(run.read_text("spec.yaml")) != claim:
                 raise InputError(f"{run.uri}: holds scores of other prompts or another model; choose another --out")
             _refuse_another_model(run, model)
@@ -181,8 +192,9 @@ def _refuse_another(run: Run, spec: LabelBiasSpec) -> None:
     """
     different = differences(run.read_text("spec.yaml"), spec)
     if different:
-        raise InputError.of(
-            [f"{run.uri}: belongs to another spec; choose another --run-dir, or undo the difference", *different]
+        lines = "".join(f"\n  - {line}" for line in different)
+        raise InputError(
+            f"{run.uri}: belongs to another spec; choose another --run-dir, or undo the difference:{lines}"
         )
     environment = json.loads(run.read_text("environment.json"))
     folder = Path(spec.tasks.path)
@@ -238,7 +250,7 @@ def _digest(uri: str) -> str:
 def _plan_label_bias(run: Run, spec: LabelBiasSpec, inputs: _Inputs) -> None:
     from biaseval.models import fingerprint_model
 
-    selection, tokenizer, facts = inputs
+    selection, _, facts = inputs
     environment = {
         **describe_environment(),
         "seed": spec.seed,
@@ -251,9 +263,20 @@ def _plan_label_bias(run: Run, spec: LabelBiasSpec, inputs: _Inputs) -> None:
     run.write_text("environment.json", _json(environment))
     run.write_text("spec.yaml", dump_spec(spec))
     for table in TABLES:
-        run.drop_table(table)
+        run.delete(table)
     say(f"planning {len(selection.files)} tasks")
-    summary = PlanSummary(0, 0, 0, 0, 0, [], selection.left_out)
+    try:
+        _write_plan(run, spec, inputs, environment)
+    except InputError:
+        # Nothing of a plan that cannot be is left behind; what marks the directory as a run goes last.
+        for name in (*TABLES, "spec.yaml", "environment.json"):
+            run.delete(name)
+        raise
+
+
+def _write_plan(run: Run, spec: LabelBiasSpec, inputs: _Inputs, environment: dict[str, Any]) -> None:
+    selection, tokenizer, facts = inputs
+    summary = PlanSummary.empty(selection.left_out)
     parts: list[dict[str, int]] = []
     for number, plan in enumerate(plan_tasks(spec, selection.files, tokenizer, facts.window)):
         run.write_part("tasks", number, plan.tasks)
@@ -265,6 +288,11 @@ def _plan_label_bias(run: Run, spec: LabelBiasSpec, inputs: _Inputs) -> None:
         summary = _extended(summary, plan)
         environment["data"][f"{plan.task}.json"] = plan.sha256
     run.write_text("environment.json", _json(environment))
+    if summary.n_cut or summary.n_shortened:
+        say(
+            f"prompt.max_tokens {spec.prompt.max_tokens}: of {summary.n_prompts:,} prompts {summary.n_shortened:,} "
+            f"keep fewer demonstrations than asked for, {summary.n_cut:,} lose their end"
+        )
     # The plan's final name is what says that planning is complete.
     run.write_text("plan.json", _json({**asdict(summary), "n_parts": len(parts), "parts": parts}))
 
@@ -287,6 +315,8 @@ def _extended(summary: PlanSummary, plan: TaskPlan) -> PlanSummary:
         n_scores=summary.n_scores + plan.n_scores,
         tokens=summary.tokens + sum(part.tokens for part in plan.parts),
         tokens_unshared=summary.tokens_unshared + sum(part.tokens_unshared for part in plan.parts),
+        n_shortened=summary.n_shortened + plan.n_shortened,
+        n_cut=summary.n_cut + plan.n_cut,
         notes=[*summary.notes, *plan.notes],
         left_out=summary.left_out,
     )
@@ -298,6 +328,7 @@ def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec) -> None
     plan = _read_plan(run)
     missing = set(run.missing_parts("label_scores", plan["n_parts"]))
     if not missing:
+        say(f"all {plan['n_prompts']:,} rows are scored already")
         return
     n_done = plan["n_prompts"] - sum(part["n_prompts"] for part in plan["parts"] if part["part"] in missing)
     if n_done:
@@ -415,7 +446,7 @@ def _prompt_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def _write_prompts(run: Run, prompts: pa.Table, execution: ExecutionSpec) -> None:
     for table in TABLES:
-        run.drop_table(table)
+        run.delete(table)
     part_rows = 512 if execution.part_rows == "auto" else execution.part_rows
     # One empty context: the text is the prompt.
     run.write_part("contexts", 0, CONTEXTS.rows([{"context_id": "", "text": ""}]))

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -28,9 +28,9 @@ class ScoringProgress:
     n_prompts: int
     n_done: int
     tokens: int = 0
-    _started: float = field(default_factory=time.monotonic)
-    _first_done: int = 0
     _last_line: float = 0.0
+    _warm_since: float | None = None
+    _warm_from: tuple[int, int] = (0, 0)
     _bar: Progress | None = None
     _bar_task: TaskID | None = None
 
@@ -38,24 +38,30 @@ class ScoringProgress:
         """Count a finished part."""
         self.n_done += n_prompts
         self.tokens += tokens
-        elapsed = time.monotonic() - self._started
-        rate = f"{self.tokens / max(elapsed, 1e-9):,.0f} tokens/s"
+        now = time.monotonic()
+        if self._warm_since is None:
+            # Starting Ray and loading the model is over with the first part: speed counts from there.
+            self._warm_since, self._warm_from = now, (self.n_done, self.tokens)
+        n_warm, tokens_warm = self.n_done - self._warm_from[0], self.tokens - self._warm_from[1]
+        elapsed = now - self._warm_since
+        rate = f"{tokens_warm / elapsed:,.0f} tokens/s" if tokens_warm else ""
         if self._bar is not None and self._bar_task is not None:
             self._bar.update(self._bar_task, completed=self.n_done, rate=rate)
             return
         is_last = self.n_done >= self.n_prompts
-        if is_last or time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self._last_line = time.monotonic()
-            scored = self.n_done - self._first_done
-            left = elapsed / max(scored, 1) * (self.n_prompts - self.n_done)
-            say(f"scored {self.n_done:,} of {self.n_prompts:,} rows, {rate}, {_duration(left)} left")
+        if is_last or now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            line = f"scored {self.n_done:,} of {self.n_prompts:,} rows"
+            if n_warm:
+                line += f", {rate}, {_duration(elapsed / n_warm * (self.n_prompts - self.n_done))} left"
+            say(line)
 
 
 @contextmanager
 def scoring_progress(n_prompts: int, n_done: int) -> Iterator[ScoringProgress]:
     """Yield what counts finished parts; draws a bar where standard error is a terminal."""
     if not sys.stderr.isatty():
-        yield ScoringProgress(n_prompts, n_done, _first_done=n_done)
+        yield ScoringProgress(n_prompts, n_done)
         return
     columns = (
         TextColumn("scoring"),
@@ -67,7 +73,7 @@ def scoring_progress(n_prompts: int, n_done: int) -> Iterator[ScoringProgress]:
     )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("scoring", total=n_prompts, completed=n_done, rate="")
-        yield ScoringProgress(n_prompts, n_done, _first_done=n_done, _bar=bar, _bar_task=task)
+        yield ScoringProgress(n_prompts, n_done, _bar=bar, _bar_task=task)
 
 
 def _duration(seconds: float) -> str:

@@ -46,7 +46,7 @@ class TasksSpec(_Section):
     table: str | None = None
     """The CSV of task names, categories and languages that ``suite: selection`` needs."""
     suite: Literal["reif2024", "semantically_equivalent", "selection"] | None = None
-    include: list[str] | None = None
+    include: Annotated[list[str], Field(min_length=1)] | None = None
     """Globs over task names (``task109_*``); a name without wildcard must exist."""
     min_instances: Annotated[int, Field(gt=POOL_SIZE)] = MIN_INSTANCES
     """A lower number admits only small tasks that ``include`` names in full."""

@@ -191,10 +191,13 @@ class Run:
         done = self.parts(table)
         return [number for number in range(n_parts) if number not in done]
 
-    def drop_table(self, table: str) -> None:
-        """Delete every part of ``table``; nothing happens if it does not exist."""
-        for path in self.table_files(table):
-            self.fs.delete_file(path)
+    def delete(self, name: str) -> None:
+        """Delete the table or file ``name``; nothing happens if it does not exist."""
+        kind = self.fs.get_file_info(self.path(name)).type
+        if kind == pafs.FileType.Directory:
+            self.fs.delete_dir(self.path(name))
+        elif kind == pafs.FileType.File:
+            self.fs.delete_file(self.path(name))
 
     def leftovers(self) -> set[str]:
         """Return the names directly in the run that a killed process may leave and that say nothing."""

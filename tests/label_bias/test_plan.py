@@ -110,7 +110,8 @@ def test_a_prompt_beyond_the_window_is_refused_with_the_numbers(tmp_path: Path) 
         _plan(tmp_path, window=100, calibration=[])
     message = str(caught.value)
     assert "task9500_made_classification: " in message
-    assert "the model's window has 100; set prompt.max_tokens to at most 98" in message
+    assert "the model's window has 100" in message
+    assert "set prompt.max_tokens to at most 98" in message
     _plan(tmp_path, window=100, prompt={"max_tokens": 98}, calibration=[])
 
 

@@ -60,6 +60,16 @@ class TaskPlan:
         return sum(int(pa.compute.list_value_length(part.prompts["labels"]).to_numpy().sum()) for part in self.parts)
 
     @property
+    def n_shortened(self) -> int:
+        """Prompts that hold fewer demonstrations than asked for: the length limit was reached."""
+        return sum(_n_shortened(part.prompts) for part in self.parts)
+
+    @property
+    def n_cut(self) -> int:
+        """Prompts that are too long without any demonstration and lose their end."""
+        return sum(sum(part.prompts["is_truncated"].to_pylist()) for part in self.parts)
+
+    @property
     def n_prompts(self) -> int:
         """Scored inputs."""
         return sum(part.prompts.num_rows for part in self.parts)
@@ -216,8 +226,8 @@ class _TaskPlanner:
             return None
         return (
             f"{task.name}: {n_over} prompts with label and EOS need up to {worst} tokens (first: {first}) and the "
-            f"model's window has {self._window}; set prompt.max_tokens to at most "
-            f"{max(self._window - longest_tokens - 1, 1)}, or choose a model with a longer window"
+            f"model's window has {self._window}; choose a model with a longer window, or set prompt.max_tokens to at "
+            f"most {max(self._window - longest_tokens - 1, 1)}: longer prompts then lose demonstrations, or their end"
         )
 
 
@@ -286,6 +296,11 @@ class _Setting:
             }
         )
         self.rows.tokens.append(fitted.n_tokens)
+
+
+def _n_shortened(prompts: pa.Table) -> int:
+    rows = prompts.select(["purpose", "n_demos", "n_demos_used"]).to_pylist()
+    return sum(row["n_demos_used"] < row["n_demos"] - (row["purpose"] == "looc") for row in rows)
 
 
 def _task_row(task: Task, splits: Splits, template: str | None, source: str | None) -> dict[str, object]:

@@ -84,7 +84,9 @@ def read_task_table(path: Path) -> list[TaskTableRow]:
                 raise InputError(f"{path}: the task table lacks the column(s) {', '.join(missing)}; add them")
             return [TaskTableRow(**{field: row[column] or "" for field, column in columns.items()}) for row in reader]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as a UTF-8 CSV ({error}); name the task table") from error
+        raise InputError(
+            f"{path}: cannot be read as a UTF-8 CSV ({getattr(error, 'strerror', None) or error}); name the task table"
+        ) from error
 
 
 def is_candidate(row: TaskTableRow) -> bool:

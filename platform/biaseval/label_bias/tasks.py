@@ -157,7 +157,7 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
     """
     files = task_files(Path(spec.path))
     chosen, missing = _chosen_files(spec, files)
-    problems = dict.fromkeys(missing, "is not in the folder; add the file or set tasks.on_bad_task: skip")
+    problems: dict[str, str] = {}
     left_out: dict[str, str] = {}
     kept: list[Path] = []
     explicit = {pattern.removesuffix(".json") for pattern in spec.include or () if not _has_wildcard(pattern)}
@@ -178,9 +178,10 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
             problems[path.stem] = reason
         else:
             kept.append(path)
-    if problems and spec.on_bad_task == "error":
-        raise InputError.of([f"{_place(spec, name)}: {problem}" for name, problem in sorted(problems.items())])
-    left_out.update(problems)
+    if (problems or missing) and spec.on_bad_task == "error":
+        bad = [f"{_place(spec, name)}: {problem}" for name, problem in sorted(problems.items())]
+        raise InputError.of([*_missing_problems(spec, missing), *bad])
+    left_out.update(dict.fromkeys(missing, "is not in the folder"), **problems)
     if not kept:
         reasons = [f"{name}: {reason}" for name, reason in sorted(left_out.items())[:_SHOWN_PROBLEMS]]
         raise InputError.of(
@@ -257,6 +258,17 @@ def _chosen_files(spec: TasksSpec, files: Sequence[Path]) -> tuple[list[Path], l
                 missing.append(pattern)
         chosen = [path for path in chosen if any(fnmatch.fnmatchcase(path.stem, pattern) for pattern in patterns)]
     return chosen, missing
+
+
+def _missing_problems(spec: TasksSpec, missing: Sequence[str]) -> list[str]:
+    if not missing:
+        return []
+    if spec.include is None:
+        return [
+            f"tasks.suite: {len(missing)} tasks of {spec.suite} are not in {spec.path} (first: {missing[0]}); "
+            "add their files, or set tasks.on_bad_task: skip"
+        ]
+    return [f"tasks.include: {pattern!r} matches no task in {spec.path}; mend or remove it" for pattern in missing]
 
 
 def _why_too_small(task: Task, min_instances: int) -> str | None:

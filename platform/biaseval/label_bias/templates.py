@@ -27,7 +27,8 @@ def read_templates(path: Path) -> dict[str, str]:
                 raise InputError(f"{path}: a template table has the columns task and template; add them")
             rows = [(row["task"], row["template"]) for row in reader]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as a UTF-8 CSV ({error}); check tasks.templates") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be read as a UTF-8 CSV ({reason}); check tasks.templates") from error
     twice = [task for task, count in Counter(task for task, _ in rows).items() if count > 1]
     if twice:
         raise InputError(f"{path}: {', '.join(twice)} stands there twice; keep one row a task")
