@@ -335,3 +335,16 @@ def test_an_actor_that_dies_is_replaced_and_its_part_done_again(
     assert process.returncode == 0, messages
     assert n_done < run_status(str(run_dir)).n_parts
     assert_same(marts(run_dir), marts(finished[1]))
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_says_that_it_can_be_resumed(tmp_path: Path, tiny_llama: Path) -> None:
+    run_dir = tmp_path / "run"
+    process = _started_run(write_spec(tmp_path, tiny_llama, execution={"part_rows": 4}), run_dir, n_parts=2)
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert messages.rstrip().endswith("complete parts are kept, run the same command again to resume")
+    assert "Traceback" not in messages
+    status = run_status(str(run_dir))
+    assert 2 <= status.n_parts_done < status.n_parts
