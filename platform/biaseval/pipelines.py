@@ -154,10 +154,11 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     run.create()
     with run.lock():
         run.sweep()
-        if run.has("plan.json") and run.parts("label_scores"):
-            if yaml.safe_load(run.read_text("spec.yaml")) != claim:
-                raise InputError(f"{run.uri}: holds scores of other prompts or another model; choose another --out")
+        claimed = yaml.safe_load(run.read_text("spec.yaml")) if run.has("plan.json") else None
+        if claimed == claim:
             _refuse_another_model(run, model)
+        elif claimed is not None and (claimed.get("kind") != "score" or run.parts("label_scores")):
+            raise InputError(f"{run.uri}: holds scores of other prompts or another model; choose another --out")
         else:
             run.write_text("environment.json", _json({**describe_environment(), "model": fingerprint}))
             run.write_text("spec.yaml", yaml.safe_dump(claim, sort_keys=False, allow_unicode=True))
