@@ -61,7 +61,7 @@ def test_a_run_directory_may_be_a_bucket(bucket: dict[str, str], tmp_path: Path,
     assert "complete" in _call(bucket, "status", run_dir).stdout
     again = _call(bucket, "run", str(spec), "--run-dir", run_dir)
     assert again.returncode == 0
-    assert "scored" not in again.stderr
+    assert "all 150 rows are scored already" in again.stderr
     refused = _call(bucket, "run", str(spec), "--run-dir", run_dir, "--set", "seed=1")
     assert refused.returncode == 2
     assert "seed: the run has 42, the spec 1" in refused.stderr
