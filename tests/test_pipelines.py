@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,6 +137,22 @@ def test_running_again_computes_only_what_is_missing(finished: tuple[Path, Path]
     assert {name for name in times if times[name] != after[name]} == {"part-00001.parquet"}
     assert digests(run_dir / "label_scores") == before
     assert_same(marts(run_dir), expected)
+
+
+def test_another_number_of_actors_on_restart_changes_nothing_beyond_rounding(
+    finished: tuple[Path, Path], tmp_path: Path
+) -> None:
+    spec, run_dir = finished[0], tmp_path / "run"
+    shutil.copytree(finished[1], run_dir)
+    run = Run.open(str(run_dir))
+    before = run.read_table("label_scores").to_pylist()
+    for number in (1, 4, 7):
+        (run_dir / "label_scores" / f"part-{number:05d}.parquet").unlink()
+    run_label_bias(load_spec(spec, ["execution.actors=2"]), str(run_dir))
+    after = run.read_table("label_scores").to_pylist()
+    assert [(row["prompt_id"], row["label"]) for row in after] == [(row["prompt_id"], row["label"]) for row in before]
+    for row, wanted in zip(after, before, strict=True):
+        assert row["token_logprobs"] == pytest.approx(wanted["token_logprobs"], abs=1e-4)
 
 
 def test_a_different_spec_is_refused_and_nothing_is_touched(finished: tuple[Path, Path]) -> None:
