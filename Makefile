@@ -37,7 +37,7 @@ check: $(READY)  ## Lint, formatting and strict types.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: $(READY)  ## Measure the scorer against lm-evaluation-harness and plain batches.
-	@echo "bench: installing lm_eval, then measuring (some minutes)"
+bench: $(READY)  ## Measure the scorer against lm-evaluation-harness, plain transformers and a prefix-cached loop.
+	@echo "bench: installing lm_eval, then measuring (about twenty minutes on two cores)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
-	@$(BIN)/python tests/benchmarks/bench_scoring.py
+	@$(BIN)/python jobs/benchmark.py

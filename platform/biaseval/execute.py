@@ -1,7 +1,8 @@
-"""Scores the missing parts of a run on Ray Data: CPU tasks read and tokenise, actors hold the model and score.
+"""Scores the missing parts of a run on Ray Data: CPU tasks read, tokenise and pack, actors hold the model and score.
 
-An actor writes each part itself, in one step; what travels back is a line of counts. So a part is complete when its
-file exists, whatever dies before or after.
+While an actor scores a part, tasks prepare the next ones: an actor that waits is an accelerator that waits. An actor
+writes each part itself, in one step; what travels back is a line of counts. So a part is complete when its file exists,
+whatever dies before or after.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import functools
 import json
 import logging
 import os
+import pickle
 import sys
-from collections.abc import Callable, Iterator
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,12 +32,15 @@ from biaseval.store import Run
 from biaseval.tables import LABEL_SCORES
 
 if TYPE_CHECKING:
-    from biaseval.scoring import LabelScorer
+    from biaseval.scoring import LabelScorer, Prepared
 
 logger = logging.getLogger(__name__)
 
 _SPARE_CPUS = 2
 """Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
+
+BUDGETS = ("token_budget", "cache_budget")
+"""What of a scorer's facts says how much memory it may use; smaller is safer."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,15 @@ class ScoredPart:
     n_prompts: int
     tokens: int
     facts: dict[str, Any]
-    """How the scorer worked: path, attention, dtype, self-test."""
+    """How the scorer worked: path, attention, dtype, memory budgets, self-test."""
+    actor: str
+    """Which actor scored it; one that was started again is another."""
+    arrived_s: float
+    """When the part reached the actor, by the clock of its machine."""
+    ended_s: float
+    """When the part was written, by the same clock."""
+    scoring_s: float
+    """How long the actor scored and wrote in between."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +92,7 @@ def score_parts(
     model: ModelSpec,
     execution: ExecutionSpec,
     on_scored: Callable[[ScoredPart], None],
+    known: Mapping[str, Any] | None = None,
 ) -> None:
     """Score ``parts`` and write their ``label_scores``; ``on_scored`` hears of each as it is complete.
 
@@ -86,6 +102,7 @@ def score_parts(
         model: what to score with.
         execution: actors and their resources.
         on_scored: called in this process.
+        known: facts of the scorer that began the run; on the same kind of device, memory budgets are taken from there.
 
     Raises:
         InputError: the model cannot be used, a prompt does not fit, or Ray lacks the resources asked for.
@@ -117,6 +134,7 @@ def score_parts(
                 fn_constructor_kwargs={
                     "run_uri": run.uri,
                     "model": settings,
+                    "known": json.dumps(dict(known or {})),
                     "num_gpus": allocation.num_gpus,
                     "n_threads": allocation.n_threads,
                 },
@@ -134,27 +152,28 @@ def score_parts(
 
 
 def _read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
-    """Read a part's prompts and tokenise them; runs in a CPU task.
+    """Read a part's prompts, tokenise and pack them; runs in a CPU task.
 
     Our own errors travel to the driver as rows: Ray would wrap them, and lose what they are.
     """
     _quiet_worker()
-    encoded = error = None
+    prepared = error = None
     try:
-        encoded = _to_bytes(_encoded_part(json.loads(batch["part"][0].as_py()), run_uri, model))
+        part = json.loads(batch["part"][0].as_py())
+        prepared = pickle.dumps(_prepared_part(part, run_uri, model), protocol=5)
     except BiasevalError as caught:
         error = _as_row(caught)
     return pa.table(
         {
             "part": batch["part"],
-            "encoded": pa.array([encoded], pa.large_binary()),
+            "prepared": pa.array([prepared], pa.large_binary()),
             "error": pa.array([error], pa.string()),
         }
     )
 
 
-def _encoded_part(part: dict[str, int], run_uri: str, model: str) -> pa.Table:
-    from biaseval.scoring import encode
+def _prepared_part(part: dict[str, int], run_uri: str, model: str) -> Prepared:
+    from biaseval.scoring import prepare
 
     run = Run.open(run_uri)
     prompts = run.read_part("prompts", part["part"])
@@ -168,7 +187,7 @@ def _encoded_part(part: dict[str, int], run_uri: str, model: str) -> pa.Table:
             "labels": prompts["labels"],
         }
     )
-    return encode(_tokenizer(model), scorable)
+    return prepare(_tokenizer(model), scorable)
 
 
 def _as_row(error: BiasevalError) -> str:
@@ -186,7 +205,7 @@ def _tokenizer(model: str) -> Any:
 class _ScoringActor:
     """Holds the model; scores a part and writes it."""
 
-    def __init__(self, run_uri: str, model: str, num_gpus: int, n_threads: int | None) -> None:
+    def __init__(self, run_uri: str, model: str, known: str, num_gpus: int, n_threads: int | None) -> None:
         import torch
 
         from biaseval.scoring import LabelScorer
@@ -195,10 +214,12 @@ class _ScoringActor:
         if n_threads is not None:
             # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
             torch.set_num_threads(n_threads)
+        self._name = uuid.uuid4().hex
         self._run = Run.open(run_uri)
         self._scorer: LabelScorer | None = None
         self._error: str | None = None
         spec = ModelSpec(**json.loads(model))
+        budgets = _known_budgets(json.loads(known), num_gpus)
         try:
             self._scorer = LabelScorer.load(
                 spec.path,
@@ -208,32 +229,56 @@ class _ScoringActor:
                 quantization=spec.quantization,
                 adapter=spec.adapter,
                 trust_remote_code=spec.trust_remote_code,
+                token_budget=budgets.get("token_budget"),
+                cache_budget=budgets.get("cache_budget"),
             )
         except BiasevalError as caught:
             # Ray would start the actor again and again; said with the first part instead.
             self._error = _as_row(caught)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
+        arrived = time.monotonic()
         scored, error = None, self._error or batch["error"][0].as_py()
         if error is None and self._scorer is not None:
             try:
                 part = json.loads(batch["part"][0].as_py())
-                encoded = _from_bytes(batch["encoded"][0].as_buffer())
-                scored = json.dumps(asdict(self._score(self._scorer, part, encoded)))
+                prepared = pickle.loads(batch["prepared"][0].as_buffer())
+                scored = json.dumps(asdict(self._score(self._scorer, part, prepared, arrived)))
             except BiasevalError as caught:
                 error = _as_row(caught)
         return pa.table({"scored": pa.array([scored], pa.string()), "error": pa.array([error], pa.string())})
 
-    def _score(self, scorer: LabelScorer, part: dict[str, int], encoded: pa.Table) -> ScoredPart:
-        scores = scorer.score_encoded(encoded)
+    def _score(self, scorer: LabelScorer, part: dict[str, int], prepared: Prepared, arrived: float) -> ScoredPart:
+        started = time.monotonic()
+        scores = scorer.score_prepared(prepared)
         scores = scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema)
         self._run.write_part("label_scores", part["part"], scores)
+        ended = time.monotonic()
         return ScoredPart(
             part=part["part"],
             n_prompts=part["n_prompts"],
             tokens=part["tokens"],
             facts=scorer.facts(),
+            actor=self._name,
+            arrived_s=arrived,
+            ended_s=ended,
+            scoring_s=ended - started,
         )
+
+
+def device_kind(device: str) -> str:
+    """Return what a device is, without its number, of a scorer's ``device``: ``cpu``, or the name of a GPU."""
+    return device.split(": ", 1)[-1]
+
+
+def _known_budgets(known: dict[str, Any], num_gpus: int) -> dict[str, int]:
+    """Return the memory budgets that a run knows for this kind of device: what did not fit once is not tried again."""
+    import torch
+
+    kind = torch.cuda.get_device_name() if num_gpus and torch.cuda.is_available() else "cpu"
+    if not known or device_kind(known["device"]) != kind:
+        return {}
+    return {name: known[name] for name in BUDGETS if known.get(name) is not None}
 
 
 def device_of(num_gpus: int) -> Literal["cpu", "cuda", "auto"]:
@@ -354,14 +399,3 @@ def _quiet_context() -> None:
 def _quiet_worker() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def _from_bytes(data: pa.Buffer) -> pa.Table:
-    return pa.ipc.open_stream(data).read_all()

@@ -10,14 +10,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import yaml
 
 from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
-from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.plan import TaskPlan, label_problem, plan_tasks
 from biaseval.label_bias.prompts import TokenCounter
 from biaseval.label_bias.tasks import TaskSelection, select_tasks
 from biaseval.progress import say, scoring_progress
@@ -25,7 +25,12 @@ from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, differences, 
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, PROMPTS, TABLES
 
+if TYPE_CHECKING:
+    from biaseval.execute import ScoredPart
+
 _SHOWN_PROBLEMS = 10
+_END_CHARACTERS = 16
+_PATHS = ("packed", "prefix_cache", "full_text")  # from the fastest to the slowest
 
 _Inputs = tuple[TaskSelection, Any, Any]
 """Task files, tokenizer, and the model's facts."""
@@ -145,6 +150,7 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     prompts = _read_prompts(prompts_file)
     facts = describe_model(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
     tokenizer = load_tokenizer(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
+    _refuse_indistinct_labels(prompts_file, prompts, tokenizer)
     _refuse_long_prompts(prompts_file, prompts, TokenCounter(tokenizer), facts.window)
     run = Run.open(out_uri)
     _refuse_foreign(run)
@@ -324,7 +330,7 @@ def _extended(summary: PlanSummary, plan: TaskPlan) -> PlanSummary:
 
 
 def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec) -> None:
-    from biaseval.execute import PartToScore, ScoredPart, score_parts
+    from biaseval.execute import PartToScore, score_parts
 
     plan = _read_plan(run)
     missing = set(run.missing_parts("label_scores", plan["n_parts"]))
@@ -334,14 +340,19 @@ def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec) -> None
     n_done = plan["n_prompts"] - sum(part["n_prompts"] for part in plan["parts"] if part["part"] in missing)
     if n_done:
         say(f"resuming: {n_done:,} of {plan['n_prompts']:,} rows are scored")
-    with scoring_progress(plan["n_prompts"], n_done) as progress:
+    record = _ScorerRecord(run)
+    try:
+        with scoring_progress(plan["n_prompts"], n_done) as progress:
 
-        def on_scored(part: ScoredPart) -> None:
-            progress.advance(part.n_prompts, part.tokens)
-            _record_scorer(run, part.facts)
+            def on_scored(part: ScoredPart) -> None:
+                progress.advance(part.n_prompts, part.tokens)
+                record.add(part)
 
-        parts = [PartToScore(**part) for part in plan["parts"] if part["part"] in missing]
-        score_parts(run, parts, model, execution, on_scored)
+            parts = [PartToScore(**part) for part in plan["parts"] if part["part"] in missing]
+            score_parts(run, parts, model, execution, on_scored, known=record.facts)
+    finally:
+        record.close()
+    say(f"the scorer was busy {record.busy_share:.0%} of the time")
     still = run.missing_parts("label_scores", plan["n_parts"])
     if still:
         raise BiasevalError(
@@ -350,20 +361,68 @@ def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec) -> None
         )
 
 
-def _record_scorer(run: Run, facts: dict[str, Any]) -> None:
-    """Record how an actor scored; of several actors, the slower path, the smaller budget and the larger difference."""
-    environment = json.loads(run.read_text("environment.json"))
-    known = environment.get("scorer")
-    if known is not None:
-        differences = [each.get("self_test_difference") or 0.0 for each in (known, facts)]
-        facts = {
-            **facts,
-            "path": "full_text" if "full_text" in (known["path"], facts["path"]) else facts["path"],
-            "token_budget": min(known["token_budget"], facts["token_budget"]),
-            "self_test_difference": max(differences),
-        }
-    if facts != known:
-        run.write_text("environment.json", _json({**environment, "scorer": facts}))
+class _ScorerRecord:
+    """How a run is scored, in its ``environment.json``: over all actors, and over all sittings of a resumed run.
+
+    Of several actors the slowest path, the smallest budgets (on one kind of device) and the largest difference count.
+    An actor's time goes from the arrival of its first part to the end of its last; ``busy_share`` is the part of all
+    actors' time in which they scored and wrote.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._scoring_s = 0.0
+        self._spans: dict[str, tuple[float, float]] = {}
+        self.facts: dict[str, Any] = self._environment().get("scorer", {})
+
+    @property
+    def busy_share(self) -> float:
+        """Which part of their time the actors of this sitting were busy, in [0, 1]."""
+        return self._scoring_s / (self._elapsed_s or 1.0)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return sum(ended - arrived for arrived, ended in self._spans.values())
+
+    def add(self, part: ScoredPart) -> None:
+        """Count a finished part."""
+        first, last = self._spans.get(part.actor, (part.arrived_s, part.ended_s))
+        self._spans[part.actor] = (min(first, part.arrived_s), max(last, part.ended_s))
+        self._scoring_s += part.scoring_s
+        self._write(_combined(self.facts, part.facts))
+
+    def close(self) -> None:
+        """Add this sitting's times to the record."""
+        if self._spans:
+            scoring_s = self.facts.get("scoring_s", 0.0) + self._scoring_s
+            elapsed_s = self.facts.get("elapsed_s", 0.0) + self._elapsed_s
+            times = {"scoring_s": scoring_s, "elapsed_s": elapsed_s, "busy_share": scoring_s / elapsed_s}
+            self._write({**self.facts, **{name: round(value, 3) for name, value in times.items()}})
+
+    def _write(self, facts: dict[str, Any]) -> None:
+        if facts != self.facts:
+            self.facts = facts
+            self._run.write_text("environment.json", _json({**self._environment(), "scorer": facts}))
+
+    def _environment(self) -> dict[str, Any]:
+        environment: dict[str, Any] = json.loads(self._run.read_text("environment.json"))
+        return environment
+
+
+def _combined(known: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a run's scorers so far and of one more."""
+    from biaseval.execute import BUDGETS, device_kind
+
+    if not known:
+        return facts
+    combined = {**known, **facts, "path": max(known["path"], facts["path"], key=_PATHS.index)}
+    found = [each["self_test_difference"] for each in (known, facts)]
+    combined["self_test_difference"] = max((each for each in found if each is not None), default=None)
+    if device_kind(known["device"]) == device_kind(facts["device"]):
+        for name in BUDGETS:
+            if known.get(name) is not None and facts.get(name) is not None:
+                combined[name] = min(known[name], facts[name])
+    return combined
 
 
 def _read_plan(run: Run) -> dict[str, Any]:
@@ -406,6 +465,21 @@ def _read_prompts(path: Path) -> pa.Table:
 
 def _has_half_surrogate(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _refuse_indistinct_labels(path: Path, prompts: pa.Table, tokenizer: Any) -> None:
+    """Make sure that the tokenizer tells the labels of each prompt apart."""
+    problems = []
+    seen = set()
+    for row in prompts.to_pylist():
+        # What stands further ahead does not change how a label is tokenised.
+        key = (row["text"][-_END_CHARACTERS:], tuple(row["labels"]))
+        if key not in seen:
+            seen.add(key)
+            if problem := label_problem(tokenizer, *key):
+                problems.append(f"{path}: prompt {row['prompt_id']!r}: {problem}; change its labels")
+    if problems:
+        raise InputError.of(problems[:_SHOWN_PROBLEMS])
 
 
 def _refuse_long_prompts(path: Path, prompts: pa.Table, counter: TokenCounter, window: int | None) -> None:

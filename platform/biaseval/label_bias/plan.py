@@ -95,23 +95,50 @@ def plan_tasks(spec: LabelBiasSpec, files: Sequence[Path], tokenizer: Any, windo
         window: tokens that the model can take; None if unknown.
 
     Raises:
-        InputError: templates or splits cannot be used, a task's remaining instances have one label, or prompts do not
-            fit the model's window (after the last task, with all of them).
+        InputError: templates or splits cannot be used, a task's remaining instances have one label; after the last
+            task and with all of them, labels that the tokenizer does not tell apart, and prompts that do not fit the
+            model's window.
     """
     templates = read_templates(Path(spec.tasks.templates)) if spec.tasks.templates else {}
     recorded = read_splits(spec.tasks.splits) if spec.tasks.splits else None
     sampler = Sampler(spec.tasks.sampling, spec.seed)
-    planner = _TaskPlanner(spec, TokenCounter(tokenizer), window)
+    planner = _TaskPlanner(spec, tokenizer, window)
     problems: list[str] = []
     for path in files:
         task = read_task(path)
         splits = _splits(task, spec, sampler, recorded)
-        plan, problem = planner.plan(task, splits, sampler, templates)
-        if problem:
-            problems.append(problem)
+        plan, found = planner.plan(task, splits, sampler, templates)
+        problems += found
         yield plan
     if problems:
         raise InputError.of(problems)
+
+
+def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | None:
+    """Return why these labels cannot be told apart behind ``prompt``, or None.
+
+    Prompt, separator, label and EOS are tokenised together, as for scoring (P1's code): a label must add a token to the
+    prompt, and no two texts may have the same tokens, as they do where a tokenizer drops characters, maps them to its
+    unknown token or lower-cases.
+
+    Args:
+        tokenizer: the model's Hugging Face tokenizer.
+        prompt: a prompt, or as much of its end as tokens may depend on.
+        labels: at least one.
+    """
+    from biaseval.scoring.encoding import separator
+
+    texts = [f"{prompt}{separator(prompt, label)}{label}{tokenizer.eos_token}" for label in labels]
+    before, *endings = map(tuple, tokenizer([prompt, *texts], verbose=False)["input_ids"])
+    by_tokens: dict[tuple[int, ...], list[str]] = {}
+    for label, (*ids, _) in zip(labels, endings, strict=True):
+        if tuple(ids) == before[: len(ids)]:
+            return f"the model's tokenizer gives the label {label!r} no token"
+        by_tokens.setdefault(tuple(ids), []).append(label)
+    for same in by_tokens.values():
+        if len(same) > 1:
+            return f"the model's tokenizer gives the labels {' and '.join(map(repr, same))} the same tokens"
+    return None
 
 
 def _splits(task: Task, spec: LabelBiasSpec, sampler: Sampler, recorded: Mapping[str, pa.Table] | None) -> Splits:
@@ -125,15 +152,16 @@ def _splits(task: Task, spec: LabelBiasSpec, sampler: Sampler, recorded: Mapping
 
 
 class _TaskPlanner:
-    def __init__(self, spec: LabelBiasSpec, counter: TokenCounter, window: int | None) -> None:
+    def __init__(self, spec: LabelBiasSpec, tokenizer: Any, window: int | None) -> None:
         self._spec = spec
-        self._counter = counter
+        self._tokenizer = tokenizer
+        self._counter = TokenCounter(tokenizer)
         self._window = window
 
     def plan(
         self, task: Task, splits: Splits, sampler: Sampler, templates: Mapping[str, str]
-    ) -> tuple[TaskPlan, str | None]:
-        """Return the task's plan, and what is wrong if prompts do not fit the model's window."""
+    ) -> tuple[TaskPlan, list[str]]:
+        """Return the task's plan, and what keeps its prompts from being scored."""
         notes: list[str] = []
         template = source = None
         dc_inputs: list[str] = []
@@ -148,7 +176,7 @@ class _TaskPlanner:
                 f"{task.name}: {len(task.instances)} instances, fewer than the {MIN_INSTANCES} of the published suite"
             )
         rows = self._rows(task, splits, dc_inputs)
-        problem = self._window_problem(task, splits, rows)
+        problems = [self._label_problem(task, splits, rows), self._window_problem(task, splits, rows)]
         plan = TaskPlan(
             task=task.name,
             sha256=task.sha256,
@@ -158,7 +186,7 @@ class _TaskPlanner:
             parts=self._parts(splits, rows),
             notes=notes,
         )
-        return plan, problem
+        return plan, [problem for problem in problems if problem]
 
     def _rows(self, task: Task, splits: Splits, dc_inputs: Sequence[str]) -> _Rows:
         rows = _Rows()
@@ -204,6 +232,17 @@ class _TaskPlanner:
                 )
             )
         return parts
+
+    def _label_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
+        """Return what to do if the labels cannot be told apart behind a whole and a cut prompt of the task, or None."""
+        ends = {row["is_truncated"]: str(row["input_text"]) for row in reversed(rows.prompts)}
+        for end in ends.values():
+            if problem := label_problem(self._tokenizer, end, splits.labels):
+                return (
+                    f"{task.name}: {problem}, so its scores would say nothing; leave the task out with tasks.include, "
+                    "or choose a model whose tokenizer tells its labels apart"
+                )
+        return None
 
     def _window_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
         """Return what to do if a prompt with its longest label does not fit the model's window, or None."""

@@ -1,13 +1,17 @@
-"""Scores labels with a causal language model: per-token log-probabilities, exact and fast.
+"""Scores labels with a causal language model: per-token log-probabilities, exact and fast. And continues texts.
 
 encoding    prompts and labels -> token ids (CPU; runs anywhere)
-trie        token sequences -> a trie of shared prefixes, and the order in which to run it
-packed      runs that trie: shared prefixes once, many branches in one row
-full_text   runs whole texts in padded batches: for every other model, and what the packed path is checked against
-scorer      LabelScorer: the two paths behind one call
+trie        token ids -> a trie of shared prefixes, and the packs in which it runs
+prepare     both in one call: all that needs no model
+attention   the attention of a pack, without computing what is masked
+packed      runs a trie in packs: every shared prefix once, many branches in one row
+batched     runs a trie in padded batches behind cached prefixes, or each text whole
+readout     logits -> log-probabilities, greedy tokens
+scorer      LabelScorer: chooses among the ways to run, checks them, bounds memory
 """
 
 from biaseval.scoring.encoding import encode
+from biaseval.scoring.prepare import Prepared, prepare
 from biaseval.scoring.scorer import LabelScorer
 
-__all__ = ["LabelScorer", "encode"]
+__all__ = ["LabelScorer", "Prepared", "encode", "prepare"]

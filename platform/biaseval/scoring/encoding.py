@@ -80,7 +80,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
         ``len(token_ids) == n_context_tokens + n_label_tokens + 1``.
 
     Raises:
-        InputError: missing columns or values, a repeated ``prompt_id``, or a prompt without any token before the label.
+        InputError: missing columns or values, a repeated ``prompt_id``, a prompt without any token before the label,
+            a label without a token of its own, or two labels of a prompt with the same tokens.
     """
     prompt_ids, texts, labels = _columns(prompts)
     eos = str(tokenizer.eos_token)
@@ -103,6 +104,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
                 )
             for name, value in zip(ENCODED.names, (prompt_id, label, ids, n_context, n_label), strict=True):
                 rows[name].append(value)
+        problems += [f"prompt {prompt_id!r}: {problem}" for problem in _indistinct(own, sequences)]
     if problems:
         raise InputError.of(problems[:20])
     return pa.table(
@@ -115,6 +117,14 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
         },
         schema=ENCODED,
     )
+
+
+def _indistinct(labels: Sequence[str], sequences: Sequence[Ids]) -> Iterator[str]:
+    first: dict[bytes, str] = {}
+    for label, ids in zip(labels, sequences, strict=True):
+        other = first.setdefault(ids.tobytes(), label)
+        if other is not label:
+            yield f"labels {other!r} and {label!r} have the same tokens; rename one, or use another tokenizer"
 
 
 def _shared_length(tokenizer: PreTrainedTokenizerBase, text: str, sequences: Sequence[Ids]) -> int:

@@ -1,24 +1,45 @@
 """Runs a token trie through a model: every shared prefix once, many branches in one row.
 
-A pack is one row of several subtrees: explicit position ids put each token where it stands in its text, and a 4-D mask
-lets it see the cache and its own ancestors only. That is right only for models that take positions from
-``position_ids`` and attention from the mask alone, hence the list below and the check in ``scorer``.
+A pack is a range of the trie's nodes in one row: explicit position ids put each token where it stands in its text, and
+a 4-D mask lets it see its own ancestors only, in the cache and in the row. That is right only for models that take
+positions from ``position_ids`` and attention from the mask alone, hence the list below and the check in ``scorer``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
 import numpy as np
 import numpy.typing as npt
 import torch
-from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.cache_utils import Cache, CacheLayerMixin
 
-from biaseval.scoring.trie import Step, TokenTrie, plan_steps
+from biaseval.scoring.attention import dense_mask, tree_mask
+from biaseval.scoring.readout import Predictions, likeliest, logits_at
+from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, plan_packs
 
-PACKED_FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "falcon", "opt", "gpt_neox", "gpt2"})
+PACKED_FAMILIES = frozenset(
+    {
+        "falcon",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "gpt2",
+        "gpt_neox",
+        "llama",
+        "mistral",
+        "opt",
+        "phi",
+        "phi3",
+        "qwen2",
+        "qwen3",
+    }
+)
 PACKED_ATTENTION = frozenset({"sdpa", "eager"})
-_LOGITS_AT_ONCE = 1 << 26
-
-Logprobs = npt.NDArray[np.float32]
+_ROTARY_BY_LENGTH = frozenset({"dynamic", "longrope"})
 
 
 def takes_packs(model: PreTrainedModel) -> bool:
@@ -28,77 +49,205 @@ def takes_packs(model: PreTrainedModel) -> bool:
     return config.model_type in PACKED_FAMILIES and config._attn_implementation in PACKED_ATTENTION and not is_alibi
 
 
-def packed_logprobs(model: PreTrainedModel, trie: TokenTrie, budget: int) -> Logprobs:
-    """Return the log-probability of every target, ``[n_targets]`` in nats, by ``target_slot``.
+def packed_window(model: PreTrainedModel) -> int | None:
+    """Return the length in tokens up to which texts may be packed, or None where there is no limit.
+
+    Beyond a sliding window a token no longer sees all of its ancestors; and rotary embeddings that change with the
+    length of the longest text in the row would change those of the others.
+    """
+    config = model.config.get_text_config()
+    limits = [getattr(config, "sliding_window", None)]
+    rotary = getattr(config, "rope_parameters", None) or {}
+    for own in (rotary, *(each for each in rotary.values() if isinstance(each, dict))):
+        if own.get("rope_type") in _ROTARY_BY_LENGTH:
+            original = own.get("original_max_position_embeddings")
+            limits.append(
+                original or getattr(config, "original_max_position_embeddings", None) or config.max_position_embeddings
+            )
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+class PathCache(Cache):
+    """Keys and values of one path through a trie, in buffers that packs are written behind.
+
+    Attributes:
+        tokens: ``[length]`` the token ids of the path that the last call left.
+        stops: where the packs ended that gave it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(layer_class_to_replicate=_PathLayer)
+        self.tokens: Integers = np.empty(0, dtype=np.int64)
+        self.stops: tuple[int, ...] = ()
+
+    def keep(self, length: int, columns: Integers) -> None:
+        """Keep the first ``length`` tokens and, behind them, those at ``columns``."""
+        for layer in self.layers:
+            cast(_PathLayer, layer).keep(length, columns)
+
+
+class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+    is_compileable = False
+    is_sliding = False
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.length = 0
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self.keys, self.values = (states[:, :, :0].clone() for states in (key_states, value_states))
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start, self.length = self.length, self.length + key_states.shape[2]
+        if self.length > self.keys.shape[2]:
+            self.keys, self.values = (self._grown(states, start) for states in (self.keys, self.values))
+        self.keys[:, :, start : self.length] = key_states
+        self.values[:, :, start : self.length] = value_states
+        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
+
+    def _grown(self, states: torch.Tensor, filled: int) -> torch.Tensor:
+        batch, n_heads, _, dimension = states.shape
+        grown = states.new_empty((batch, n_heads, self.length + self.length // 4, dimension))
+        grown[:, :, :filled] = states[:, :, :filled]
+        return grown
+
+    def keep(self, length: int, columns: Integers) -> None:
+        self.length = length + len(columns)
+        if len(columns) and not np.array_equal(columns, np.arange(length, self.length)):
+            chosen = torch.from_numpy(columns).to(self.device)
+            for states in (self.keys, self.values):
+                states[:, :, length : self.length] = states[:, :, chosen]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.length + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self.length
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+def packed_predictions(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache) -> Iterator[Predictions]:
+    """Yield what the model predicts for every target of the trie.
 
     Args:
-        model: one that ``takes_packs``; no text may be longer than its sliding window, if it has one.
+        model: one that ``takes_packs``; no text may be longer than its ``packed_window``.
         trie: the texts.
         budget: most tokens in one forward pass.
+        cache: what an earlier call left behind, or a new one. The packs of a long shared beginning are taken from it
+            if it holds the very same, and it holds those of this call afterwards.
     """
-    # Without the model's configuration the cache keeps every token of a sliding-window model, whatever a pack adds;
-    # inside the window that is what each position sees.
-    cache = DynamicCache()
-    scores = np.full(len(trie.target_slot), np.nan, dtype=np.float32)
-    for step in plan_steps(trie, budget):
-        if step.kind == "crop":
-            cache.crop(-(step.stop - step.start))
+    for run in _runs(model, trie, budget, cache):
+        if run.predictions is not None:
+            yield run.predictions
+
+
+def write_continuations(
+    model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache, tokens: Integers
+) -> None:
+    """Write the greedy tokens that follow the node of each target into ``tokens``, ``[n_slots, n_tokens]``.
+
+    The new tokens of all texts that end in a pack run together behind that pack, which stays in the cache for them.
+    """
+    for run in _runs(model, trie, budget, cache):
+        if run.predictions is None:
             continue
-        _run(model, trie, step, cache, scores)
-        if step.kind == "pack":
-            cache.crop(-(step.stop - step.start))
-    return scores
+        ends = np.unique(trie.target_node[run.predictions.targets])
+        newest = likeliest(run.predictions.logits)
+        following = [newest]
+        is_seen = dense_mask(trie, run.pack)[ends - run.pack.start]
+        for step in range(1, tokens.shape[1]):
+            is_seen = np.concatenate([is_seen, np.eye(len(ends), dtype=np.bool_)], axis=1)
+            logits = model(
+                input_ids=_row(model, np.maximum(newest, 0)),
+                position_ids=_row(model, trie.depth[ends] + step),
+                attention_mask=_additive(model, is_seen),
+                past_key_values=cache,
+                use_cache=True,
+            ).logits[0]
+            newest = likeliest(logits)
+            following.append(newest)
+        tokens[trie.target_slot[run.predictions.targets]] = np.stack(following, axis=1)[run.predictions.rows]
 
 
-def _run(model: PreTrainedModel, trie: TokenTrie, step: Step, cache: DynamicCache, scores: Logprobs) -> None:
-    """Run one step, which leaves its keys and values in the cache, and write down what its nodes predict."""
-    nodes = slice(step.start, step.stop)
-    targets = trie.targets(step.start, step.stop)
-    rows, row_of_target = np.unique(trie.target_node[targets], return_inverse=True)
-    keep = rows - step.start if len(rows) else np.array([step.stop - step.start - 1])
-    wanted: int | torch.Tensor = torch.from_numpy(keep).to(model.device)
-    if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
-        # The hidden states end on another GPU than the one an index would be on; a slice has no device.
-        wanted = step.stop - step.start - int(keep[0])
-        row_of_target, keep = keep[row_of_target] - keep[0], np.arange(wanted)
-    n_cached = cache.get_seq_length()
-    logits = model(
+@dataclass(frozen=True)
+class _Run:
+    """What one pack gives. The cache holds the pack until the next one is asked for."""
+
+    pack: Pack
+    predictions: Predictions | None
+
+
+def _runs(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache) -> Iterator[_Run]:
+    chain = common_chain(trie)
+    packs = list(plan_packs(trie, budget))
+    done = _reusable(trie, [pack.stop for pack in packs if pack.stop <= chain], cache)
+    in_cache = np.arange(done)  # the node in each column
+    for pack in packs:
+        if pack.stop <= done:
+            continue
+        length = _common_length(in_cache, pack.path)
+        cache.keep(length, np.searchsorted(in_cache, pack.path[length:]))
+        yield _run(model, trie, pack, cache)
+        in_cache = np.concatenate([pack.path, np.arange(pack.start, pack.stop)])
+    cache.stops = tuple(pack.stop for pack in packs if pack.stop <= chain)
+    cache.tokens = trie.token[: max(cache.stops, default=0)].copy()
+    cache.keep(len(cache.tokens), np.empty(0, dtype=np.int64))
+
+
+def _reusable(trie: TokenTrie, stops: Sequence[int], cache: PathCache) -> int:
+    """Return how many nodes need not run: their packs, with the same tokens, are those that filled the cache."""
+    done = 0
+    for stop, cached in zip(stops, cache.stops, strict=False):
+        targets = trie.targets(0, stop)
+        is_same = stop == cached and np.array_equal(trie.token[:stop], cache.tokens[:stop])
+        if not is_same or targets.stop > targets.start:
+            break
+        done = stop
+    return done
+
+
+def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) -> _Run:
+    """Run one pack, which leaves its keys and values in the cache."""
+    targets = trie.targets(pack.start, pack.stop)
+    places, rows = np.unique(trie.target_node[targets] - pack.start, return_inverse=True)
+    nodes = slice(pack.start, pack.stop)
+    is_sdpa = model.config._attn_implementation == "sdpa"
+    logits = logits_at(
+        model,
+        places if len(places) else np.array([pack.stop - pack.start - 1]),
         input_ids=_row(model, trie.token[nodes]),
         position_ids=_row(model, trie.depth[nodes]),
-        attention_mask=_tree_mask(model, trie.end[nodes], step.start, n_cached) if step.kind == "pack" else None,
+        attention_mask=tree_mask(trie, pack, model.device) if is_sdpa else _additive(model, dense_mask(trie, pack)),
         past_key_values=cache,
         use_cache=True,
-        logits_to_keep=wanted,
-    ).logits[0]
-    if len(logits) != len(keep):
-        raise RuntimeError(f"{type(model).__name__} returned {len(logits)} rows of logits where {len(keep)} were asked")
-    if len(rows):
-        scores[trie.target_slot[targets]] = target_logprobs(logits, row_of_target, trie.target_token[targets])
+    )
+    if not len(places):
+        return _Run(pack, None)
+    return _Run(pack, Predictions(np.arange(targets.start, targets.stop), rows, logits[0]))
 
 
-def target_logprobs(logits: torch.Tensor, rows: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> Logprobs:
-    """Return ``log_softmax(logits)[rows, tokens]`` in float32; ``logits`` is ``[n_rows, vocabulary]``."""
-    at_once = max(1, _LOGITS_AT_ONCE // logits.shape[-1])  # bounds the float32 copy
-    parts = torch.split(logits, at_once)
-    normalizers = torch.cat([torch.logsumexp(part.float(), dim=-1) for part in parts])
-    where = torch.from_numpy(rows).to(logits.device)
-    chosen = logits[where, torch.from_numpy(tokens).to(logits.device)].float()
-    values: Logprobs = (chosen - normalizers[where]).cpu().numpy()
-    return values
-
-
-def _row(model: PreTrainedModel, values: npt.NDArray[np.int64]) -> torch.Tensor:
+def _row(model: PreTrainedModel, values: Integers) -> torch.Tensor:
     return torch.from_numpy(values).to(model.device)[None]
 
 
-def _tree_mask(model: PreTrainedModel, end: npt.NDArray[np.int64], start: int, n_cached: int) -> torch.Tensor:
-    """Return who sees whom, ``[1, 1, n, n_cached + n]``: each node the whole cache, its ancestors and itself."""
-    ends = torch.from_numpy(end - start).to(model.device)
-    index = torch.arange(len(ends), device=model.device)
-    is_seen = (index[None, :] <= index[:, None]) & (index[:, None] < ends[None, :])
-    is_seen = torch.nn.functional.pad(is_seen, (n_cached, 0), value=True)[None, None]
-    if model.config._attn_implementation == "sdpa":
-        return is_seen
-    return torch.zeros(is_seen.shape, dtype=model.dtype, device=model.device).masked_fill_(
-        ~is_seen, torch.finfo(model.dtype).min
-    )
+def _additive(model: PreTrainedModel, is_seen: npt.NDArray[np.bool_]) -> torch.Tensor:
+    """Return a dense mask to add to scores, which both eager attention and SDPA take, ``[1, 1, n, n_columns]``."""
+    mask = torch.zeros(is_seen.shape, dtype=model.dtype)
+    mask.masked_fill_(torch.from_numpy(~is_seen), torch.finfo(model.dtype).min)
+    return mask.to(model.device)[None, None]
+
+
+def _common_length(left: Integers, right: Integers) -> int:
+    n = min(len(left), len(right))
+    differing = np.flatnonzero(left[:n] != right[:n])
+    return int(differing[0]) if len(differing) else n

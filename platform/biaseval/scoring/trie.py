@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
+
+_LONG_CHAIN = 64
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,27 @@ class TokenTrie:
     def n_nodes(self) -> int:
         """Tokens that a model must read, shared prefixes once."""
         return len(self.token)
+
+    def subset(self, is_kept: npt.NDArray[np.bool_]) -> TokenTrie:
+        """Return the trie of some of its sequences, given one truth value per slot (the same for a sequence's slots).
+
+        Slots keep their numbers.
+        """
+        chosen = is_kept[self.target_slot]
+        wanted = np.zeros(self.n_nodes, dtype=np.bool_)
+        wanted[self.target_node[chosen]] = True
+        # A node stays if a kept target hangs on it or below it.
+        n_below = np.concatenate([[0], np.cumsum(wanted)])
+        stays = n_below[self.end] > n_below[:-1]
+        number = np.concatenate([[0], np.cumsum(stays)])
+        return TokenTrie(
+            token=self.token[stays],
+            depth=self.depth[stays],
+            end=number[self.end[stays]],
+            target_node=number[self.target_node[chosen]],
+            target_token=self.target_token[chosen],
+            target_slot=self.target_slot[chosen],
+        )
 
     def targets(self, start: int, stop: int) -> slice:
         """Return which targets the nodes ``[start, stop)`` predict."""
@@ -103,52 +125,44 @@ def build_trie(sequences: Sequence[npt.NDArray[np.integer]], n_context: Sequence
 
 
 @dataclass(frozen=True)
-class Step:
-    """One thing to do with a model and its cache, which holds the path from the root to where the run is."""
+class Pack:
+    """Nodes that run together in one forward pass, behind the keys and values of their common path."""
 
-    kind: Literal["extend", "pack", "crop"]
-    """``extend``: run the chain of nodes ``[start, stop)`` and keep it in the cache. ``pack``: run the subtrees that
-    make up ``[start, stop)`` in one row, each node seeing its ancestors only, and leave the cache as it was. ``crop``:
-    drop the last ``stop - start`` tokens of the cache."""
     start: int
     stop: int
+    """The nodes are ``[start, stop)``: any range of the pre-order, wherever it cuts a subtree."""
+    path: Integers
+    """``[depth of start]`` the ancestors of ``start``, from the root: what must be in the cache."""
+    n_shared: int
+    """How many of ``path``, from the root, are ancestors of all nodes of the pack."""
 
 
-def plan_steps(trie: TokenTrie, budget: int) -> Iterator[Step]:
-    """Plan a run over all nodes, depth first, with at most ``budget`` nodes in a step.
+def plan_packs(trie: TokenTrie, budget: int) -> Iterator[Pack]:
+    """Cut the pre-order into packs of ``budget`` nodes, of which only the last is smaller.
 
-    Neighbouring subtrees are packed together as long as they fit; the chain above a subtree that does not fit is run
-    into the cache, and its branches are planned in the same way.
+    The chain that all sequences share, if it is long, ends a pack too: the packs of that chain are then the same in
+    every trie that begins with the same tokens, and so are, bit for bit, the keys and values that they give.
     """
-    stack: list[tuple[Literal["visit", "crop"], int, int]] = [("visit", 0, trie.n_nodes)]
-    while stack:
-        what, start, stop = stack.pop()
-        if what == "crop":
-            yield Step("crop", start, stop)
-            continue
-        pending = node = start
-        while node < stop and trie.end[node] - node <= budget:
-            after = int(trie.end[node])
-            if after - pending > budget:
-                yield Step("pack", pending, node)
-                pending = node
-            node = after
-        if pending < node:
-            yield Step("pack", pending, node)
-        if node == stop:
-            continue
-        subtree_end = int(trie.end[node])
-        branching = _chain_end(trie, node)
-        for chunk in range(node, branching, budget):
-            yield Step("extend", chunk, min(chunk + budget, branching))
-        stack += [("visit", subtree_end, stop), ("crop", node, branching), ("visit", branching, subtree_end)]
+    latest = np.empty(int(trie.depth.max(initial=-1)) + 1, dtype=np.int64)  # last node so far at each depth
+    common = common_chain(trie)
+    for start, stop in _cuts(trie.n_nodes, common if common >= _LONG_CHAIN else 0, budget):
+        path = latest[: trie.depth[start]].copy()
+        yield Pack(start, stop, path, int(np.count_nonzero(trie.end[path] >= stop)))
+        latest[trie.depth[start:stop]] = np.arange(start, stop)
 
 
-def _chain_end(trie: TokenTrie, start: int) -> int:
-    """Return the first node after the chain of only children that begins at ``start``."""
-    end = int(trie.end[start])
-    others = np.flatnonzero(trie.end[start:end] != end)
-    return start + int(others[0]) if len(others) else end
+def common_chain(trie: TokenTrie) -> int:
+    """Return how many nodes, from the root, all sequences have in common."""
+    if trie.n_nodes == 0:
+        return 0
+    others = np.flatnonzero(trie.end != trie.n_nodes)
+    return int(others[0]) if len(others) else trie.n_nodes
+
+
+def _cuts(n_nodes: int, common: int, budget: int) -> Iterator[tuple[int, int]]:
+    for first, last in ((0, common), (common, n_nodes)):
+        for start in range(first, last, budget):
+            yield start, min(start + budget, last)
 
 
 def _common_length(left: Integers, right: Integers) -> int:

@@ -1,0 +1,217 @@
+"""Runs every method on every scenario with the same weights and texts."""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from biaseval.bench import methods
+from biaseval.bench.flops import matrix_flops_per_s, useful_flops
+from biaseval.bench.memory import peak_memory
+from biaseval.bench.methods import Batched, Scores
+from biaseval.bench.results import Measured, records
+from biaseval.bench.shapes import SHAPES, load_tokenizer, random_model
+from biaseval.bench.texts import Scenario
+from biaseval.environment import describe_environment
+from biaseval.scoring import LabelScorer, prepare
+
+BATCH_SIZES = {"cpu": (1, 4, 16), "cuda": (4, 16, 64)}
+_N_REPEATS = 3
+_FEWEST_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to run and on what."""
+
+    shape: str
+    """One of ``SHAPES``."""
+    dtypes: tuple[str, ...]
+    """Every method runs in the first one, ours in all of them."""
+    device: str
+    """``cpu`` or ``cuda``."""
+    n_rows: int
+    """Prompts in a scenario, at most."""
+    baseline_s: float
+    """About how long each of the others may take in a scenario; fewer rows are timed where all would take longer."""
+
+
+def benchmark(scenarios: Sequence[Scenario], tokenizer_json: str, settings: Settings) -> dict[str, Any]:
+    """Run the benchmark and return its report, which is JSON.
+
+    Args:
+        scenarios: at least one.
+        tokenizer_json: what ``train_tokenizer`` returned for the shape's vocabulary.
+        settings: see there.
+
+    Returns:
+        What was run on what (``shape``, ``device``, ``environment``, ...), ``matrix_flops_per_s`` by dtype, and the
+        ``records`` (see ``results.Record``).
+    """
+    tokenizer = load_tokenizer(tokenizer_json)
+    shape = SHAPES[settings.shape]
+    measured: list[Measured] = []
+    rates: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+    for dtype in settings.dtypes:
+        rate = matrix_flops_per_s(dtype, settings.device)
+        model = random_model(shape, dtype, settings.device)
+        baselines = _baselines(model, tokenizer) if dtype == settings.dtypes[0] else {}
+        for scenario in scenarios:
+            prompts = scenario.prompts(settings.n_rows)
+            scorer = LabelScorer(model, tokenizer)
+            runs = [_ours(scorer, prompts, settings)]
+            runs += [_baseline(name, run, prompts, settings) for name, run in baselines.items()]
+            for run in runs:
+                measured.append(_described(run, scenario, prompts, dtype, model, tokenizer))
+                _say(measured[-1])
+        rates[dtype] = max(rate, matrix_flops_per_s(dtype, settings.device))
+        facts[dtype] = scorer.facts()
+        n_parameters = sum(parameter.numel() for parameter in model.parameters())
+        del model, scorer, baselines
+        gc.collect()
+    environment = describe_environment()
+    if methods.has_harness():
+        environment["versions"]["lm_eval"] = metadata.version("lm_eval")
+    is_cuda = settings.device == "cuda"
+    return {
+        "shape": {"name": settings.shape, "parameters": n_parameters, **vars(shape)},
+        "device": torch.cuda.get_device_name() if is_cuda else f"{environment['hardware']['cpu']} (CPU)",
+        "threads": torch.get_num_threads(),
+        "dtypes": list(settings.dtypes),
+        "matrix_flops_per_s": rates,
+        "scorer": facts,
+        "environment": environment,
+        "records": [vars(record) for record in records(measured, rates)],
+    }
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One method's best effort on one scenario."""
+
+    method: str
+    n_rows: int
+    scores: Scores
+    seconds: float
+    prepare_s: float | None
+    peak_mib: float
+
+
+def _ours(scorer: LabelScorer, prompts: pa.Table, settings: Settings) -> _Run:
+    """Score all prompts with a new scorer, from texts on; the median of three runs."""
+    with peak_memory(settings.device) as peak:
+        scorer.score(prompts)  # not timed: it compares itself with the plain forward pass, once
+    runs = []
+    for _ in range(_N_REPEATS):
+        scorer.score(_unrelated(prompts))  # what a scorer keeps of one call must not help the next run
+        start = time.perf_counter()
+        prepared = prepare(scorer.tokenizer, prompts)
+        prepare_s = time.perf_counter() - start
+        scored = scorer.score_prepared(prepared)
+        seconds = time.perf_counter() - start
+        scores = np.array([sum(own) for own in scored["token_logprobs"].to_pylist()])
+        runs.append(_Run(f"biaseval ({scorer.path})", len(prompts), scores, seconds, prepare_s, peak.mib))
+    return sorted(runs, key=lambda run: run.seconds)[_N_REPEATS // 2]
+
+
+def _unrelated(prompts: pa.Table) -> pa.Table:
+    """Return one prompt as long as the first of ``prompts`` that shares nothing with it."""
+    text = prompts["text"][0].as_py()
+    return pa.table({"prompt_id": ["unrelated"], "text": [text[::-1]], "labels": [["x"]]})
+
+
+def _baselines(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> dict[str, Batched]:
+    found: dict[str, Batched] = {}
+    if methods.has_harness():
+        found["lm-eval HF"] = methods.harness(model, tokenizer)
+    else:
+        print("lm_eval is not installed: its rows are left out (pip install 'biaseval[bench]')", file=sys.stderr)
+    found["transformers, full texts"] = methods.full_texts(model, tokenizer)
+    found["prefix-cached loop"] = lambda prompts, _: methods.prefix_loop(model, tokenizer, prompts)
+    return found
+
+
+def _baseline(method: str, run: Batched, prompts: pa.Table, settings: Settings) -> _Run:
+    """Run a method at its fastest batch size, on as many rows as the time allows."""
+    sizes = (1,) if method == "prefix-cached loop" else BATCH_SIZES[settings.device]
+    batch_size, row_s = _fastest(run, prompts, sizes)
+    n_rows = min(len(prompts), max(_FEWEST_ROWS, int(settings.baseline_s / row_s)))
+    chosen = prompts.slice(0, n_rows)
+    with peak_memory(settings.device) as peak:
+        seconds, scores = _timed(lambda: run(chosen, batch_size))
+    return _Run(f"{method}, batch {batch_size}", n_rows, scores, seconds, None, peak.mib)
+
+
+def _fastest(run: Batched, prompts: pa.Table, sizes: Sequence[int]) -> tuple[int, float]:
+    """Return the fastest of ascending batch sizes and its seconds per row, up to what fits into memory."""
+    fewest = math.ceil(max(sizes) / len(prompts["labels"][0]))
+    # One size alone: nothing to compare, and a shared beginning to spread over rows.
+    trial = prompts.slice(0, _FEWEST_ROWS if len(sizes) == 1 else fewest)
+    run(trial.slice(0, 1), 1)  # warms up
+    best, best_s = sizes[0], math.inf
+    for size in sizes:
+        try:
+            seconds, _ = _timed(lambda size=size: run(trial, size))  # type: ignore[misc]
+        except torch.OutOfMemoryError:
+            break
+        if seconds >= best_s:
+            break
+        best, best_s = size, seconds
+    return best, best_s / len(trial)
+
+
+def _timed(run: Callable[[], Scores]) -> tuple[float, Scores]:
+    start = time.perf_counter()
+    scores = run()
+    return time.perf_counter() - start, scores
+
+
+def _described(
+    run: _Run,
+    scenario: Scenario,
+    prompts: pa.Table,
+    dtype: str,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+) -> Measured:
+    prepared = prepare(tokenizer, prompts.slice(0, run.n_rows))
+    prompt_tokens = [len(ids) for ids in tokenizer(prompts["text"].to_pylist())["input_ids"]]
+    return Measured(
+        scenario=scenario.name,
+        task=scenario.task.name,
+        n_demos=scenario.n_demos,
+        prompt_tokens=float(np.mean(prompt_tokens)),
+        n_labels=len(scenario.labels),
+        dtype=dtype,
+        method=run.method,
+        is_ours=run.prepare_s is not None,
+        n_rows=run.n_rows,
+        seconds=run.seconds,
+        prepare_s=run.prepare_s,
+        peak_memory_mib=run.peak_mib,
+        n_unique_tokens=prepared.trie.n_nodes,
+        useful_flops=useful_flops(model, prepared.trie),
+        scores=run.scores,
+        n_label_tokens=prepared.rows["n_label_tokens"].to_numpy(),
+    )
+
+
+def _say(measured: Measured) -> None:
+    print(
+        f"{measured.scenario} k={measured.n_demos} {measured.dtype} {measured.method}: {measured.n_rows} rows in "
+        f"{measured.seconds:.2f} s",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -1,0 +1,166 @@
+"""The benchmark's texts: prompts of real Super-NaturalInstructions tasks, or of generated ones where those are absent.
+
+The scenarios vary one thing at a time: the number of demonstrations, tokens per label, labels, length of the input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from biaseval.demo import words
+from biaseval.errors import InputError
+from biaseval.label_bias.prompts import build_prompt
+
+_N_RESERVED = 16
+"""Instances that serve as demonstrations only, so that all numbers of demonstrations score the same rows."""
+_N_GENERATED = 400
+_N_TRAINING_INPUTS = 300
+
+WORD_LABELS = tuple(
+    f"{adjective} {noun}"
+    for adjective, noun in zip(
+        words.PLEASANT + words.UNPLEASANT + words.SOUND, words.MEAL_PARTS + words.MACHINE_PARTS, strict=False
+    )
+)
+"""28 labels of two words each, no two with a word in common."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A classification task."""
+
+    name: str
+    definition: str
+    instances: tuple[tuple[str, str], ...]
+    """(input, label) pairs."""
+
+    @classmethod
+    def read(cls, file: Path) -> Task:
+        """Read a task file in the Super-NaturalInstructions format."""
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            pairs = tuple((str(row["input"]), str(row["output"][0]).strip()) for row in content["Instances"])
+            return cls(file.stem, str(content["Definition"][0]), pairs)
+        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+            raise InputError(f"{file}: not a task file ({error!r}); give a folder of task files") from error
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A task's prompts with a number of demonstrations and a set of labels."""
+
+    name: str
+    task: Task
+    labels: tuple[str, ...]
+    n_demos: int
+
+    def prompts(self, n_rows: int) -> pa.Table:
+        """Return at most ``n_rows`` prompts (P1's), with the columns that ``LabelScorer.score`` takes."""
+        demos = self.task.instances[: self.n_demos]
+        rows = self.task.instances[_N_RESERVED : _N_RESERVED + n_rows]
+        return pa.table(
+            {
+                "prompt_id": [str(row) for row in range(len(rows))],
+                "text": [build_prompt(self.task.definition, demos, text) for text, _ in rows],
+                "labels": [list(self.labels)] * len(rows),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    name: str
+    file: str
+    """Stem of the task file."""
+    labels: int | tuple[str, ...]
+    """How many of the task's own labels, the most frequent ones, or labels to put in their place."""
+    n_demos: tuple[int, ...]
+    generated_labels: tuple[str, ...]
+    """What the labels are in place of the task's own where the texts are generated."""
+    n_words: int
+    """Words of an input, about, where the texts are generated: as in the task file."""
+
+
+_PRIVACY = "task682_online_privacy_policy_text_classification"
+_SHORT_LABELS = words.MEAL_PARTS[:3]
+
+_PLANS = (
+    _Plan("base", _PRIVACY, 3, (0, 2, 4, 8, 16), WORD_LABELS[:3], 25),
+    _Plan("single-token", "task1612_sick_label_classification", 3, (4, 16), _SHORT_LABELS, 21),
+    _Plan("2-labels", "task1495_adverse_drug_event_classification", 2, (16,), WORD_LABELS[:2], 18),
+    _Plan("8-labels", _PRIVACY, WORD_LABELS[:8], (4, 16), WORD_LABELS[:8], 25),
+    _Plan("26-labels", _PRIVACY, WORD_LABELS[:26], (4,), WORD_LABELS[:26], 25),
+    _Plan("short", "task1208_atomic_classification_xreason", 2, (16,), _SHORT_LABELS[:2], 7),
+    _Plan("long", "task623_ohsumed_yes_no_answer_generation", 2, (4,), _SHORT_LABELS[:2], 178),
+)
+
+SCENARIOS = tuple(plan.name for plan in _PLANS)
+
+
+def scenarios(folder: Path | None, names: Sequence[str] = SCENARIOS) -> list[Scenario]:
+    """Return the scenarios of these names, on the task files in ``folder`` where it has them, else on generated texts.
+
+    Raises:
+        InputError: a task file that cannot be read.
+    """
+    found = []
+    for plan in _PLANS:
+        if plan.name not in names:
+            continue
+        file = folder / f"{plan.file}.json" if folder is not None else None
+        if file is not None and file.exists():
+            task = Task.read(file)
+            task = _with_most_frequent(task, plan.labels) if isinstance(plan.labels, int) else task
+        else:
+            task = _generated(plan)
+        labels = tuple(sorted({label for _, label in task.instances}))
+        if not isinstance(plan.labels, int):
+            labels = plan.labels
+            task = replace(
+                task, instances=tuple((text, labels[i % len(labels)]) for i, (text, _) in enumerate(task.instances))
+            )
+        found += [Scenario(plan.name, task, labels, n_demos) for n_demos in plan.n_demos]
+    return found
+
+
+def training_texts(folder: Path | None, chosen: Sequence[Scenario]) -> list[str]:
+    """Return texts to train a tokenizer on: of all task files in ``folder``, and of the chosen scenarios."""
+    tasks = [Task.read(file) for file in sorted(folder.glob("task*.json"))] if folder is not None else []
+    tasks += {scenario.task.name: scenario.task for scenario in chosen}.values()
+    return [
+        text
+        for task in {task.name: task for task in tasks}.values()
+        for text in (task.definition, *(text for text, _ in task.instances[:_N_TRAINING_INPUTS]))
+    ]
+
+
+def _with_most_frequent(task: Task, n_labels: int) -> Task:
+    kept = {label for label, _ in Counter(label for _, label in task.instances).most_common(n_labels)}
+    return replace(task, instances=tuple((text, label) for text, label in task.instances if label in kept))
+
+
+def _generated(plan: _Plan) -> Task:
+    """Draw a task whose texts are as long as those of the file; the same for the same name, anywhere."""
+    groups = (words.COMPANIONS, words.MEAL_PARTS, words.MACHINES, words.PROPOSALS, words.FOR, words.AGAINST,
+              words.UNDECIDED, words.SPORT, words.TRANSPORT, words.EVENTS, words.NO_ANIMALS, words.ON_LAND)  # fmt: skip
+    vocabulary = [word for group in groups for text in group for word in text.split()]
+    generator = np.random.default_rng(list(plan.name.encode()))
+
+    def draw(n_words: int) -> str:
+        return " ".join(vocabulary[i] for i in generator.integers(len(vocabulary), size=max(3, n_words)))
+
+    labels = plan.generated_labels
+    return Task(
+        name=f"generated ({plan.name})",
+        definition=draw(80).capitalize() + ".",
+        instances=tuple(
+            (draw(int(generator.poisson(plan.n_words))) + ".", labels[i % len(labels)]) for i in range(_N_GENERATED)
+        ),
+    )

@@ -1,0 +1,188 @@
+"""Runs a token trie in padded batches, behind cached prefixes or each text whole: for models that take no packs.
+
+A prefix that several texts share is run once; the rest of those texts runs as a batch, padded on the right under a 2-D
+mask, each row behind its own copy of the prefix's keys and values. Right wherever the model's own cache is: also for
+ALiBi (MPT, BLOOM, the first Falcons), where positions cannot be given, and beyond a sliding window. Without cached
+prefixes this is the plain forward pass, right for every causal model and the yardstick of the other paths.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from biaseval.scoring.readout import Predictions, logits_at
+from biaseval.scoring.trie import Integers, TokenTrie
+
+_COST_OF_A_PASS = 64
+"""Tokens that one more forward pass costs beside its own: what a cached prefix must save at least."""
+
+
+def takes_cached_prefixes(model: PreTrainedModel) -> bool:
+    """Return whether the model's cache is keys and values alone, so that it can be repeated over a batch."""
+    if model._is_stateful or "past_key_values" not in inspect.signature(type(model).forward).parameters:
+        return False
+    layers = DynamicCache(config=model.config).layers
+    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+
+
+def batched_predictions(
+    model: PreTrainedModel, trie: TokenTrie, budget: int, cache_budget: int, *, has_prefixes: bool
+) -> Iterator[Predictions]:
+    """Yield what the model predicts for every target of the trie.
+
+    Args:
+        model: a causal model; with ``has_prefixes`` one that ``takes_cached_prefixes``.
+        trie: the texts.
+        budget: most tokens in one forward pass, padding counted (or one text, where that is longer).
+        cache_budget: most tokens of keys and values in a batch, cached prefixes counted for every row (likewise).
+        has_prefixes: cache shared prefixes, where that saves more than it costs.
+    """
+    runner = _Runner(model, trie, budget, cache_budget)
+    starts = _worthwhile(trie) if has_prefixes else frozenset()
+    yield from runner.visit(0, trie.n_nodes, starts, None)
+
+
+def _worthwhile(trie: TokenTrie) -> frozenset[int]:
+    """Return the first nodes of the chains to cache: those that, with what lies below, save more than they cost."""
+    starts, stops = _chains(trie)
+    parents = []
+    open_chains: list[int] = []
+    for chain, start in enumerate(starts):
+        while open_chains and trie.end[starts[open_chains[-1]]] <= start:
+            open_chains.pop()
+        parents.append(open_chains[-1] if open_chains else -1)
+        open_chains.append(chain)
+    is_leaf = trie.end[starts] == stops
+    n_texts = is_leaf.astype(np.int64)
+    below = np.zeros(len(starts), dtype=np.int64)
+    chosen = set()
+    for chain in reversed(range(len(starts))):
+        gain = (n_texts[chain] - 1) * (stops[chain] - starts[chain]) - _COST_OF_A_PASS + below[chain]
+        if not is_leaf[chain] and gain > 0:
+            chosen.add(int(starts[chain]))
+            below[parents[chain]] += gain if parents[chain] >= 0 else 0
+        if parents[chain] >= 0:
+            n_texts[parents[chain]] += n_texts[chain]
+    return frozenset(chosen)
+
+
+def _chains(trie: TokenTrie) -> tuple[Integers, Integers]:
+    """Return where the chains of only children start and stop; in pre-order they follow on each other."""
+    starts = np.flatnonzero(np.concatenate([[True], trie.end[1:] != trie.end[:-1]])[: trie.n_nodes])
+    return starts, np.append(starts[1:], trie.n_nodes)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """One row of a batch: the nodes from the cached prefix to a leaf."""
+
+    nodes: Integers
+    targets: slice
+    """The targets that no row before this one has."""
+
+
+class _Runner:
+    def __init__(self, model: PreTrainedModel, trie: TokenTrie, budget: int, cache_budget: int) -> None:
+        self._model = model
+        self._trie = trie
+        self._budget = budget
+        self._cache_budget = cache_budget
+        starts, stops = _chains(trie)
+        self._chain_stop = dict(zip(starts.tolist(), stops.tolist(), strict=True))
+
+    def visit(
+        self, start: int, stop: int, cached_starts: frozenset[int], cache: DynamicCache | None
+    ) -> Iterator[Predictions]:
+        """Run the sibling subtrees that make up ``[start, stop)`` behind a cache of batch size one."""
+        texts: list[_Text] = []
+        node = start
+        while node < stop:
+            after = int(self._trie.end[node])
+            if node in cached_starts:
+                branching = self._chain_stop[node]
+                longer = DynamicCache(config=self._model.config) if cache is None else _repeated(cache, 1)
+                for chunk in range(node, branching, self._budget):
+                    nodes = np.arange(chunk, min(chunk + self._budget, branching))
+                    text = _Text(nodes, self._trie.targets(int(nodes[0]), int(nodes[-1]) + 1))
+                    yield from self._run([text], longer)
+                yield from self.visit(branching, after, cached_starts, longer)
+            else:
+                texts += self._texts(node, after)
+            node = after
+        n_cached = 0 if cache is None else cache.get_seq_length()
+        for batch in _batches(texts, n_cached, self._budget, self._cache_budget):
+            yield from self._run(batch, None if cache is None else _repeated(cache, len(batch)))
+
+    def _texts(self, start: int, stop: int) -> Iterator[_Text]:
+        base = int(self._trie.depth[start])
+        depth = self._trie.depth[start:stop] - base
+        latest = np.empty(int(depth.max()) + 1, dtype=np.int64)
+        before = start
+        leaves = np.flatnonzero(self._trie.end[start:stop] == np.arange(start, stop) + 1) + start
+        for leaf in leaves.tolist():
+            latest[depth[before - start : leaf + 1 - start]] = np.arange(before, leaf + 1)
+            yield _Text(latest[: depth[leaf - start] + 1].copy(), self._trie.targets(before, leaf + 1))
+            before = leaf + 1
+
+    def _run(self, texts: Sequence[_Text], cache: DynamicCache | None) -> Iterator[Predictions]:
+        n_cached = 0 if cache is None else cache.get_seq_length()
+        width = max(len(text.nodes) for text in texts)
+        ids = torch.zeros((len(texts), width), dtype=torch.long)
+        mask = torch.zeros((len(texts), n_cached + width), dtype=torch.long)
+        mask[:, :n_cached] = 1
+        for row, text in enumerate(texts):
+            ids[row, : len(text.nodes)] = torch.from_numpy(self._trie.token[text.nodes])
+            mask[row, n_cached : n_cached + len(text.nodes)] = 1
+        targets = [np.arange(text.targets.start, text.targets.stop) for text in texts]
+        first = [self._trie.depth[text.nodes[0]] for text in texts]
+        places = [
+            self._trie.depth[self._trie.target_node[own]] - base for own, base in zip(targets, first, strict=True)
+        ]
+        kept, column = np.unique(np.concatenate(places), return_inverse=True)
+        logits = logits_at(
+            self._model,
+            kept if len(kept) else np.array([width - 1]),
+            input_ids=ids.to(self._model.device),
+            attention_mask=mask.to(self._model.device),
+            past_key_values=cache,
+            use_cache=cache is not None,
+        )
+        if cache is not None and cache.get_seq_length() != n_cached + width:
+            raise RuntimeError(f"{type(self._model).__name__} does not fill the cache that it is given")
+        if len(kept):
+            row_of_target = np.repeat(np.arange(len(texts)), [len(own) for own in targets])
+            wanted, rows = np.unique(row_of_target * len(kept) + column, return_inverse=True)
+            flat = logits.flatten(0, 1)[torch.from_numpy(wanted).to(logits.device)]
+            yield Predictions(np.concatenate(targets), rows, flat)
+
+
+def _repeated(cache: DynamicCache, n: int) -> DynamicCache:
+    """Return a cache of ``n`` rows that starts with these keys and values and leaves the given one alone."""
+    repeated = copy.copy(cache)
+    repeated.layers = [copy.copy(layer) for layer in cache.layers]
+    for layer in cast(list[DynamicLayer], repeated.layers):
+        if layer.keys is not None and layer.values is not None:
+            layer.keys, layer.values = (states.expand(n, -1, -1, -1) for states in (layer.keys, layer.values))
+    return repeated
+
+
+def _batches(texts: Sequence[_Text], n_cached: int, budget: int, cache_budget: int) -> Iterator[list[_Text]]:
+    """Group texts, longest first: the first batch is the largest, so memory runs out early or not at all."""
+    batch: list[_Text] = []
+    for text in sorted(texts, key=lambda text: -len(text.nodes)):
+        width = len(batch[0].nodes) if batch else 0
+        if batch and ((len(batch) + 1) * width > budget or (len(batch) + 1) * (n_cached + width) > cache_budget):
+            yield batch
+            batch = []
+        batch.append(text)
+    if batch:
+        yield batch

@@ -1,0 +1,82 @@
+"""From logits to what is kept of them. Log-softmax in float32, whatever the model's dtype."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers import PreTrainedModel
+
+from biaseval.scoring.trie import Integers, TokenTrie
+
+Logprobs = npt.NDArray[np.float32]
+
+_LOGITS_AT_ONCE = 1 << 26
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What one forward pass predicts for some targets of a trie."""
+
+    targets: Integers
+    """``[n]`` numbers of the targets."""
+    rows: Integers
+    """``[n]`` the row of ``logits`` for each."""
+    logits: torch.Tensor
+    """``[n_rows, vocabulary]``."""
+
+
+def write_logprobs(trie: TokenTrie, predictions: Iterable[Predictions], scores: Logprobs) -> None:
+    """Write the log-probability in nats of every target into ``scores``, at its slot."""
+    for each in predictions:
+        scores[trie.target_slot[each.targets]] = _logprobs(each.logits, each.rows, trie.target_token[each.targets])
+
+
+def write_likeliest(trie: TokenTrie, predictions: Iterable[Predictions], tokens: Integers) -> None:
+    """Write the token that the model finds likeliest in place of every target into ``tokens``, at its slot."""
+    for each in predictions:
+        tokens[trie.target_slot[each.targets]] = likeliest(each.logits)[each.rows]
+
+
+def _logprobs(logits: torch.Tensor, rows: Integers, tokens: Integers) -> Logprobs:
+    at_once = max(1, _LOGITS_AT_ONCE // logits.shape[-1])  # bounds the float32 copy
+    normalizers = torch.cat([part.float().logsumexp(dim=-1) for part in torch.split(logits, at_once)])
+    where = torch.from_numpy(rows).to(logits.device)
+    chosen = logits[where, torch.from_numpy(tokens).to(logits.device)].float()
+    values: Logprobs = (chosen - normalizers[where]).cpu().numpy()
+    return values
+
+
+def likeliest(logits: torch.Tensor) -> Integers:
+    """Return the token of the largest logit of each row, the first on ties; -1 where a logit is not a number."""
+    tokens = logits.argmax(dim=-1).masked_fill_(logits.isnan().any(dim=-1), -1)
+    found: Integers = tokens.cpu().numpy()
+    return found
+
+
+def logits_at(model: PreTrainedModel, positions: Integers, **inputs: Any) -> torch.Tensor:
+    """Run the model and return its logits at ``positions`` of every row, ``[batch, len(positions), vocabulary]``.
+
+    Only the hidden states at these positions go through the head, where the model offers that.
+    """
+    width = inputs["input_ids"].shape[1]
+    first, n_expected = 0, width
+    if "logits_to_keep" in inspect.signature(type(model).forward).parameters:
+        if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
+            # The hidden states end on another device than the one an index would be on; a slice has no device.
+            first = int(positions[0])
+            n_expected = inputs["logits_to_keep"] = width - first
+        else:
+            inputs["logits_to_keep"] = torch.from_numpy(positions).to(model.device)
+            n_expected = len(positions)
+    logits: torch.Tensor = model(**inputs).logits
+    if logits.shape[1] != n_expected:
+        raise RuntimeError(f"{type(model).__name__} returned logits at {logits.shape[1]} positions, not {n_expected}")
+    if n_expected == len(positions):
+        return logits
+    return logits[:, torch.from_numpy(positions - first).to(logits.device)]

@@ -1,0 +1,13 @@
+"""What the scorer's tests share."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from tests.tinymodels import make_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerBase:
+    return make_tokenizer()

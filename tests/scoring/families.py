@@ -1,0 +1,155 @@
+"""Tiny models of every family that the engine names, and what the plain forward pass makes of a text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    FalconConfig,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GPT2Config,
+    GPTJConfig,
+    GPTNeoXConfig,
+    LlamaConfig,
+    MistralConfig,
+    MptConfig,
+    OPTConfig,
+    Phi3Config,
+    PhiConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+EXACT = 1e-4  # nats in float32: what the design promises
+VOCABULARY = 420
+
+
+def llama_like(**sizes: Any) -> dict[str, Any]:
+    """Return the arguments that Llama and its kin share."""
+    return {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "initializer_range": 0.3,
+        "num_key_value_heads": 2,
+        "pad_token_id": 0,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    } | sizes
+
+
+def falcon_like(**sizes: Any) -> dict[str, Any]:
+    """Return Falcon's arguments."""
+    return {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "initializer_range": 0.3,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    } | sizes
+
+
+# The families for which the packed path is used, in the variants that differ in how they attend.
+PACKED: dict[str, Callable[..., PretrainedConfig]] = {
+    "llama": lambda **s: LlamaConfig(**llama_like(num_key_value_heads=4, **s)),
+    "llama, grouped queries": lambda **s: LlamaConfig(**llama_like(**s)),
+    "llama, one key head, tied": lambda **s: LlamaConfig(
+        **llama_like(num_key_value_heads=1, tie_word_embeddings=True, **s)
+    ),
+    "mistral": lambda **s: MistralConfig(**llama_like(sliding_window=None, **s)),
+    "mistral, inside its window": lambda **s: MistralConfig(**llama_like(sliding_window=1024, **s)),
+    "mistral, beyond its window": lambda **s: MistralConfig(**llama_like(sliding_window=40, **s)),
+    "qwen2": lambda **s: Qwen2Config(**llama_like(**s)),
+    "qwen3": lambda **s: Qwen3Config(**llama_like(head_dim=8, **s)),
+    "falcon 7b": lambda **s: FalconConfig(**falcon_like(alibi=False, multi_query=True, **s)),
+    "falcon 40b": lambda **s: FalconConfig(
+        **falcon_like(alibi=False, new_decoder_architecture=True, num_kv_heads=2, **s)
+    ),
+    "opt": lambda **s: OPTConfig(**falcon_like(ffn_dim=48, word_embed_proj_dim=16, init_std=0.3, pad_token_id=0, **s)),
+    "gpt_neox": lambda **s: GPTNeoXConfig(**falcon_like(intermediate_size=48, **s)),
+    "gpt2": lambda **s: GPT2Config(**falcon_like(**s)),
+    "gemma": lambda **s: GemmaConfig(**llama_like(head_dim=8, **s)),
+    "gemma2": lambda **s: Gemma2Config(**llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)),
+    "gemma2, beyond its window": lambda **s: Gemma2Config(
+        **llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=40, **s)
+    ),
+    "gemma3": lambda **s: Gemma3TextConfig(**llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)),
+    "phi": lambda **s: PhiConfig(**llama_like(num_key_value_heads=4, **s)),
+    "phi3": lambda **s: Phi3Config(**llama_like(sliding_window=1024, **s)),
+}
+# Positions come from the place in the row: cached prefixes in padded batches.
+PREFIX_CACHE: dict[str, Callable[..., PretrainedConfig]] = {
+    "falcon rw (alibi)": lambda **s: FalconConfig(**falcon_like(alibi=True, multi_query=False, **s)),
+    "mpt": lambda **s: MptConfig(**_mpt_like(**s)),
+    "bloom": lambda **s: BloomConfig(**falcon_like(**s)),
+    "gptj": lambda **s: GPTJConfig(**falcon_like(rotary_dim=4, **s)),
+}
+FAMILIES = PACKED | PREFIX_CACHE
+
+
+def _mpt_like(hidden_size: int = 32, num_hidden_layers: int = 2, num_attention_heads: int = 4) -> dict[str, Any]:
+    return {
+        "vocab_size": VOCABULARY,
+        "d_model": hidden_size,
+        "n_layers": num_hidden_layers,
+        "n_heads": num_attention_heads,
+        "initializer_range": 0.3,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+    }
+
+
+def random_model(config: PretrainedConfig, attention: str | None = None, seed: int = 0) -> PreTrainedModel:
+    torch.manual_seed(seed)
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention).eval()
+
+
+def few_shot_prompts(n_contexts: int = 3, n_inputs: int = 4) -> pa.Table:
+    """Several contexts whose inputs begin alike, in mixed order, with labels that begin one another."""
+    texts = []
+    for context in range(n_contexts):
+        demos = "".join(f"Input: case {context} of {demo}.\n Output: no.\n\n" for demo in range(context * 2))
+        for number in range(n_inputs):
+            texts.append(f"Say which.\n\n{demos}Input: the case {'very ' * number}new.\n\nOutput:")
+    texts += ["x", "Input: naïve “quotes” — 你好 🙂.\n\nOutput:", "ends in a tab\t", "Output:\n"]
+    random.Random(0).shuffle(texts)
+    labels = ["no", "no way", "not sure", "yes", "yes, yes", "  Yes  ", "ja ☂"]
+    return pa.table(
+        {"prompt_id": [f"p{row}" for row in range(len(texts))], "text": texts, "labels": [labels] * len(texts)}
+    )
+
+
+@torch.inference_mode()
+def by_the_rule(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> list[list[float]]:
+    """Score with one forward pass per (prompt, label), as protocol section 5.1 says it; none of the scorer's code."""
+    results = []
+    for prompt in prompts.to_pylist():
+        for label in prompt["labels"]:
+            gap = "" if prompt["text"][-1:] in (" ", "\n", "\t") or label[:1] in (" ", "\n", "\t") else " "
+            ids = tokenizer(prompt["text"] + gap + label + tokenizer.eos_token)["input_ids"]
+            n_context = len(tokenizer(prompt["text"])["input_ids"])
+            logprobs = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
+            results.append([logprobs[i - 1, ids[i]].item() for i in range(n_context, len(ids))])
+    return results
+
+
+def largest_difference(scores: pa.Table | Sequence[list[float]], expected: Sequence[list[float]]) -> float:
+    found = scores["token_logprobs"].to_pylist() if isinstance(scores, pa.Table) else scores
+    assert [len(own) for own in found] == [len(own) for own in expected]
+    return float(np.abs(np.concatenate(found) - np.concatenate(expected)).max())

@@ -1,0 +1,227 @@
+"""Token ids are those of the whole text, however it was cut; and what cannot be encoded is refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from biaseval.errors import InputError
+from biaseval.models import load_tokenizer
+from biaseval.scoring import encode
+from biaseval.scoring.encoding import _cutting_rules
+
+
+@pytest.mark.parametrize(
+    ("prompts", "what"),
+    [
+        ({"prompt_id": ["a"], "labels": [["x"]]}, "column text missing"),
+        ({"prompt_id": ["a", "a"], "text": ["t", "t"], "labels": [["x"], ["x"]]}, "'a': missing or repeated"),
+        ({"prompt_id": [None], "text": ["t"], "labels": [["x"]]}, "None: missing or repeated"),
+        ({"prompt_id": ["a"], "text": pa.array([None], pa.string()), "labels": [["x"]]}, "'a': no text"),
+        ({"prompt_id": ["a"], "text": ["t"], "labels": pa.array([[]], pa.list_(pa.string()))}, "'a': labels"),
+        ({"prompt_id": ["a"], "text": ["t"], "labels": [["x", ""]]}, "'a': labels"),
+        ({"prompt_id": ["a"], "text": ["t"], "labels": pa.array([None], pa.list_(pa.string()))}, "'a': labels"),
+    ],
+)
+def test_prompts_that_cannot_be_scored_are_refused(
+    prompts: dict[str, object], what: str, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    with pytest.raises(InputError, match=what):
+        encode(tokenizer, pa.table(prompts))
+
+
+def test_a_label_that_merges_into_the_prompt_is_scored_from_where_the_texts_part() -> None:
+    tokenizer = trained(None, texts=["ab. c"] * 50)
+    prompts = pa.table({"prompt_id": ["merged"], "text": ["ab."], "labels": [["c", "d"]]})
+    assert len(tokenizer("ab. c</s>")["input_ids"]) == 3  # <s>, "ab. c", </s>: no token is the label's alone
+    encoded = encode(tokenizer, prompts)
+    assert encoded["n_context_tokens"].to_pylist() == [1, 1]
+    assert encoded["n_label_tokens"][0].as_py() == 1
+    assert encoded["token_ids"][0].as_py() == tokenizer("ab. c</s>")["input_ids"]
+    assert encoded["token_ids"][1].as_py() == tokenizer("ab. d</s>")["input_ids"]
+
+
+def test_a_label_after_a_prompt_that_ends_in_a_space_is_never_empty() -> None:
+    tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), texts=["cut here yes"] * 50)
+    prompts = pa.table({"prompt_id": ["cut"], "text": ["cut here "], "labels": [["yes", "no"]]})
+    encoded = encode(tokenizer, prompts)
+    assert min(encoded["n_label_tokens"].to_pylist()) >= 1
+    assert len(set(encoded["n_context_tokens"].to_pylist())) == 1
+
+
+def test_an_empty_prompt_is_scored_after_bos_and_refused_without(tokenizer: PreTrainedTokenizerBase) -> None:
+    prompts = pa.table({"prompt_id": ["empty"], "text": [""], "labels": [["yes"]]})
+    assert encode(tokenizer, prompts)["n_context_tokens"].to_pylist() == [1]
+    with pytest.raises(InputError, match="prompt 'empty': no token before the label"):
+        encode(trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False), prompts)
+
+
+# ---- tokenising in pieces --------------------------------------------------------------------------------------------
+
+
+def trained(
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+    *,
+    normalizer: normalizers.Normalizer | None = None,
+    texts: Sequence[str] = (),
+    bos: bool = True,
+    vocab_size: int = 500,
+) -> PreTrainedTokenizerFast:
+    """Return a BPE tokenizer trained here."""
+    tokenizer = Tokenizer(models.BPE())
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    if pre_tokenizer is not None:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet, show_progress=False
+    )
+    words = "Input: the case is new. Output: no yes not sure, don't 123 4567 way!\n\n It's  very  odd\t(so) … naïve"
+    tokenizer.train_from_iterator(texts or [words] * 30, trainer)
+    if bos:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+
+
+def split_by(pattern: str) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+
+
+def unsplit(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """Let the tokens learned word by word be found in whole texts, as in tokenizers converted from SentencePiece."""
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    return tokenizer
+
+
+LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CUT = {
+    "gpt2": lambda: trained(pre_tokenizers.ByteLevel(add_prefix_space=False)),
+    "gpt2 with a first space": lambda: trained(pre_tokenizers.ByteLevel(add_prefix_space=True)),
+    "gpt2 without bos": lambda: trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False),
+    "llama 3": lambda: trained(split_by(LLAMA_3)),
+    "falcon": lambda: trained(
+        pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Punctuation("contiguous"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False),
+                pre_tokenizers.Digits(individual_digits=False),
+                pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), behavior="isolated"),
+            ]
+        )
+    ),
+    "llama 2": lambda: trained(pre_tokenizers.Metaspace(split=True)),
+    "llama 2, one word": lambda: unsplit(trained(pre_tokenizers.Metaspace(split=True))),
+    "qwen 2": lambda: trained(split_by(LLAMA_3.replace("{1,3}", "")), normalizer=normalizers.NFC()),
+}
+NOT_CUT = {
+    "words may join": lambda: trained(None),
+    "unknown pattern": lambda: trained(split_by(r"\w+ \w+|\s+|[^\s\w]+")),
+    "lower case": lambda: trained(
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        normalizer=normalizers.Lowercase(),
+    ),
+}
+
+
+def awkward_prompts(n: int, seed: int) -> pa.Table:
+    """Long texts that begin alike and go on with whatever disturbs a tokenizer."""
+    draw = random.Random(seed)
+    fragments = ["Input:", " ", "  ", "\n", "\n\n", "\t", ".", "don't", " the case", "123 4567", "naïve", "e\u0301",
+                 "你好", "🙂", "…", "<s>", "</s>", "</s", "<", "/s>", "▁", " ▁ ", "\u00a0", "\u3000", "\x1c", "Ġ",
+                 "a", " a", "!", " 'll", "'s", " new", "\r\n", "\u200b", "x" * 300, "(so)"]  # fmt: skip
+    context = "Say which one it is. " + " ".join(draw.choice(["case", "new", "is,", "123"]) for _ in range(300))
+    texts = [context + " " + "".join(draw.choices(fragments, k=draw.randint(0, 60))) for _ in range(n - 3)]
+    texts += ["", " ", context]
+    labels = ["no", "no way", " No ", "\nYes", "7", "'s", "…", "naïve 你好", "</s>x", "<s>"]
+    return pa.table({"prompt_id": [str(row) for row in range(n)], "text": texts, "labels": [labels] * n})
+
+
+def assert_encoded_by_the_rule(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> None:
+    """Compare with protocol section 5.1, a text at a time; leaves out what the rule itself cannot score."""
+    rows = []
+    for prompt in prompts.to_pylist():
+        n_context = len(tokenizer(prompt["text"])["input_ids"])
+        kept = []
+        for label in prompt["labels"]:
+            gap = "" if prompt["text"][-1:] in (" ", "\n", "\t") or label[:1] in (" ", "\n", "\t") else " "
+            ids = tokenizer(prompt["text"] + gap + label + tokenizer.eos_token)["input_ids"]
+            if n_context and len(ids) - n_context >= 2:
+                kept.append((label, ids))
+        if kept:
+            rows.append((prompt["prompt_id"], prompt["text"], n_context, kept))
+    table = pa.table(
+        {
+            "prompt_id": [row[0] for row in rows],
+            "text": [row[1] for row in rows],
+            "labels": [[label for label, _ in row[3]] for row in rows],
+        }
+    )
+    encoded = encode(tokenizer, table)
+    assert encoded["token_ids"].to_pylist() == [ids for row in rows for _, ids in row[3]]
+    assert encoded["n_context_tokens"].to_pylist() == [row[2] for row in rows for _ in row[3]]
+    assert encoded["label"].to_pylist() == [label for row in rows for label, _ in row[3]]
+    assert encoded["n_label_tokens"].to_pylist() == [len(ids) - row[2] - 1 for row in rows for _, ids in row[3]]
+
+
+@pytest.mark.parametrize("make", [*CUT.values(), *NOT_CUT.values()], ids=[*CUT, *NOT_CUT])
+def test_token_ids_are_those_of_the_whole_text(
+    make: Callable[[], PreTrainedTokenizerFast], caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = make()
+    for seed in range(3):
+        assert_encoded_by_the_rule(tokenizer, awkward_prompts(40, seed))
+    assert "whole texts" not in caplog.text  # the safety net was not needed
+
+
+@pytest.mark.parametrize("model", ["golden/tiny-llama", "data/models/stories260K"])
+def test_token_ids_are_those_of_the_whole_text_with_real_tokenizers(
+    model: str, shared: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = load_tokenizer(str(shared / model))
+    assert _cutting_rules(tokenizer, len(tokenizer)) is not None
+    for seed in range(3):
+        assert_encoded_by_the_rule(tokenizer, awkward_prompts(40, seed))
+    assert "whole texts" not in caplog.text
+
+
+def test_only_tokenizers_that_prove_it_are_cut() -> None:
+    assert all(_cutting_rules(make(), 0) is not None for make in CUT.values())
+    assert all(_cutting_rules(make(), 0) is None for make in NOT_CUT.values())
+
+
+def test_shared_text_is_tokenised_once(tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    backend = tokenizer.backend_tokenizer
+
+    class Counting:
+        def __getattr__(self, name: str) -> object:
+            return getattr(backend, name)
+
+        def encode_batch_fast(self, texts: list[str], **options: bool) -> object:
+            seen.extend(texts)
+            return backend.encode_batch_fast(texts, **options)
+
+    context = "Say which one it is. " + "case new. " * 500
+    texts = [f"{context}Input: number {row}.\n\nOutput:" for row in range(50)]
+    prompts = pa.table({"prompt_id": list("abcdefghij" * 5), "text": texts, "labels": [["no", "yes"]] * 50})
+    prompts = prompts.set_column(0, "prompt_id", [[str(row) for row in range(50)]])
+    encode(tokenizer, prompts.slice(0, 4))  # the rules are asked of the tokenizer itself
+    monkeypatch.setattr(type(tokenizer), "backend_tokenizer", property(lambda self: Counting()))
+    encode(tokenizer, prompts)
+    assert sum(map(len, seen)) < len(context) + 50 * 600

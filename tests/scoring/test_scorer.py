@@ -1,0 +1,280 @@
+"""The scorer gives the plain forward pass's numbers, whatever it shares, packs or cuts."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaConfig, MambaConfig, PreTrainedTokenizerBase
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.models import load_model, load_tokenizer
+from biaseval.scoring import LabelScorer, packed, scorer
+from tests.scoring.families import (
+    EXACT,
+    FAMILIES,
+    PACKED,
+    PREFIX_CACHE,
+    VOCABULARY,
+    by_the_rule,
+    few_shot_prompts,
+    largest_difference,
+    llama_like,
+    random_model,
+)
+from tests.tinymodels import make_llama
+
+PATHS = ("packed", "prefix_cache", "full_text")
+
+
+# ---- golden values ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_golden_scores_of_the_reference_code(path: str, shared: Path) -> None:
+    golden = pq.read_table(shared / "golden/superni/expected/scores.parquet")
+    golden = golden.take(list(range(0, golden.num_rows, 2)))
+    prompts = pa.table(
+        {"prompt_id": [str(row) for row in range(len(golden))], "text": golden["prompt"], "labels": golden["labels"]}
+    )
+    model = str(shared / "golden/tiny-llama")
+    scoring = LabelScorer(load_model(model), load_tokenizer(model), path=path)
+    scores = scoring.score(prompts)
+    assert scoring.path == path
+    expected = [own for row in golden["full_token_logprobs"].to_pylist() for own in row]
+    assert largest_difference(scores, expected) < 2e-4
+    n_completion = [n for row in golden["completion_tokens"].to_pylist() for n in row]
+    assert [n + 1 for n in scores["n_label_tokens"].to_pylist()] == n_completion
+    assert scores["label"].to_pylist() == [label for row in golden["labels"].to_pylist() for label in row]
+
+
+# ---- the paths that the families take --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_takes_its_fastest_path(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(FAMILIES[name]())
+    prompts = few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer, token_budget=300)
+    scores = scoring.score(prompts)
+    assert scoring.path == ("packed" if name in PACKED else "prefix_cache")
+    assert scoring.path_beyond_window == ("prefix_cache" if scoring._packed_window else None)
+    assert 0 <= scoring.facts()["self_test_difference"] < EXACT
+    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
+
+
+@pytest.mark.parametrize("name", [name for name in PACKED if "gemma2" not in name])
+def test_packs_are_right_with_eager_attention(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED[name](), "eager")
+    prompts = few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer, token_budget=64)
+    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
+    assert scoring.path == "packed"
+
+
+def test_a_model_without_keys_and_values_is_scored_from_whole_texts(tokenizer: PreTrainedTokenizerBase) -> None:
+    config = MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4)
+    model = random_model(config)
+    prompts = few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer, token_budget=300)
+    assert scoring.path == "full_text"
+    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
+
+
+def test_a_path_that_the_model_does_not_take_is_refused(tokenizer: PreTrainedTokenizerBase) -> None:
+    with pytest.raises(InputError, match="path 'packed': a mpt model takes prefix_cache, full_text"):
+        LabelScorer(random_model(PREFIX_CACHE["mpt"]()), tokenizer, path="packed")
+
+
+def test_a_model_over_several_devices_gives_the_same_scores(tokenizer: PreTrainedTokenizerBase) -> None:
+    # Only the device map is pretended: such a model is asked for a slice of its logits and not for single rows.
+    model = random_model(PACKED["llama"]())
+    prompts = few_shot_prompts()
+    expected = by_the_rule(model, tokenizer, prompts)
+    model.hf_device_map = {"model": 0, "lm_head": 1}
+    scoring = LabelScorer(model, tokenizer, token_budget=64)
+    assert largest_difference(scoring.score(prompts), expected) < EXACT
+    assert scoring.path == "packed"
+
+
+def test_scores_do_not_depend_on_what_else_is_in_the_call(tokenizer: PreTrainedTokenizerBase) -> None:
+    scoring = LabelScorer(random_model(PACKED["llama, grouped queries"]()), tokenizer)
+    prompts = few_shot_prompts()
+    together = scoring.score(prompts)["token_logprobs"].to_pylist()
+    n_labels = len(prompts["labels"][0])
+    order = list(range(len(prompts)))[::-1]
+    backwards = scoring.score(prompts.take(order))["token_logprobs"].to_pylist()
+    reordered = [own for row in order for own in together[row * n_labels : (row + 1) * n_labels]]
+    assert largest_difference(backwards, reordered) < EXACT
+    alone = [own for row in order for own in scoring.score(prompts.slice(row, 1))["token_logprobs"].to_pylist()]
+    assert largest_difference(alone, reordered) < EXACT
+
+
+def test_rows_come_back_in_order_with_their_own_labels(tokenizer: PreTrainedTokenizerBase) -> None:
+    scoring = LabelScorer(random_model(PACKED["llama"]()), tokenizer)
+    prompts = pa.table(
+        {
+            "prompt_id": ["b", "a", "c"],
+            "text": ["same", "same", "other"],
+            "labels": [["yes", "no"], ["no"], ["no", "yes"]],
+        }
+    )
+    scores = scoring.score(prompts)
+    assert scores["prompt_id"].to_pylist() == ["b", "b", "a", "c", "c"]
+    assert scores["label"].to_pylist() == ["yes", "no", "no", "no", "yes"]
+    found = scores["token_logprobs"].to_pylist()
+    assert found[1] == found[2]
+    assert [len(own) for own in found] == [n + 1 for n in scores["n_label_tokens"].to_pylist()]
+
+
+def test_no_prompts_give_no_scores(tokenizer: PreTrainedTokenizerBase) -> None:
+    scoring = LabelScorer(random_model(PACKED["llama"]()), tokenizer)
+    scores = scoring.score(few_shot_prompts().slice(0, 0))
+    assert scores.num_rows == 0
+    assert scores.schema == scorer.SCORES
+
+
+def test_sixteen_bit_scores_stay_within_the_self_test_tolerance(tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama, grouped queries"]()).to(torch.bfloat16)
+    scoring = LabelScorer(model, tokenizer)
+    prompts = few_shot_prompts()
+    difference = largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts))
+    assert scoring.path == "packed"
+    assert difference < scorer.TOLERANCE[torch.bfloat16]
+
+
+def test_an_adapter_changes_the_scores_to_those_of_the_adapted_model(tiny_llama: Path, tmp_path: Path) -> None:
+    adapted = get_peft_model(load_model(str(tiny_llama)), LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
+    torch.manual_seed(1)
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.5)
+    adapted.eval().save_pretrained(tmp_path)
+    prompts = few_shot_prompts()
+    scoring = LabelScorer.load(str(tiny_llama), adapter=str(tmp_path))
+    assert largest_difference(scoring.score(prompts), by_the_rule(adapted, scoring.tokenizer, prompts)) < EXACT
+    assert scoring.path == "packed"
+    plain = LabelScorer.load(str(tiny_llama)).score(prompts)["token_logprobs"].to_pylist()
+    assert largest_difference(scoring.score(prompts), plain) > 0.1
+
+
+# ---- when something is wrong -----------------------------------------------------------------------------------------
+
+
+def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # MPT takes its positions from places in the row: no error, only wrong numbers.
+    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    model = random_model(PREFIX_CACHE["mpt"]())
+    scoring = LabelScorer(model, tokenizer)
+    assert scoring.path == "packed"
+    prompts = few_shot_prompts()
+    with caplog.at_level(logging.WARNING):
+        scores = scoring.score(prompts)
+    assert scoring.path == "prefix_cache"
+    assert re.search("mpt: the packed path is .* nats off the plain forward pass", caplog.text)
+    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
+
+
+def test_a_first_call_too_small_to_judge_by_does_not_end_the_self_test(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    model = random_model(PREFIX_CACHE["mpt"]())
+    scoring = LabelScorer(model, tokenizer)
+    one = pa.table({"prompt_id": ["a"], "text": ["one text"], "labels": [["yes"]]})
+    assert largest_difference(scoring.score(one), by_the_rule(model, tokenizer, one)) < EXACT
+    prompts = few_shot_prompts()
+    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
+    assert scoring.path == "prefix_cache"
+
+
+def test_a_path_that_fails_is_left(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Falcon's ALiBi models refuse the mask of a pack.
+    monkeypatch.setattr(packed, "takes_packs", lambda model: True)
+    monkeypatch.setattr(scorer, "takes_packs", lambda model: True)
+    model = random_model(PREFIX_CACHE["falcon rw (alibi)"]())
+    prompts = few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer)
+    with caplog.at_level(logging.WARNING):
+        scores = scoring.score(prompts)
+    assert scoring.path == "prefix_cache"
+    assert "falcon: the packed path fails with" in caplog.text
+    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_memory_running_out_halves_the_budget_and_goes_on(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama"]())
+    prompts = few_shot_prompts()
+    expected = by_the_rule(model, tokenizer, prompts)
+
+    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
+        if kwargs["input_ids"].numel() > 150:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
+    scoring = LabelScorer(model, tokenizer, token_budget=1024, cache_budget=4096, path=path)
+    assert largest_difference(scoring.score(prompts), expected) < EXACT
+    assert scoring.token_budget == 128
+    assert scoring.facts()["token_budget"] == 128
+
+
+def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama"]())
+
+    def refuse(module: torch.nn.Module, args: tuple[()]) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.register_forward_pre_hook(refuse)
+    prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
+    with pytest.raises(BiasevalError, match=r"GPU memory runs out .* the longest text is prompt 'long' \(\d+ tokens"):
+        LabelScorer(model, tokenizer).score(prompts)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_score_that_is_no_number_is_an_error_with_the_prompt(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama"]())
+    rare = tokenizer("z", add_special_tokens=False)["input_ids"][0]
+    with torch.no_grad():
+        model.get_input_embeddings().weight[rare] = float("nan")
+    scoring = LabelScorer(model, tokenizer, path=path)
+    prompts = pa.table({"prompt_id": ["fine", "bad"], "text": ["a b", "a z"], "labels": [["no"], ["no"]]})
+    with pytest.raises(BiasevalError, match=r"prompt 'bad', label 'no'.*not finite"):
+        scoring.score(prompts)
+
+
+def test_a_text_longer_than_the_window_is_refused_by_prompt(tmp_path: Path) -> None:
+    scoring = LabelScorer.load(str(make_llama(tmp_path, window=64)))
+    prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
+    with pytest.raises(InputError, match=r"prompt 'long': \d+ tokens .* the model takes 64"):
+        scoring.score(prompts)
+
+
+def test_a_tokenizer_of_another_model_is_refused(tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(LlamaConfig(**llama_like(vocab_size=50)))
+    with pytest.raises(InputError, match="outside the model's vocabulary of 50"):
+        LabelScorer(model, tokenizer).score(few_shot_prompts())
+
+
+# ---- the package -----------------------------------------------------------------------------------------------------
+
+
+def test_the_scorer_needs_neither_ray_nor_duckdb_nor_pydantic() -> None:
+    code = (
+        "import sys, biaseval.scoring\n"
+        "print(sorted({'ray', 'duckdb', 'pydantic', 'peft', 'bitsandbytes'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

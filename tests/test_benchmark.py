@@ -1,0 +1,200 @@
+"""The benchmark on a tiny model: every method scores the same labels alike; no test looks at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from biaseval.bench.flops import useful_flops
+from biaseval.bench.measure import Settings, benchmark
+from biaseval.bench.methods import has_harness
+from biaseval.bench.results import COLUMNS, Measured, markdown, records
+from biaseval.bench.shapes import SHAPES, random_model, train_tokenizer
+from biaseval.bench.texts import SCENARIOS, Task, scenarios, training_texts
+from biaseval.scoring.trie import build_trie
+
+ROOT = Path(__file__).resolve().parents[1]
+N_ROWS = 6
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    """Run the benchmark on generated texts: few and many demonstrations, few and many labels."""
+    chosen = [own for own in scenarios(None, ["base", "8-labels"]) if own.n_demos in (0, 4)]
+    tokenizer = train_tokenizer(training_texts(None, chosen), SHAPES["tiny"].vocabulary)
+    settings = Settings("tiny", ("float32", "bfloat16"), "cpu", n_rows=N_ROWS, baseline_s=0.1)
+    return benchmark(chosen, tokenizer, settings)
+
+
+def _rows(report: dict[str, Any], start: str, dtype: str = "float32") -> list[dict[str, Any]]:
+    return [row for row in report["records"] if row["method"].startswith(start) and row["dtype"] == dtype]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "biaseval",
+        "transformers, full texts",
+        "prefix-cached loop",
+        pytest.param(
+            "lm-eval HF", marks=pytest.mark.skipif(not has_harness(), reason="lm_eval (extra 'bench') is not installed")
+        ),
+    ],
+)
+def test_methods_agree(report: dict[str, Any], method: str) -> None:
+    rows = _rows(report, method)
+    assert [(row["scenario"], row["n_demos"], row["n_labels"]) for row in rows] == [
+        ("base", 0, 3),
+        ("base", 4, 3),
+        ("8-labels", 4, 8),
+    ]
+    for row in rows:
+        assert row["largest_difference"] < 1e-4
+        assert row["flipped"] == 0
+        assert row["label_tokens"] > 1
+        assert row["n_rows"] == N_ROWS
+        assert row["share_of_matrix_rate"] > 0
+
+
+def test_bfloat16_is_measured_for_ours_alone_and_differs(report: dict[str, Any]) -> None:
+    rows = [row for row in report["records"] if row["dtype"] == "bfloat16"]
+    assert [row["method"] for row in rows] == ["biaseval (packed)"] * 3
+    assert all(1e-4 < row["largest_difference"] < 1 for row in rows)
+    assert all(row["ratio"] != 1 for row in rows)
+
+
+def test_the_table_has_every_column(report: dict[str, Any]) -> None:
+    table = markdown(report).splitlines()
+    assert [cell.strip() for cell in table[0].strip("|").split("|")] == list(COLUMNS)
+    body = [line for line in table[2:] if line.startswith("|")]
+    assert len(body) == len(report["records"])
+    assert all(len(line.strip("|").split("|")) == len(COLUMNS) for line in body)
+    assert {"k", "prompt tokens", "labels", "label tokens", "method", "rows timed", "rows/s", "ratio"} <= set(COLUMNS)
+    assert {"largest difference", "flipped", "peak memory, MiB", "of matrix rate", "suite, h"} <= set(COLUMNS)
+
+
+def test_the_report_is_json_and_names_the_machine(report: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(report)) == report
+    assert report["device"].endswith("(CPU)")
+    assert set(report["matrix_flops_per_s"]) == {"float32", "bfloat16"}
+    assert report["scorer"]["float32"]["path"] == "packed"
+    ours = _rows(report, "biaseval")[0]
+    assert ours["suite_hours"] == pytest.approx(264_176 / ours["rows_per_s"] / 3600)
+    assert ours["flops_per_s"] == pytest.approx(ours["share_of_matrix_rate"] * report["matrix_flops_per_s"]["float32"])
+
+
+def test_useful_flops_equal_a_count_by_hand() -> None:
+    # Two layers of 64x64 query and output, 64x32 key and value, three 64x128: 36,864 weights each.
+    # Texts 1 2 3 4 and 1 2 5 4 with two tokens of context: nodes 1, 2, 3, 5 see 1, 2, 3, 3 tokens; 2, 3, 5 predict.
+    trie = build_trie([np.array([1, 2, 3, 4]), np.array([1, 2, 5, 4])], [2, 2])
+    by_hand = 2 * (2 * 36_864) * 4 + 4 * 2 * 64 * (1 + 2 + 3 + 3) + 2 * 64 * 512 * 3
+    assert by_hand == 791_040
+    assert useful_flops(random_model(SHAPES["tiny"], "float32", "cpu"), trie) == by_hand
+
+
+def test_weights_are_the_same_numbers_in_every_dtype() -> None:
+    single, half = (random_model(SHAPES["tiny"], dtype, "cpu") for dtype in ("float32", "bfloat16"))
+    for left, right in zip(single.parameters(), half.parameters(), strict=True):
+        assert (left == right.float()).all()
+
+
+def _measured(**changes: Any) -> Measured:
+    own: dict[str, Any] = {
+        "scenario": "base", "task": "t", "n_demos": 0, "prompt_tokens": 10.0, "n_labels": 2, "dtype": "float32",
+        "method": "biaseval", "is_ours": True, "n_rows": 2, "seconds": 1.0, "prepare_s": 0.5, "peak_memory_mib": 1.0,
+        "n_unique_tokens": 20, "useful_flops": 100, "scores": np.array([-2.0, -3.0, -4.0, -3.0]),
+        "n_label_tokens": np.array([1, 2, 1, 2], dtype=np.int32),
+    }  # fmt: skip
+    return Measured(**{**own, **changes})
+
+
+def test_predictions_are_by_mean_and_compared_with_float32() -> None:
+    # Means over label tokens and EOS: row 0 has -1.0 and -1.0 (the first wins), row 1 has -2.0 and -1.0.
+    other = {"method": "other", "is_ours": False, "prepare_s": None, "n_rows": 1, "seconds": 3.0}
+    lower = {"dtype": "bfloat16", "scores": np.array([-2.2, -3.0, -4.0, -3.25]), "seconds": 0.5, "prepare_s": 0.25}
+    found = records(
+        [
+            _measured(),
+            _measured(**other, scores=np.array([-2.0, -3.5]), n_label_tokens=np.array([1, 2], dtype=np.int32)),
+            _measured(**lower),
+        ],
+        {"float32": 1000.0, "bfloat16": 2000.0},
+    )
+    assert [(row.flipped, row.largest_difference) for row in found] == [(0, 0), (0, 0.5), (1, pytest.approx(0.25))]
+    assert [row.ratio for row in found] == [1, 6, 0.5]
+    assert [row.share_of_matrix_rate for row in found] == pytest.approx([0.1, 100 / 3 / 1000, 0.1])
+    assert [row.share_without_preparing for row in found] == [0.2, None, 0.2]
+
+
+def test_all_numbers_of_demonstrations_score_the_same_rows() -> None:
+    base = scenarios(None, ["base"])
+    assert [own.n_demos for own in base] == [0, 2, 4, 8, 16]
+    tests = [[text.split("Input:")[-1] for text in own.prompts(20)["text"].to_pylist()] for own in base]
+    assert all(own == tests[0] for own in tests)
+    shown = [text.count("Output: ") for own in base for text in own.prompts(1)["text"].to_pylist()]
+    assert shown == [0, 2, 4, 8, 16]
+
+
+def test_scenarios_have_the_labels_that_they_name() -> None:
+    n_labels = {own.name: len(set(own.labels)) for own in scenarios(None)}
+    assert n_labels == {
+        "base": 3, "single-token": 3, "2-labels": 2, "8-labels": 8, "26-labels": 26, "short": 2, "long": 2,
+    }  # fmt: skip
+    assert tuple(n_labels) == SCENARIOS
+
+
+def test_real_tasks_are_taken_where_their_files_are(shared: Path) -> None:
+    folder = shared / "data" / "superni" / "tasks"
+    found = {own.name: own for own in scenarios(folder)}
+    assert not any(own.task.name.startswith("generated") for own in found.values())
+    task = Task.read(folder / f"{found['base'].task.name}.json")
+    frequent = [label for label, _ in Counter(label for _, label in task.instances).most_common(3)]
+    assert sorted(found["base"].labels) == sorted(frequent)
+    assert {label for _, label in found["base"].task.instances} == set(frequent)
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "jobs/benchmark.py", *arguments]
+
+
+@pytest.mark.slow
+def test_the_script_prints_the_table_and_writes_the_records(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "b.json"
+    done = subprocess.run(
+        _command("--shape=tiny", "--rows=2", "--seconds=0.1", "--scenarios=short", "--dtype=float32", f"--out={out}"),
+        cwd=ROOT, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("| texts | k |")
+    assert len(json.loads(out.read_text())["records"]) == 3 + has_harness()
+    unknown = subprocess.run(_command("--scenarios=small"), cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert unknown.returncode == 2
+    assert unknown.stderr.splitlines()[-1].startswith("error: --scenarios: small is not one of base,")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_benchmark_runs_inside_a_ray_task() -> None:
+    code = (
+        "import json, sys; sys.path.insert(0, '.')\n"
+        "from jobs import benchmark as job\n"
+        "from biaseval.bench.texts import scenarios, training_texts\n"
+        "chosen = scenarios(None, ['short'])\n"
+        "trained = job.train_tokenizer(training_texts(None, chosen), 512)\n"
+        "report = job._in_ray_task(0, chosen, trained, job.Settings('tiny', ('float32',), 'cpu', 2, 0.1))\n"
+        "print(json.dumps([row['largest_difference'] for row in report['records']]))\n"
+    )
+    environment = {**os.environ, "RAY_ADDRESS": "local"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert max(json.loads(done.stdout.splitlines()[-1])) < 1e-4

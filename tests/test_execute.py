@@ -1,0 +1,246 @@
+"""Scoring on a real Ray: parts are prepared while others are scored, budgets last, and errors arrive as they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+
+from biaseval import execute
+from biaseval.errors import BiasevalError
+from biaseval.execute import ScoredPart
+from biaseval.pipelines import _ScorerRecord, score_prompts
+from biaseval.spec import ExecutionSpec, ModelSpec
+from biaseval.store import Run
+from tests.tinymodels import make_llama
+
+pytestmark = pytest.mark.ray
+
+EXECUTION = ExecutionSpec(part_rows=3)
+PREPARING_S, SCORING_S = 0.2, 0.25
+
+
+def write_prompts(folder: Path, n: int = 12, last: str = "river stone") -> Path:
+    """Write prompts that begin alike, with labels of one and of several tokens."""
+    texts = [f"Say which.\n\nInput: river {number} stone.\n\nOutput:" for number in range(n - 1)] + [last]
+    rows = [{"prompt_id": f"p{i}", "text": text, "labels": ["yes", "not sure"]} for i, text in enumerate(texts)]
+    path = folder / "prompts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def environment(run_dir: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run_dir / "environment.json").read_text())
+    return content
+
+
+# ---- preparing while scoring -----------------------------------------------------------------------------------------
+
+_read_part, _ScoringActor = execute._read_part, execute._ScoringActor
+
+
+def slowly_read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
+    """Prepare a part, not too fast, and note when."""
+    started = time.monotonic()
+    time.sleep(PREPARING_S)
+    prepared = _read_part(batch, run_uri=run_uri, model=model)
+    number = json.loads(batch["part"][0].as_py())["part"]
+    Path(run_uri, f"started-{number}").write_text(str(started))
+    return prepared
+
+
+class SlowActor(_ScoringActor):
+    """Takes its time with each part."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        assert self._scorer is not None
+        score = self._scorer.score_prepared
+
+        def slowly(prepared: Any) -> pa.Table:
+            time.sleep(SCORING_S)
+            return score(prepared)
+
+        self._scorer.score_prepared = slowly
+
+
+@pytest.mark.slow
+def test_parts_are_prepared_while_others_are_scored(
+    tmp_path: Path, tiny_llama: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "_read_part", slowly_read_part)
+    monkeypatch.setattr(execute, "_ScoringActor", SlowActor)
+    scored: list[ScoredPart] = []
+    add = _ScorerRecord.add
+
+    def note(record: _ScorerRecord, part: ScoredPart) -> None:
+        scored.append(part)
+        add(record, part)
+
+    monkeypatch.setattr(_ScorerRecord, "add", note)
+    prompts, model = write_prompts(tmp_path, n=16), ModelSpec(path=str(tiny_llama))
+    score_prompts(model, ExecutionSpec(part_rows=2), prompts, str(tmp_path / "out"))
+    assert sorted(part.part for part in scored) == list(range(8))
+    assert len({part.actor for part in scored}) == 1
+    scored.sort(key=lambda part: part.arrived_s)
+    for earlier, later in pairwise(scored):
+        assert float((tmp_path / "out" / f"started-{later.part}").read_text()) < earlier.ended_s
+        assert earlier.ended_s <= later.arrived_s
+    assert all(SCORING_S <= part.scoring_s <= part.ended_s - part.arrived_s for part in scored)
+    waited_s = scored[-1].ended_s - scored[0].arrived_s - sum(part.scoring_s for part in scored)
+    assert waited_s < len(scored) * PREPARING_S / 2
+    assert environment(tmp_path / "out")["scorer"]["busy_share"] > SCORING_S / (SCORING_S + PREPARING_S / 2)
+
+
+def part(actor: str, arrived_s: float, ended_s: float, scoring_s: float, **facts: Any) -> ScoredPart:
+    known = {"path": "packed", "device": "cuda:0: NVIDIA X", "token_budget": 2048, "cache_budget": 9000}
+    return ScoredPart(0, 1, 1, {**known, "self_test_difference": None, **facts}, actor, arrived_s, ended_s, scoring_s)
+
+
+def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path) -> None:
+    run = Run.open(str(tmp_path))
+    run.write_text("environment.json", json.dumps({"seed": 42}))
+    record = _ScorerRecord(run)
+    record.add(part("a", 100, 103, 2, token_budget=1024, device="cuda:1: NVIDIA X"))
+    record.add(part("b", 7, 9, 2, path="prefix_cache", self_test_difference=1e-6))
+    record.add(part("a", 106, 108, 2, cache_budget=4000))
+    assert record.busy_share == 6 / 10  # a: 4 of 8 seconds; b: 2 of 2
+    record.close()
+    expected = {"path": "prefix_cache", "token_budget": 1024, "cache_budget": 4000, "self_test_difference": 1e-6}
+    expected |= {"device": "cuda:0: NVIDIA X", "scoring_s": 6, "elapsed_s": 10, "busy_share": 0.6}
+    assert environment(tmp_path) == {"seed": 42, "scorer": expected}
+
+    again = _ScorerRecord(run)
+    assert again.facts == expected
+    again.add(part("c", 0, 10, 9, path="full_text", self_test_difference=1e-7))
+    assert again.busy_share == 0.9
+    again.close()
+    expected |= {"path": "full_text", "scoring_s": 15, "elapsed_s": 20, "busy_share": 0.75}
+    assert environment(tmp_path)["scorer"] == expected
+
+    # Another kind of device: its budgets are its own.
+    record = _ScorerRecord(run)
+    record.add(part("d", 0, 1, 1, device="cpu", token_budget=5000, cache_budget=5000))
+    assert {name: record.facts[name] for name in execute.BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> Path:
+    """Return the folder of prompts and of an undisturbed run, ``out``."""
+    folder = tmp_path_factory.mktemp("finished")
+    score_prompts(ModelSpec(path=str(tiny_llama)), EXECUTION, write_prompts(folder), str(folder / "out"))
+    return folder
+
+
+def assert_same_scores(run_dir: Path, expected: Path) -> None:
+    found, wanted = (Run.open(str(folder)).read_table("label_scores").to_pylist() for folder in (run_dir, expected))
+    assert [(row["prompt_id"], row["label"]) for row in found] == [(row["prompt_id"], row["label"]) for row in wanted]
+    for row, want in zip(found, wanted, strict=True):
+        assert row["token_logprobs"] == pytest.approx(want["token_logprobs"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("device", "is_used"), [("cpu", True), ("cuda:0: NVIDIA X", False)], ids=["the same device", "another device"]
+)
+def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
+    device: str, is_used: bool, finished: Path, tmp_path: Path, tiny_llama: Path
+) -> None:
+    run_dir = tmp_path / "out"
+    shutil.copytree(finished / "out", run_dir)
+    content = environment(run_dir)
+    # One budget halved often, one beyond what a scorer takes by itself: neither is the scorer's own choice.
+    own = {name: content["scorer"][name] for name in execute.BUDGETS}
+    budgets = {"token_budget": 33, "cache_budget": 7 * own["cache_budget"]}
+    content["scorer"] |= {**budgets, "device": device}
+    (run_dir / "environment.json").write_text(json.dumps(content))
+    for number in (0, 2):
+        (run_dir / "label_scores" / f"part-{number:05d}.parquet").unlink()
+    score_prompts(ModelSpec(path=str(tiny_llama)), EXECUTION, finished / "prompts.jsonl", str(run_dir))
+    scorer = environment(run_dir)["scorer"]
+    assert {name: scorer[name] for name in budgets} == (budgets if is_used else own)
+    assert scorer["device"] == "cpu"
+    assert_same_scores(run_dir, finished / "out")
+
+
+class ActorWithLittleMemory(_ScoringActor):
+    """Takes few tokens in a pass."""
+
+    n_tokens = 80
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        assert self._scorer is not None
+        most = self.n_tokens
+
+        def refuse_more(module: torch.nn.Module, args: tuple[torch.Tensor]) -> None:
+            if args[0].numel() > most:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+
+        self._scorer.model.get_input_embeddings().register_forward_pre_hook(refuse_more)
+
+
+class ActorWithoutMemory(ActorWithLittleMemory):
+    """Takes no pass."""
+
+    n_tokens = 0
+
+
+def test_a_budget_that_was_halved_is_recorded(
+    finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "_ScoringActor", ActorWithLittleMemory)
+    prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
+    score_prompts(ModelSpec(path=str(tiny_llama)), execution, prompts, str(tmp_path / "out"))
+    assert environment(tmp_path / "out")["scorer"]["token_budget"] == 64
+    assert_same_scores(tmp_path / "out", finished / "out")
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_memory_that_never_suffices_is_said_with_the_prompt(
+    finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "_ScoringActor", ActorWithoutMemory)
+    prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
+    with pytest.raises(BiasevalError, match=r"^GPU memory runs out .*prompt 'p10' \(\d+ tokens\)[^\n]*$"):
+        score_prompts(ModelSpec(path=str(tiny_llama)), execution, prompts, str(tmp_path / "out"))
+
+
+def broken_for_one_letter(folder: Path) -> Path:
+    """Write a model that gives no number where the letter z stands in the prompt."""
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoTokenizer
+
+    model = make_llama(folder)
+    (letter,) = AutoTokenizer.from_pretrained(model)(" z", add_special_tokens=False)["input_ids"][-1:]
+    weights = load_file(model / "model.safetensors")
+    weights["model.embed_tokens.weight"][letter] = float("nan")
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    return model
+
+
+def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_what_is_done(
+    tmp_path: Path, ray_cluster: None
+) -> None:
+    model, run_dir = broken_for_one_letter(tmp_path / "model"), tmp_path / "out"
+    prompts = write_prompts(tmp_path, n=25, last="a z")
+    with pytest.raises(BiasevalError) as caught:
+        score_prompts(ModelSpec(path=str(model)), EXECUTION, prompts, str(run_dir))
+    message = str(caught.value)
+    assert message.startswith("prompt 'p24', label 'yes': the model gives a log-probability that is not finite")
+    assert "\n" not in message
+    done = Run.open(str(run_dir)).parts("label_scores")
+    assert done
+    assert 8 not in done
+    assert environment(run_dir)["scorer"]["busy_share"] > 0

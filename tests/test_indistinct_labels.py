@@ -1,0 +1,125 @@
+"""Labels that a tokenizer does not tell apart are refused before anything is scored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from biaseval.errors import InputError
+from biaseval.label_bias.plan import label_problem, plan_tasks
+from biaseval.label_bias.tasks import select_tasks
+from biaseval.pipelines import score_prompts
+from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.taskfiles import write_task
+from tests.tinymodels import make_llama, make_tokenizer
+
+SAME = "the model's tokenizer gives the labels {} the same tokens"
+NONE = "the model's tokenizer gives the label {} no token"
+
+
+def of_words(*words: str, lower_cases: bool = False) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of whole words that maps others to its unknown token."""
+    vocabulary = {word: number for number, word in enumerate(["</s>", "<unk>", *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    if lower_cases:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", unk_token="<unk>")
+
+
+def of_ascii() -> PreTrainedTokenizerFast:
+    """Return a tokenizer of characters that drops all that are not ASCII."""
+    characters = [chr(code) for code in range(33, 127)]
+    vocabulary = {token: number for number, token in enumerate(["</s>", *characters])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "labels", "problem"),
+    [
+        (of_words("yes", "no"), ["yes", "no", "maybe"], None),
+        (of_words("yes", "no"), ["ja", "yes", "nein", "oui"], SAME.format("'ja' and 'nein' and 'oui'")),
+        (of_words("yes", "no", "Yes"), ["Yes", "no", "yes"], None),
+        (of_words("yes", "no", lower_cases=True), ["Yes", "no", "yes"], SAME.format("'Yes' and 'yes'")),
+        (of_ascii(), ["yes", "no"], None),
+        (of_ascii(), ["no", "да"], NONE.format("'да'")),
+        (of_ascii(), ["no", "no да"], SAME.format("'no' and 'no да'")),
+        (make_tokenizer(), ["yes", "Yes", "да", "нет", "yes да", "."], None),
+        (make_tokenizer(), ["yes", " yes"], SAME.format("'yes' and ' yes'")),
+    ],
+)
+@pytest.mark.parametrize("prompt", ["Input: river stone.\n\nOutput:", "cut behind a space ", "Input: да"])
+def test_labels_are_told_apart_by_their_tokens(
+    tokenizer: PreTrainedTokenizerFast, labels: list[str], problem: str | None, prompt: str
+) -> None:
+    if prompt.endswith(" ") and " yes" in labels:
+        problem = None  # no separator follows a space, so that these two texts differ
+    assert label_problem(tokenizer, prompt, labels) == problem
+
+
+def test_a_label_that_merges_with_the_end_of_the_prompt_has_a_token() -> None:
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={"</s>": 0, "a": 1, "▁b": 2, "a▁b": 3, "▁": 4, "b": 5, "▁c": 6, "c": 7},
+            merges=[("▁", "b"), ("a", "▁b"), ("▁", "c")],
+        )
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
+    merging = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+    assert merging("a b</s>")["input_ids"] == [3, 0]
+    assert label_problem(merging, "a", ["b", "c"]) is None
+
+
+def _spec(folder: Path) -> LabelBiasSpec:
+    return LabelBiasSpec(
+        kind="label_bias",
+        name="x",
+        model=ModelSpec(path="unused"),
+        tasks=TasksSpec(path=str(folder), max_eval=5),
+        prompt=PromptSpec(n_demos=[0, 2], demo_sets=1),
+        calibration=[],
+    )
+
+
+def test_a_plan_names_every_task_whose_labels_are_not_told_apart(tmp_path: Path) -> None:
+    write_task(tmp_path, "task9501_one_classification", number=9501, labels=("Yes", "no", "yes"))
+    write_task(tmp_path, "task9502_two_classification", number=9502, labels=("no", "yes"))
+    write_task(tmp_path, "task9503_three_classification", number=9503, labels=("maybe", "perhaps", "no"))
+    spec = _spec(tmp_path)
+    files = select_tasks(spec.tasks).files
+    with pytest.raises(InputError) as caught:
+        list(plan_tasks(spec, files, of_words("yes", "no", lower_cases=True), None))
+    message = str(caught.value)
+    assert "task9501_one_classification: " + SAME.format("'Yes' and 'yes'") in message
+    assert "task9503_three_classification: " + SAME.format("'maybe' and 'perhaps'") in message
+    assert "task9502" not in message
+    assert "leave the task out with tasks.include" in message
+    assert len(list(plan_tasks(spec, files, make_tokenizer(), None))) == 3
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "problem"),
+    [(of_words("no"), SAME.format("'нет' and 'да'")), (of_ascii(), NONE.format("'нет'"))],
+)
+def test_prompts_whose_labels_are_not_told_apart_are_refused_before_the_model_is_loaded(
+    tmp_path: Path, tokenizer: PreTrainedTokenizerFast, problem: str
+) -> None:
+    model = make_llama(tmp_path / "model")
+    tokenizer.save_pretrained(model)
+    path = tmp_path / "prompts.jsonl"
+    rows = [
+        {"prompt_id": "fine", "text": "river stone", "labels": ["no", "no no"]},
+        {"prompt_id": "bad", "text": "a quiet river stone", "labels": ["нет", "да"]},
+        {"prompt_id": "the same again", "text": "not a quiet river stone", "labels": ["нет", "да"]},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError) as caught:
+        score_prompts(ModelSpec(path=str(model)), ExecutionSpec(), path, str(tmp_path / "out"))
+    assert str(caught.value) == f"{path}: prompt 'bad': {problem}; change its labels"
+    assert not (tmp_path / "out").exists()
