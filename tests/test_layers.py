@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "platform" / "biaseval"
 
 LAYERS = [
-    {"cli"},
+    {"cli", "bench"},
     {"demo"},
     {"pipelines"},
     {"execute", "report", "progress", "environment"},
@@ -25,7 +25,7 @@ LAYERS = [
     {"errors"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft"}
-MAY_BE_HEAVY = {"models", "scoring", "execute", "demo"}
+MAY_BE_HEAVY = {"models", "scoring", "execute", "demo", "bench"}
 
 
 def _level(module: str) -> int:

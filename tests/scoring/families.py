@@ -67,7 +67,7 @@ def falcon_like(**sizes: Any) -> dict[str, Any]:
 
 # The families for which the packed path is used, in the variants that differ in how they attend.
 PACKED: dict[str, Callable[..., PretrainedConfig]] = {
-    "llama": lambda **s: LlamaConfig(**llama_like(num_key_value_heads=4, **s)),
+    "llama": lambda **s: LlamaConfig(**llama_like(num_key_value_heads=None, **s)),
     "llama, grouped queries": lambda **s: LlamaConfig(**llama_like(**s)),
     "llama, one key head, tied": lambda **s: LlamaConfig(
         **llama_like(num_key_value_heads=1, tie_word_embeddings=True, **s)
@@ -90,7 +90,7 @@ PACKED: dict[str, Callable[..., PretrainedConfig]] = {
         **llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=40, **s)
     ),
     "gemma3": lambda **s: Gemma3TextConfig(**llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)),
-    "phi": lambda **s: PhiConfig(**llama_like(num_key_value_heads=4, **s)),
+    "phi": lambda **s: PhiConfig(**llama_like(num_key_value_heads=None, **s)),
     "phi3": lambda **s: Phi3Config(**llama_like(sliding_window=1024, **s)),
 }
 # Positions come from the place in the row: cached prefixes in padded batches.

@@ -62,6 +62,21 @@ def test_an_empty_prompt_is_scored_after_bos_and_refused_without(tokenizer: PreT
         encode(trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False), prompts)
 
 
+def test_a_label_without_a_token_is_refused() -> None:
+    ascii_only = normalizers.Sequence([normalizers.Replace(Regex("[^\\x00-\\x7f]"), ""), normalizers.Strip()])
+    tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=ascii_only)
+    prompts = pa.table({"prompt_id": ["p"], "text": ["ab"], "labels": [["да", "no"]]})
+    with pytest.raises(InputError, match="prompt 'p': label 'да' adds no token to the prompt"):
+        encode(tokenizer, prompts)
+
+
+def test_two_labels_with_the_same_tokens_are_refused() -> None:
+    tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=normalizers.Lowercase())
+    prompts = pa.table({"prompt_id": ["p"], "text": ["ab"], "labels": [["Yes", "no", "yes"]]})
+    with pytest.raises(InputError, match="prompt 'p': labels 'Yes' and 'yes' have the same tokens"):
+        encode(tokenizer, prompts)
+
+
 # ---- tokenising in pieces --------------------------------------------------------------------------------------------
 
 

@@ -119,8 +119,10 @@ def _attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor | None:
     """Attend as ``scaled_dot_product_attention`` would with the dense mask, or return None where only that is right."""
-    batch, n_heads, _, dimension = query.shape
+    batch, n_heads, n, dimension = query.shape
     if batch != 1 or dropout_p or is_causal or n_heads % key.shape[1] or value.shape[-1] != dimension:
+        return None
+    if n != attn_mask.shape[2]:  # for a single token, transformers lays the queries of a key head side by side
         return None
     blocks = attn_mask.blocks
     scale = 1 / math.sqrt(dimension) if scale is None else scale

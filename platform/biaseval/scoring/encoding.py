@@ -92,7 +92,13 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
     problems = []
     for prompt_id, text, own, (n_context, sequences) in zip(prompt_ids, texts, labels, encoded, strict=True):
         if min(map(len, sequences)) < n_context + 2:
-            n_context = _shared_length(tokenizer, text, sequences)
+            prompt = np.asarray(tokenizer(text, verbose=False)["input_ids"], dtype=np.int32)
+            problems += [
+                f"prompt {prompt_id!r}: label {label!r} adds no token to the prompt; change it, or the tokenizer"
+                for label, ids in zip(own, sequences, strict=True)
+                if np.array_equal(ids[:-1], prompt[: len(ids) - 1])
+            ]
+            n_context = _shared_length(prompt, sequences)
         if n_context == 0:
             problems.append(f"prompt {prompt_id!r}: no token before the label; give the prompt a text")
         for label, ids in zip(own, sequences, strict=True):
@@ -127,9 +133,8 @@ def _indistinct(labels: Sequence[str], sequences: Sequence[Ids]) -> Iterator[str
             yield f"labels {other!r} and {label!r} have the same tokens; rename one, or use another tokenizer"
 
 
-def _shared_length(tokenizer: PreTrainedTokenizerBase, text: str, sequences: Sequence[Ids]) -> int:
+def _shared_length(prompt: Ids, sequences: Sequence[Ids]) -> int:
     """Return how many leading ids the prompt and all its texts share, leaving each text a label token and EOS."""
-    prompt = np.asarray(tokenizer(text, verbose=False)["input_ids"], dtype=np.int32)
     shared = len(prompt)
     for sequence in sequences:
         n = min(shared, len(sequence) - 2)
