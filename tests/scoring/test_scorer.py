@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from accelerate import dispatch_model
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, MambaConfig, PreTrainedTokenizerBase
 
@@ -94,15 +95,67 @@ def test_a_path_that_the_model_does_not_take_is_refused(tokenizer: PreTrainedTok
         LabelScorer(random_model(PREFIX_CACHE["mpt"]()), tokenizer, path="packed")
 
 
-def test_a_model_over_several_devices_gives_the_same_scores(tokenizer: PreTrainedTokenizerBase) -> None:
-    # Only the device map is pretended: such a model is asked for a slice of its logits and not for single rows.
-    model = random_model(PACKED["llama"]())
+@pytest.mark.parametrize("name", ["llama, grouped queries", "falcon 7b", "mpt"])
+def test_a_model_over_several_devices_gives_the_same_scores(
+    name: str, tokenizer: PreTrainedTokenizerBase, tmp_path: Path
+) -> None:
+    # Half of the layers lie in memory and half on disk: what device_map does with GPUs, hooks and all.
+    model = random_model(FAMILIES[name]())
     prompts = few_shot_prompts()
     expected = by_the_rule(model, tokenizer, prompts)
-    model.hf_device_map = {"model": 0, "lm_head": 1}
-    scoring = LabelScorer(model, tokenizer, token_budget=64)
+    layers = [module for module, _ in model.named_modules() if re.fullmatch(r".*\.(layers|h|blocks)\.\d+", module)]
+    places = dict.fromkeys(_top_modules(model, layers), "cpu") | dict.fromkeys(layers, "cpu")
+    places[layers[-1]] = "disk"
+    dispatched = dispatch_model(model, places, main_device="cpu", offload_dir=str(tmp_path), force_hooks=True)
+    assert len(set(dispatched.hf_device_map.values())) == 2
+    scoring = LabelScorer(dispatched, tokenizer, token_budget=64)
     assert largest_difference(scoring.score(prompts), expected) < EXACT
-    assert scoring.path == "packed"
+    assert scoring.path == ("packed" if name in PACKED else "prefix_cache")
+    assert scoring.generate(prompts, 2).num_rows == prompts.num_rows
+
+
+def _top_modules(model: torch.nn.Module, layers: list[str]) -> list[str]:
+    """Return the modules that with ``layers`` make up the whole model."""
+    inner = layers[0].rsplit(".", 1)[0]
+    outer = inner.rsplit(".", 1)[0]
+    beside = [f"{outer}.{name}" for name, _ in model.get_submodule(outer).named_children()]
+    return [name for name, _ in model.named_children() if name != outer] + [name for name in beside if name != inner]
+
+
+def test_the_beginning_that_parts_share_is_run_once_and_bit_for_bit_the_same(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    model = random_model(PACKED["llama, grouped queries"]())
+    context = "case " * 150
+    texts = [f"{context}Input: {word} new.\n\nOutput:" for word in ("very", "not", "sure", "the", "yes", "other")]
+    labels = [["no", "yes"]] * len(texts)
+    prompts = pa.table({"prompt_id": list("abcdef"), "text": texts, "labels": labels})
+    parts = [prompts.slice(0, 3), prompts.slice(3, 3)]
+    scoring = LabelScorer(model, tokenizer, token_budget=64)
+    scoring.score(parts[0])
+    n_run: list[int] = []
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: n_run.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    behind = scoring.score(parts[1])
+    assert sum(n_run) < 60 < len(tokenizer(context)["input_ids"])
+    # A resumed run starts with this part: the same bytes.
+    assert LabelScorer(model, tokenizer, token_budget=64).score(parts[1]).equals(behind)
+    # Another beginning, and another budget, take nothing from the cache.
+    other = parts[1].set_column(1, "text", [[text.replace("case", "new") for text in parts[1]["text"].to_pylist()]])
+    assert scoring.score(other).equals(LabelScorer(model, tokenizer, token_budget=64).score(other))
+
+
+def test_a_prompt_that_begins_others_is_scored_although_its_beginning_is_in_the_cache(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    model = random_model(PACKED["llama"]())
+    context = "case " * 150
+    long = pa.table({"prompt_id": ["a", "b"], "text": [context + "new", context + "the"], "labels": [["no"]] * 2})
+    scoring = LabelScorer(model, tokenizer, token_budget=40)
+    scoring.score(long)
+    short = pa.table({"prompt_id": ["c"], "text": [context[:500]], "labels": [["case"]]})
+    assert largest_difference(scoring.score(short), by_the_rule(model, tokenizer, short)) < EXACT
 
 
 def test_scores_do_not_depend_on_what_else_is_in_the_call(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -253,6 +306,23 @@ def test_a_score_that_is_no_number_is_an_error_with_the_prompt(path: str, tokeni
     prompts = pa.table({"prompt_id": ["fine", "bad"], "text": ["a b", "a z"], "labels": [["no"], ["no"]]})
     with pytest.raises(BiasevalError, match=r"prompt 'bad', label 'no'.*not finite"):
         scoring.score(prompts)
+
+
+def test_a_prompt_without_a_score_is_named_and_not_one_that_ran_with_it(tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama"]())
+    rare = tokenizer("z", add_special_tokens=False)["input_ids"][0]
+    with torch.no_grad():
+        model.get_input_embeddings().weight[rare] = float("nan")
+    scoring = LabelScorer(model, tokenizer)
+    scoring.score(few_shot_prompts())  # the self-test is over
+    assert scoring.path == "packed"
+    prompts = pa.table({"prompt_id": ["fine", "bad"], "text": ["b b", "a z"], "labels": [["no", "yes"]] * 2})
+    with pytest.raises(BiasevalError, match=r"prompt 'bad', label 'no'.*not finite"):
+        scoring.score(prompts)
+    assert (
+        largest_difference(scoring.score(prompts.slice(0, 1)), by_the_rule(model, tokenizer, prompts.slice(0, 1)))
+        < EXACT
+    )
 
 
 def test_a_text_longer_than_the_window_is_refused_by_prompt(tmp_path: Path) -> None:

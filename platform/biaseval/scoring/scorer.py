@@ -241,7 +241,7 @@ class LabelScorer:
         trie, lengths = prepare_texts(sequences), np.array([len(ids) for ids in sequences], dtype=np.int64)
         texts_now = _Texts(trie, np.arange(len(sequences) + 1), lengths, prompt_ids)
         self._refuse_unfit(texts_now, n_more=max_new_tokens)
-        if any(self._n_to_test.get(path) for path in self._paths):
+        if any(self._n_to_test.get(path) for path, _ in self._by_path(texts_now, max_new_tokens)):
             self._scores(texts_now, n_more=max_new_tokens)  # compares with the plain forward pass
         found = np.empty((len(sequences), max_new_tokens), dtype=np.int64)
         for path, is_own in self._by_path(texts_now, max_new_tokens):
@@ -260,7 +260,7 @@ class LabelScorer:
         return pa.table(
             {
                 "prompt_id": prompt_ids,
-                "text": self.tokenizer.batch_decode(tokens, skip_special_tokens=True),
+                "text": [self.tokenizer.decode(own, skip_special_tokens=True) for own in tokens],
                 "token_ids": pa.array(tokens, pa.list_(pa.int32())),
             },
             schema=CONTINUATIONS,
