@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import torch
 
 from biaseval.scoring.attention import _blocks, dense_mask
 from biaseval.scoring.trie import Pack, build_trie, plan_packs
+
+CPU = torch.device("cpu")
 
 
 def test_a_trie_by_hand() -> None:
@@ -49,7 +52,7 @@ def test_every_node_runs_once_behind_exactly_its_ancestors(seed: int, budget: in
         assert pack.path.tolist() == ancestors[0][:-1]
         assert pack.n_shared == sum(all(node in own for own in ancestors) for node in pack.path)
         columns = [*pack.path, *nodes]
-        is_seen = dense_mask(trie, pack)
+        is_seen = dense_mask(trie, pack, CPU).numpy()
         for row, own in enumerate(ancestors):
             assert [columns[column] for column in np.flatnonzero(is_seen[row])] == own
             assert trie.depth[nodes[row]] == len(own) - 1
@@ -61,8 +64,8 @@ def test_blocks_hold_every_key_that_their_queries_see(seed: int) -> None:
     sequences = [np.concatenate([[0] * 70, draw.integers(1, 3, draw.integers(1, 60)), [9]]) for _ in range(80)]
     trie = build_trie(sequences, [1] * len(sequences))
     for pack in plan_packs(trie, 300):
-        is_seen = dense_mask(trie, pack)
-        blocks = _blocks(trie, pack, is_seen)
+        is_seen = dense_mask(trie, pack, CPU).numpy()
+        blocks = _blocks(trie, pack, CPU)
         found = np.zeros_like(is_seen)
         found[:, : pack.n_shared] = True
         n_blocks, _, size, _ = blocks.is_seen.shape

@@ -66,18 +66,23 @@ class TreeMask(torch.Tensor):
         return result
 
 
-def dense_mask(trie: TokenTrie, pack: Pack) -> npt.NDArray[np.bool_]:
+def on_device(values: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+    """Return an array as a tensor on ``device``, without waiting for what a GPU still has to do."""
+    tensor = torch.from_numpy(values)
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
+def dense_mask(trie: TokenTrie, pack: Pack, device: torch.device) -> torch.Tensor:
     """Return who sees whom, ``[n, n_cached + n]``: each node of the pack its ancestors and itself."""
     nodes = np.arange(pack.start, pack.stop)
     columns = np.concatenate([pack.path, nodes])
-    is_seen: npt.NDArray[np.bool_] = (columns <= nodes[:, None]) & (nodes[:, None] < trie.end[columns])
-    return is_seen
+    node, column, end = (on_device(values, device) for values in (nodes, columns, trie.end[columns]))
+    return (column <= node[:, None]) & (node[:, None] < end)
 
 
 def tree_mask(trie: TokenTrie, pack: Pack, device: torch.device) -> TreeMask:
     """Return the mask of a pack for ``scaled_dot_product_attention``."""
-    is_seen = dense_mask(trie, pack)
-    return _wrapped(torch.from_numpy(is_seen)[None, None].to(device), _blocks(trie, pack, is_seen).to(device))
+    return _wrapped(dense_mask(trie, pack, device)[None, None], _blocks(trie, pack, device))
 
 
 def _wrapped(mask: torch.Tensor, blocks: _Blocks) -> TreeMask:
@@ -86,7 +91,7 @@ def _wrapped(mask: torch.Tensor, blocks: _Blocks) -> TreeMask:
     return wrapped
 
 
-def _blocks(trie: TokenTrie, pack: Pack, is_seen: npt.NDArray[np.bool_]) -> _Blocks:
+def _blocks(trie: TokenTrie, pack: Pack, device: torch.device) -> _Blocks:
     n, n_cached = pack.stop - pack.start, len(pack.path)
     size = min(_BLOCK, n)
     column_at = np.arange(n_cached + n)  # column of the latest node at each depth, as the blocks go on
@@ -100,12 +105,24 @@ def _blocks(trie: TokenTrie, pack: Pack, is_seen: npt.NDArray[np.bool_]) -> _Blo
         column_at[depths[start:stop]] = np.arange(n_cached + start, n_cached + stop)
     width = -(-max(map(len, columns)) // _KEY_MULTIPLE) * _KEY_MULTIPLE
     keys = np.zeros((len(columns), width), dtype=np.int64)
-    queries = np.minimum(np.arange(len(columns) * size), n - 1)
-    mask = np.zeros((len(columns), size, width), dtype=np.bool_)
+    key_nodes = np.full((len(columns), width), trie.n_nodes)  # no node sees what fills up
     for block, own in enumerate(columns):
         keys[block, : len(own)] = own
-        mask[block, :, : len(own)] = is_seen[np.ix_(queries[block * size : (block + 1) * size], own)]
-    return _Blocks(pack.n_shared, torch.from_numpy(queries), torch.from_numpy(keys), torch.from_numpy(mask)[:, None])
+        key_nodes[block, : len(own)] = np.where(
+            own < n_cached, np.append(pack.path, 0)[np.minimum(own, n_cached)], own - n_cached + pack.start
+        )
+    queries = np.minimum(np.arange(len(columns) * size), n - 1)
+    ends = np.append(trie.end, 0)[key_nodes]
+    node, key_node, end = (
+        on_device(values, device)
+        for values in (queries.reshape(-1, 1, size, 1) + pack.start, key_nodes[:, None, None], ends[:, None, None])
+    )
+    return _Blocks(
+        n_shared=pack.n_shared,
+        queries=on_device(queries, device),
+        keys=on_device(keys, device),
+        is_seen=(key_node <= node) & (node < end),
+    )
 
 
 def _attention(
@@ -122,6 +139,8 @@ def _attention(
     batch, n_heads, n, dimension = query.shape
     if batch != 1 or dropout_p or is_causal or n_heads % key.shape[1] or value.shape[-1] != dimension:
         return None
+    if query.device.type == "cuda" and not _has_kernel(query):
+        return None
     if n != attn_mask.shape[2]:  # for a single token, transformers lays the queries of a key head side by side
         return None
     blocks = attn_mask.blocks
@@ -133,6 +152,12 @@ def _attention(
     # Softmax over both sets of keys: each part weighs what its scores sum to.
     weight = torch.sigmoid(shared_sum - own_sum)[..., None].to(query.dtype)
     return torch.lerp(own, shared, weight)
+
+
+def _has_kernel(query: torch.Tensor) -> bool:
+    """Return whether CUDA's fused kernels, called by name in ``_shared``, take these queries."""
+    is_sized = query.shape[-1] % 8 == 0 and query.shape[-1] <= 256
+    return is_sized and (query.dtype == torch.float32 or torch.cuda.get_device_capability(query.device) >= (8, 0))
 
 
 def _shared(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> Attended:

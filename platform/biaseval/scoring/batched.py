@@ -19,6 +19,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from biaseval.scoring.attention import on_device
 from biaseval.scoring.readout import Predictions, logits_at
 from biaseval.scoring.trie import Integers, TokenTrie
 
@@ -161,7 +162,7 @@ class _Runner:
         if len(kept):
             row_of_target = np.repeat(np.arange(len(texts)), [len(own) for own in targets])
             wanted, rows = np.unique(row_of_target * len(kept) + column, return_inverse=True)
-            flat = logits.flatten(0, 1)[torch.from_numpy(wanted).to(logits.device)]
+            flat = logits.flatten(0, 1)[on_device(wanted, logits.device)]
             yield Predictions(np.concatenate(targets), rows, flat)
 
 

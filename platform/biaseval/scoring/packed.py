@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from biaseval.scoring.attention import dense_mask, tree_mask
+from biaseval.scoring.attention import dense_mask, on_device, tree_mask
 from biaseval.scoring.readout import Predictions, likeliest, logits_at
 from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, plan_packs
 
@@ -122,7 +121,7 @@ class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def keep(self, length: int, columns: Integers) -> None:
         self.length = length + len(columns)
         if len(columns) and not np.array_equal(columns, np.arange(length, self.length)):
-            chosen = torch.from_numpy(columns).to(self.device)
+            chosen = on_device(columns, self.device)
             for states in (self.keys, self.values):
                 states[:, :, length : self.length] = states[:, :, chosen]
 
@@ -164,9 +163,10 @@ def write_continuations(
         ends = np.unique(trie.target_node[run.predictions.targets])
         newest = likeliest(run.predictions.logits)
         following = [newest]
-        is_seen = dense_mask(trie, run.pack)[ends - run.pack.start]
+        is_seen = dense_mask(trie, run.pack, model.device)[on_device(ends - run.pack.start, model.device)]
+        itself = torch.eye(len(ends), dtype=torch.bool, device=model.device)
         for step in range(1, tokens.shape[1]):
-            is_seen = np.concatenate([is_seen, np.eye(len(ends), dtype=np.bool_)], axis=1)
+            is_seen = torch.cat([is_seen, itself], dim=1)
             logits = model(
                 input_ids=_row(model, np.maximum(newest, 0)),
                 position_ids=_row(model, trie.depth[ends] + step),
@@ -227,7 +227,9 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
         places if len(places) else np.array([pack.stop - pack.start - 1]),
         input_ids=_row(model, trie.token[nodes]),
         position_ids=_row(model, trie.depth[nodes]),
-        attention_mask=tree_mask(trie, pack, model.device) if is_sdpa else _additive(model, dense_mask(trie, pack)),
+        attention_mask=tree_mask(trie, pack, model.device)
+        if is_sdpa
+        else _additive(model, dense_mask(trie, pack, model.device)),
         past_key_values=cache,
         use_cache=True,
     )
@@ -237,14 +239,13 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
 
 
 def _row(model: PreTrainedModel, values: Integers) -> torch.Tensor:
-    return torch.from_numpy(values).to(model.device)[None]
+    return on_device(values, model.device)[None]
 
 
-def _additive(model: PreTrainedModel, is_seen: npt.NDArray[np.bool_]) -> torch.Tensor:
+def _additive(model: PreTrainedModel, is_seen: torch.Tensor) -> torch.Tensor:
     """Return a dense mask to add to scores, which both eager attention and SDPA take, ``[1, 1, n, n_columns]``."""
-    mask = torch.zeros(is_seen.shape, dtype=model.dtype)
-    mask.masked_fill_(torch.from_numpy(~is_seen), torch.finfo(model.dtype).min)
-    return mask.to(model.device)[None, None]
+    mask = torch.zeros(is_seen.shape, dtype=model.dtype, device=model.device)
+    return mask.masked_fill_(~is_seen, torch.finfo(model.dtype).min)[None, None]
 
 
 def _common_length(left: Integers, right: Integers) -> int:

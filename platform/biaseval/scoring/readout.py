@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
+from biaseval.scoring.attention import on_device
 from biaseval.scoring.trie import Integers, TokenTrie
 
 Logprobs = npt.NDArray[np.float32]
@@ -33,8 +34,13 @@ class Predictions:
 
 def write_logprobs(trie: TokenTrie, predictions: Iterable[Predictions], scores: Logprobs) -> None:
     """Write the log-probability in nats of every target into ``scores``, at its slot."""
+    targets, values = [], []
     for each in predictions:
-        scores[trie.target_slot[each.targets]] = _logprobs(each.logits, each.rows, trie.target_token[each.targets])
+        targets.append(each.targets)
+        values.append(_logprobs(each.logits, each.rows, trie.target_token[each.targets]))
+    if targets:
+        # Fetched at the end alone, so that a GPU need not wait for the next pack to be made.
+        scores[trie.target_slot[np.concatenate(targets)]] = torch.cat(values).cpu().numpy()
 
 
 def write_likeliest(trie: TokenTrie, predictions: Iterable[Predictions], tokens: Integers) -> None:
@@ -43,13 +49,11 @@ def write_likeliest(trie: TokenTrie, predictions: Iterable[Predictions], tokens:
         tokens[trie.target_slot[each.targets]] = likeliest(each.logits)[each.rows]
 
 
-def _logprobs(logits: torch.Tensor, rows: Integers, tokens: Integers) -> Logprobs:
+def _logprobs(logits: torch.Tensor, rows: Integers, tokens: Integers) -> torch.Tensor:
     at_once = max(1, _LOGITS_AT_ONCE // logits.shape[-1])  # bounds the float32 copy
     normalizers = torch.cat([part.float().logsumexp(dim=-1) for part in torch.split(logits, at_once)])
-    where = torch.from_numpy(rows).to(logits.device)
-    chosen = logits[where, torch.from_numpy(tokens).to(logits.device)].float()
-    values: Logprobs = (chosen - normalizers[where]).cpu().numpy()
-    return values
+    where = on_device(rows, logits.device)
+    return logits[where, on_device(tokens, logits.device)].float() - normalizers[where]
 
 
 def likeliest(logits: torch.Tensor) -> Integers:
@@ -72,11 +76,11 @@ def logits_at(model: PreTrainedModel, positions: Integers, **inputs: Any) -> tor
             first = int(positions[0])
             n_expected = inputs["logits_to_keep"] = width - first
         else:
-            inputs["logits_to_keep"] = torch.from_numpy(positions).to(model.device)
+            inputs["logits_to_keep"] = on_device(positions, model.device)
             n_expected = len(positions)
     logits: torch.Tensor = model(**inputs).logits
     if logits.shape[1] != n_expected:
         raise RuntimeError(f"{type(model).__name__} returned logits at {logits.shape[1]} positions, not {n_expected}")
     if n_expected == len(positions):
         return logits
-    return logits[:, torch.from_numpy(positions - first).to(logits.device)]
+    return logits[:, on_device(positions - first, logits.device)]
