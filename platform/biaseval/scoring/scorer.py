@@ -55,7 +55,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
 
 _N_SELF_TEST = 3
 _SMALLEST_BUDGET = 32
-_CPU_BUDGET = 1024
+_CPU_BUDGET = 512
 _LARGEST_CUDA_BUDGET = 4096
 _CPU_CACHE_BYTES = 1 << 30
 
