@@ -30,7 +30,8 @@ def check_run_dir(arguments: list[str]) -> None:
         )
 
 
-if __name__ == "__main__":
+def submitted() -> None:
+    """Do what `biaseval run` does with the arguments of the job."""
     if "--help" not in sys.argv:
         try:
             check_run_dir(sys.argv[1:])
@@ -39,3 +40,7 @@ if __name__ == "__main__":
             sys.exit(error.exit_code)
     sys.argv = ["biaseval", "run", *sys.argv[1:]]
     main()
+
+
+if __name__ == "__main__":
+    submitted()

@@ -31,6 +31,11 @@ from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
 Rows = list[dict[str, Any]]
 
 
+def label_bias_relations(*layers: str) -> list[str]:
+    """Return the names of a label-bias run's relations."""
+    return [relation.name for relation in analysis._relations(*layers, tables=analysis._TABLES["label_bias"])]
+
+
 class Plan:
     """The rows of a run in the making: tasks, and prompts with one list of token log-probabilities per label."""
 
@@ -540,7 +545,7 @@ def test_the_same_scores_in_other_parts_give_the_same_bytes(built: str, tmp_path
     run = plan.write(tmp_path / "run", n_parts=4)
     build_marts(run)
     marts = sorted(Path(built, "marts").iterdir())
-    assert [mart.name for mart in marts] == sorted(f"{path.stem}.parquet" for path in ANALYTICS.glob("marts/*.sql"))
+    assert [mart.name for mart in marts] == sorted(f"{name}.parquet" for name in label_bias_relations("marts"))
     for mart in marts:
         assert mart.read_bytes() == Path(run, "marts", mart.name).read_bytes(), mart.name
 
@@ -594,6 +599,7 @@ BROKEN: list[tuple[str, Callable[[Plan], None], str]] = [
     ("tasks_are_well_formed", _set("tasks", "labels", ["dog", "cat"]), "not distinct and in code-point order"),
     ("tasks_are_well_formed", _repeat("tasks"), "task001_animals occurs 2 times"),
     ("prompts_are_unique", _repeat("prompts"), f"prompt {FIRST} occurs 2 times"),
+    ("contexts_are_unique", _repeat("contexts"), "context task001_animals/0/0 occurs 2 times"),
     ("prompts_fit_their_context", _set("prompts", "context_id", "nowhere"), "unknown context nowhere"),
     ("prompts_fit_their_context", _set("contexts", "demo_set", 7), "does not fit the task and setting"),
     ("prompts_have_the_labels_of_their_task", _set("prompts", "gold", "cow"), "has gold cow"),
@@ -672,7 +678,7 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
 
 def test_every_check_has_a_run_that_breaks_it() -> None:
     broken = {check for check, _, _ in BROKEN} | {"metrics_are_in_range"}
-    assert broken == {path.stem for path in ANALYTICS.glob("checks/*.sql")}
+    assert broken == set(label_bias_relations("checks"))
 
 
 # The files
@@ -680,7 +686,7 @@ def test_every_check_has_a_run_that_breaks_it() -> None:
 
 def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
     depth = {"staging": 0, "intermediate": 1, "marts": 2, "checks": 3}
-    files = {path.stem: path for path in ANALYTICS.glob("*/*.sql")}
+    files = {path.stem: path for path in ANALYTICS.glob("*/*.sql") if path.parent.name != "macros"}
     assert {path.parent.name for path in files.values()} == depth.keys()
     for path in files.values():
         text = path.read_text(encoding="utf-8")
@@ -694,7 +700,10 @@ def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
 def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
     with closing(duckdb.connect()) as connection:
         connection.execute(f"set variable run_dir = '{built}'").fetchall()
-        for relation in analysis._relations("staging", "intermediate", "marts"):
+        for macro in ANALYTICS.glob("macros/*.sql"):
+            connection.execute(macro.read_text()).fetchall()
+        tables = analysis._TABLES["label_bias"]
+        for relation in analysis._relations("staging", "intermediate", "marts", tables=tables):
             connection.execute(f"create view {relation.name} as {relation.sql}").fetchall()
         found = connection.sql("from label_bias_by_task").to_arrow_table()
     assert found.equals(query([built], "from label_bias_by_task"))
@@ -712,7 +721,7 @@ def test_results_open_from_any_directory_with_marts_as_tables(
         for name, kind in kinds.items():
             assert connection.execute(f"select count(*) from {name}").fetchall()[0][0] > 0 or name == "splits"
             assert (kind == "BASE TABLE") == (ANALYTICS / "marts" / f"{name}.sql").exists()
-    assert kinds.keys() == {relation.name for relation in analysis._relations("staging", "intermediate", "marts")}
+    assert kinds.keys() == set(label_bias_relations("staging", "intermediate", "marts"))
     with closing(duckdb.connect()) as connection:
         connection.execute(f"attach '{built}/results.duckdb' as other (read_only)").fetchall()
         assert connection.execute("select count(*) from other.calibrated_predictions").fetchall() == [(2 * 42 * 11,)]
@@ -720,7 +729,7 @@ def test_results_open_from_any_directory_with_marts_as_tables(
 
 def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path: Path) -> None:
     found = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
-    names = [relation.name for relation in analysis._relations("staging", "intermediate", "marts")]
+    names = label_bias_relations("staging", "intermediate", "marts")
     counts = " union all ".join(f"select '{name}' as name, count(*) as n from {name}" for name in names)
     answer = subprocess.run(
         [found, "-readonly", "-json", str(Path(built, "results.duckdb")), counts],

@@ -17,6 +17,7 @@ LAYERS = [
     {"pipelines"},
     {"execute", "report", "progress", "environment"},
     {"analysis"},
+    {"majority_bias"},  # shares parts, calibration inputs and the check of labels with label_bias
     {"label_bias"},
     {"scoring"},
     {"models"},
@@ -75,7 +76,9 @@ def test_the_source_root_does_not_shadow_the_standard_library() -> None:
     assert not (PACKAGE.parent / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("module", ["cli", "spec", "store", "analysis", "report", "label_bias.plan", "pipelines"])
+@pytest.mark.parametrize(
+    "module", ["cli", "spec", "store", "analysis", "report", "label_bias.plan", "majority_bias.plan", "pipelines"]
+)
 def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:
     code = f"import sys, biaseval.{module}; print([m for m in ('torch', 'transformers', 'ray') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from biaseval.errors import InputError
-from biaseval.spec import LabelBiasSpec, differences, dump_spec, load_spec
+from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, Spec, differences, dump_spec, load_spec
 
 MINIMAL = "kind: label_bias\nname: x\nmodel: {path: some/model}\ntasks: {path: tasks}\n"
 
@@ -16,8 +19,14 @@ def _write(folder: Path, text: str) -> Path:
     return path
 
 
+def _label_bias(folder: Path, text: str, overrides: Sequence[str] = ()) -> LabelBiasSpec:
+    spec = load_spec(_write(folder, text), overrides)
+    assert isinstance(spec, LabelBiasSpec)
+    return spec
+
+
 def test_only_kind_name_model_path_and_tasks_path_are_required(tmp_path: Path) -> None:
-    spec = load_spec(_write(tmp_path, MINIMAL))
+    spec = _label_bias(tmp_path, MINIMAL)
     assert (spec.seed, spec.tasks.min_instances, spec.tasks.max_eval, spec.tasks.sampling) == (
         42,
         396,
@@ -32,7 +41,7 @@ def test_only_kind_name_model_path_and_tasks_path_are_required(tmp_path: Path) -
 def test_relative_paths_are_relative_to_the_spec_file_and_hub_names_stay(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     text = "kind: label_bias\nname: x\nmodel: {path: model, adapter: org/adapter}\ntasks: {path: tasks}\n"
-    spec = load_spec(_write(tmp_path, text))
+    spec = _label_bias(tmp_path, text)
     assert spec.model.path == str(tmp_path / "model")
     assert spec.model.adapter == "org/adapter"
     assert spec.tasks.path == str(tmp_path / "tasks")
@@ -45,7 +54,7 @@ def test_the_resolved_spec_loads_as_itself(tmp_path: Path) -> None:
 
 
 def test_overrides_are_yaml_values_of_dotted_keys(tmp_path: Path) -> None:
-    spec = load_spec(_write(tmp_path, MINIMAL), ["tasks.max_eval=7", "prompt.n_demos=[0, 4]", "calibration=[cc]"])
+    spec = _label_bias(tmp_path, MINIMAL, ["tasks.max_eval=7", "prompt.n_demos=[0, 4]", "calibration=[cc]"])
     assert (spec.tasks.max_eval, spec.prompt.n_demos, spec.calibration) == (7, [0, 4], ["cc"])
 
 
@@ -98,7 +107,7 @@ def test_execution_and_places_may_differ_and_nothing_else(tmp_path: Path) -> Non
     spec = load_spec(_write(tmp_path, MINIMAL))
 
     def changed(*overrides: str) -> list[str]:
-        other: LabelBiasSpec = load_spec(_write(tmp_path, MINIMAL), overrides)
+        other: Spec = load_spec(_write(tmp_path, MINIMAL), overrides)
         return differences(dump_spec(spec), other)
 
     assert changed() == []
@@ -106,3 +115,160 @@ def test_execution_and_places_may_differ_and_nothing_else(tmp_path: Path) -> Non
     assert changed("seed=1") == ["seed: the run has 42, the spec 1"]
     assert len(changed("tasks.max_eval=5", "calibration=[dc]")) == 2
     assert changed("tasks.templates=t.csv") != []
+
+
+MAJORITY = """\
+kind: majority_bias
+name: boolq
+model: {path: some/model}
+data: {train: train.jsonl}
+prompt: {preset: boolq, n_demos: 50}
+proportions: binary_11
+"""
+
+
+def _majority(folder: Path, overrides: Sequence[str] = (), **changes: Any) -> MajorityBiasSpec:
+    """Load the smallest majority-bias spec, with ``changes`` over its keys and sections."""
+    content = yaml.safe_load(MAJORITY)
+    for key, value in changes.items():
+        content[key] = {**content[key], **value} if isinstance(content.get(key), dict) else value
+    spec = load_spec(_write(folder, yaml.safe_dump(content, sort_keys=False)), overrides)
+    assert isinstance(spec, MajorityBiasSpec)
+    return spec
+
+
+def test_a_majority_bias_spec_as_in_the_documentation_loads(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text("""\
+kind: majority_bias
+name: boolq
+seed: 42
+model: {path: tiiuae/falcon-40b, dtype: bfloat16}
+data: {train: boolq/train.jsonl, test: boolq/test.jsonl, fields: {sentence: question}, label: answer, labels: {true: "True", false: "False"}, max_test: null}
+prompt: {preset: boolq, n_demos: 50, instruction: [true, false]}
+proportions: binary_11                # or ternary_15, or a list of {label: share}
+seeds: [0, 1, 2, 3, 4]
+predict: [likelihood, generate]
+""")  # noqa: E501
+    spec = load_spec(tmp_path / "spec.yaml")
+    assert isinstance(spec, MajorityBiasSpec)
+    assert spec.data.train == str(tmp_path / "boolq" / "train.jsonl")
+    assert spec.data.test == str(tmp_path / "boolq" / "test.jsonl")
+    assert spec.model.path == "tiiuae/falcon-40b"
+    assert spec.data.labels == {"true": "True", "false": "False"}
+    assert list(spec.data.labels) == ["true", "false"]
+
+
+def test_what_a_majority_bias_spec_leaves_out(tmp_path: Path) -> None:
+    spec = _majority(tmp_path)
+    assert (spec.seed, spec.seeds, spec.predict, spec.calibration) == (
+        42,
+        [0, 1, 2, 3, 4],
+        ["likelihood", "generate"],
+        [],
+    )
+    assert (spec.data.test, spec.data.fields, spec.data.label, spec.data.labels) == (None, {}, None, None)
+    assert (spec.data.max_test, spec.data.on_shortage) == (None, "error")
+    assert (spec.prompt.instruction, spec.prompt.separator) == ([True, False], "\n\n")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"data": {"labels": {1: "yes", 0: "no"}, "fields": {"sentence": "question"}}},
+        {"data": {"labels": {True: "yes", "maybe": "perhaps"}}},
+        {"proportions": {"simplex": 0.25}},
+        {"proportions": [{"True": 0.5, "False": 0.5}, {"True": 1}]},
+        {"prompt": {"preset": None, "item": "{tweet}\n{label}", "instruction_text": "Say it."}},
+    ],
+)
+def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: dict[str, Any]) -> None:
+    spec = _majority(tmp_path, **changes)
+    assert load_spec(_write(tmp_path, dump_spec(spec))) == spec
+    assert differences(dump_spec(spec), spec) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"data": {"tst": "x"}}, "data.tst: unknown key; did you mean test?"),
+        ({"tasks": {"path": "x"}}, "tasks: unknown key; known keys here: kind, name, seed, model, data, prompt,"),
+        ({"data": {"labels": {True: True, False: False}}}, "data.labels: true: the label True is no text; quote it"),
+        (
+            {"data": {"labels": {"a": " a", "b": "b"}}},
+            "data.labels: a: the label ' a' is empty or has spaces around it",
+        ),
+        ({"data": {"labels": {"a": "x", "b": "x"}}}, "data.labels: holds fewer than two labels"),
+        ({"data": {"labels": {True: "x", "true": "y"}}}, "data.labels: true: stands there twice, quoted and not"),
+        ({"data": {"on_shortage": "skip"}}, "data.on_shortage: input should be 'error' or 'reduce', found 'skip'"),
+        ({"prompt": {"n_demos": 0}}, "prompt.n_demos: input should be greater than 0"),
+        ({"prompt": {"preset": None}}, "prompt: has both preset and item or neither"),
+        ({"prompt": {"item": "{tweet} {label}"}}, "prompt: has both preset and item or neither"),
+        ({"prompt": {"instruction_text": "x"}}, "prompt: instruction_text does not go with a preset"),
+        ({"prompt": {"instruction": [True, True]}}, "names a choice twice"),
+        ({"prompt": {"instruction": []}}, "prompt.instruction: list should have at least 1 item"),
+        ({"prompt": {"separator": "###"}}, "prompt: separator '###' is not white space"),
+        ({"prompt": {"preset": None, "item": "Label: {label}"}}, "prompt.item: 'Label: {label}' has the fields"),
+        (
+            {"proportions": "binary"},
+            "proportions: 'binary' is no grid; write binary_11, ternary_15, {simplex: 0.25}, or",
+        ),
+        ({"proportions": []}, "proportions: [] is no grid"),
+        ({"proportions": {"simplex": 0.3}}, "proportions: the step 0.3 does not divide 1 evenly"),
+        ({"proportions": {"simplex": True}}, "proportions: the step True does not divide 1 evenly"),
+        ({"proportions": {"simplex": 0}}, "proportions: the step 0 does not divide 1 evenly"),
+        ({"proportions": [{"a": 1}, {"a": 0.3, "b": 0.6}]}, "proportions: setting 1: the shares sum to 0.9; make it 1"),
+        ({"proportions": [{"a": 1.5, "b": -0.5}]}, "setting 0: the share 1.5 of 'a' is not between 0 and 1"),
+        ({"proportions": [{"a": float("nan")}]}, "setting 0: the share nan of 'a' is not between 0 and 1"),
+        ({"proportions": [{True: 1}]}, "setting 0: the label True is no text; quote it"),
+        ({"proportions": ["a"]}, "setting 0: 'a' is no mapping of label to share"),
+        ({"seeds": [1, 1]}, "seeds [1, 1] names one twice"),
+        ({"seeds": [-1]}, "seeds.0: input should be greater than or equal to 0"),
+        ({"predict": ["likelyhood"]}, "predict.0: input should be 'likelihood', 'generate' or 'constrained'"),
+        ({"predict": []}, "predict: list should have at least 1 item"),
+        ({"predict": ["generate"], "calibration": ["cc"]}, "add likelihood to predict"),
+    ],
+)
+def test_a_mistake_in_a_majority_bias_spec_names_the_key_and_the_remedy(
+    tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        _majority(tmp_path, **changes)
+    assert expected in str(caught.value)
+    assert f"{tmp_path / 'spec.yaml'}: " in str(caught.value)
+
+
+def test_all_mistakes_of_a_majority_bias_spec_come_in_one_message(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        _majority(tmp_path, data={"max_test": 0}, prompt={"n_demos": "5"}, proportions=[{"a": 2}], seeds=[])
+    for part in ("data.max_test:", "prompt.n_demos:", "proportions:", "seeds:"):
+        assert part in str(caught.value)
+
+
+def test_overrides_and_differences_of_a_majority_bias_spec(tmp_path: Path) -> None:
+    before = dump_spec(_majority(tmp_path))
+
+    def changed(*overrides: str) -> list[str]:
+        return differences(before, _majority(tmp_path, overrides))
+
+    assert changed("data.train=elsewhere.jsonl", "execution.part_rows=7") == []
+    assert changed("data.max_test=9") == ["data.max_test: the run has None, the spec 9"]
+    assert changed("proportions=[{a: 1}]") == ["proportions: the run has 'binary_11', the spec [{'a': 1.0}]"]
+    assert changed("data.test=test.jsonl") == [f"data.test: the run has None, the spec '{tmp_path / 'test.jsonl'}'"]
+    assert changed("data.labels={true: a, false: b}") != []
+
+
+def test_the_order_of_labels_is_a_difference_as_it_is_that_of_the_shares(tmp_path: Path) -> None:
+    before = dump_spec(_majority(tmp_path, ["data.labels={true: a, false: b}"]))
+    assert differences(before, _majority(tmp_path, ["data.labels={true: a, false: b}"])) == []
+    assert differences(before, _majority(tmp_path, ["data.labels={false: b, true: a}"])) == [
+        "data.labels: the run has the order data.labels.true, data.labels.false, "
+        "the spec data.labels.false, data.labels.true"
+    ]
+
+
+def test_a_run_of_another_kind_differs_in_its_kind(tmp_path: Path) -> None:
+    label_bias = load_spec(_write(tmp_path, MINIMAL))
+    majority = _majority(tmp_path)
+    assert differences(dump_spec(label_bias), majority) == ["kind: the run has 'label_bias', the spec 'majority_bias'"]
+    assert differences(dump_spec(majority), label_bias) == ["kind: the run has 'majority_bias', the spec 'label_bias'"]

@@ -1,4 +1,5 @@
 -- Rows here: a prompt whose scores are not one for each of its labels, or scores of a prompt that was not planned.
+-- Nothing is scored where the run predicts by generation alone.
 with
 
 scored as (
@@ -20,5 +21,7 @@ select
     prompt_id
 from prompts
 full join scored using (prompt_id)
-where prompts.labels is distinct from scored.labels
+where
+    list_sort(prompts.labels) is distinct from scored.labels
+    and (select list_contains(predict, 'likelihood') from run_settings)
 order by all

@@ -1,4 +1,4 @@
--- One row per (prompt of main or bias_score, method): the probabilities after calibration, and the prediction.
+-- One row per (prompt of main, bias_score or majority, method): probabilities after calibration, and the prediction.
 -- q = p * w / sum(p * w) with w = 1 / p_hat; method none is p itself. On ties the first label in code-point order.
 with
 
@@ -8,6 +8,8 @@ log_weights as (
         task,
         n_demos,
         demo_set,
+        setting,
+        instruction,
         method,
         list(-log_p_hat order by label) as log_weights
     from calibration_means
@@ -22,7 +24,7 @@ unnormalized as (
         'none' as method,
         log_probabilities as logs
     from prompt_probabilities
-    where purpose in ('main', 'bias_score')
+    where purpose in ('main', 'bias_score', 'majority')
 
     union all by name
 
@@ -31,8 +33,14 @@ unnormalized as (
         log_weights.method,
         list_transform(log_probabilities, lambda x, i: x + log_weights[i]) as logs
     from prompt_probabilities
-    inner join log_weights using (task, n_demos, demo_set)
-    where purpose in ('main', 'bias_score')
+    inner join log_weights
+        on
+            prompt_probabilities.task = log_weights.task
+            and prompt_probabilities.n_demos = log_weights.n_demos
+            and prompt_probabilities.demo_set = log_weights.demo_set
+            and prompt_probabilities.setting is not distinct from log_weights.setting
+            and prompt_probabilities.instruction is not distinct from log_weights.instruction
+    where purpose in ('main', 'bias_score', 'majority')
 
 ),
 
@@ -60,6 +68,8 @@ select
     purpose,
     n_demos,
     demo_set,
+    setting,
+    instruction,
     row,
     instance_id,
     gold,

@@ -1,4 +1,5 @@
--- One row per (task, n_demos, demo_set, method, label): the logarithm of p_hat, the label's mean probability.
+-- One row per (task, n_demos, demo_set, setting, instruction, method, label): the logarithm of
+-- p_hat, the label's mean probability.
 -- cc and dc: the plain mean over their rows. looc: the mean of the means within each gold label that occurs.
 with
 
@@ -8,6 +9,8 @@ label_probabilities as (
         task,
         n_demos,
         demo_set,
+        setting,
+        instruction,
         purpose as method,
         row,
         case when purpose = 'looc' then gold end as gold,
@@ -55,6 +58,8 @@ select
     task,
     n_demos,
     demo_set,
+    setting,
+    instruction,
     method,
     label,
     peak + ln(list_avg(list_transform(logs, lambda x: exp(x - peak)))) as log_p_hat,

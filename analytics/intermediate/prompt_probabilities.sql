@@ -54,6 +54,8 @@ select
     prompts.purpose,
     prompts.n_demos,
     prompts.demo_set,
+    contexts.setting,
+    contexts.instruction,
     prompts.row,
     prompts.instance_id,
     prompts.gold,
@@ -61,3 +63,4 @@ select
     list_transform(normalizers.log_likelihoods, lambda x: x - log_total) as log_probabilities
 from prompts
 inner join normalizers using (prompt_id)
+left join contexts using (context_id)

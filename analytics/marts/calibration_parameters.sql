@@ -1,9 +1,12 @@
--- One row per (model, task, n_demos, demo_set, method, label): the weight that calibration gives the label.
+-- One row per (model, task, n_demos, demo_set, setting, instruction, method, label): the weight that calibration gives
+-- the label.
 select
     run_settings.model,
     task,
     n_demos,
     demo_set,
+    setting,
+    instruction,
     method,
     label,
     exp(log_p_hat) as p_hat,

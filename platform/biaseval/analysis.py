@@ -1,7 +1,8 @@
 """Metrics: runs ``analytics/*.sql`` over run directories.
 
 Each file there is one relation of the same name. ``staging`` reads a run's Parquet parts, ``intermediate`` and
-``marts`` read only relations, and each of ``checks`` must return no row.
+``marts`` read only relations, and each of ``checks`` must return no row. A kind of run has the relations that its
+tables allow. ``macros`` are functions that queries over any run may use.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from graphlib import TopologicalSorter
@@ -26,14 +27,26 @@ from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-u
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
+from biaseval.tables import TABLES
 
 N_DRAWS = 1000
-"""Bootstrap resamples of the tasks behind every interval."""
+"""Bootstrap resamples behind every interval: of tasks (label bias), of test rows (majority bias)."""
 
-_LABEL_BIAS = "label_bias"
-"""The kind of run, in its spec, that has metrics."""
+_LABEL_BIAS, _MAJORITY_BIAS = "label_bias", "majority_bias"
+
+_TABLES: dict[object, frozenset[str]] = {
+    _LABEL_BIAS: frozenset(
+        {"tasks", "splits", "contexts", "prompts", "label_scores", "bootstrap_draws", "run_settings"}
+    ),
+    _MAJORITY_BIAS: frozenset(
+        {"settings", "contexts", "prompts", "label_scores", "generations", "row_draws", "run_settings"}
+    ),
+}
+"""The kinds of run that have metrics, and the tables that these are made of."""
 
 _STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
+
+_LAYERS = ("staging", "intermediate", "marts", "checks")
 
 _LARGE = ("label_logprobs", "calibrated_predictions")
 """Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
@@ -48,7 +61,7 @@ ANALYTICS = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "an
 
 
 def build_marts(run_dir: str | Path) -> None:
-    """Compute the metrics of a scored run: ``marts/*.parquet``, ``results.duckdb`` and ``bootstrap_draws``.
+    """Compute the metrics of a scored run: ``marts/*.parquet``, ``results.duckdb``, and the bootstrap's draws.
 
     Each file appears in one step, the marts only after every check has passed. The same scores give the same bytes
     of Parquet, whatever the number of threads.
@@ -57,18 +70,24 @@ def build_marts(run_dir: str | Path) -> None:
         run_dir: a local path or ``s3://`` URI whose prompts are all scored.
 
     Raises:
-        InputError: it holds no label-bias run.
+        InputError: it holds no run of a kind that has metrics.
         BiasevalError: parts are missing, a file cannot be read, the disk or memory is full, or a check returned rows;
             the message names the check and its first rows.
     """
     run = Run.open(str(run_dir))
-    spec = read_label_bias_spec(run)
-    _refuse_unscored(run)
-    run.write_part("bootstrap_draws", 0, _bootstrap_draws(run, spec["seed"]))
+    spec = _read_spec(run)
+    kind = spec.get("kind")
+    if kind not in _TABLES:
+        raise InputError(f"{run.uri}: holds no label-bias run and no majority-bias run; name the directory of one")
+    _refuse_unscored(run, spec)
+    if kind == _LABEL_BIAS:
+        run.write_part("bootstrap_draws", 0, _bootstrap_draws(run, spec["seed"]))
+    else:
+        run.write_part("row_draws", 0, _row_draws(run, spec["seed"]))
     run.write_part("run_settings", 0, _run_settings(spec))
-    for name, rows in _computed_marts(run).items():
+    for name, rows in _computed_marts(run, spec).items():
         run.write_table(_mart_file(name), rows)
-    run.write_bytes("results.duckdb", _results_database(run))
+    run.write_bytes("results.duckdb", _results_database(run, spec))
 
 
 def read_label_bias_spec(run: Run) -> dict[str, Any]:
@@ -86,7 +105,7 @@ def read_label_bias_spec(run: Run) -> dict[str, Any]:
 def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables, intermediate relations and marts of finished runs as views.
 
-    A run of another kind than label bias has no marts, and the views that its tables allow. With several runs each
+    A run of a kind without metrics has no marts, and the views that its tables allow. With several runs each
     view has the rows of those that have it, and a first column ``run``: the directory's name, with as many of its
     parents as tell the runs apart. Nothing that is written through the connection outlives it, except by statements
     that name a file.
@@ -146,11 +165,11 @@ def _read_spec(run: Run) -> dict[str, Any]:
     return spec if isinstance(spec, dict) else {}
 
 
-def _refuse_unscored(run: Run) -> None:
+def _refuse_unscored(run: Run, spec: dict[str, Any]) -> None:
     planned = run.parts("prompts")
     if not planned:
         raise BiasevalError(f"{run.uri}: has no planned prompts; run the same command again")
-    missing = sorted(planned - run.parts("label_scores"))
+    missing = sorted({part for table in _outputs(spec) for part in planned - run.parts(table)})
     if missing:
         raise BiasevalError(
             f"{run.uri}: {len(missing)} of {len(planned)} parts missing (first: {missing[0]}); "
@@ -158,11 +177,17 @@ def _refuse_unscored(run: Run) -> None:
         )
 
 
+def _outputs(spec: dict[str, Any]) -> set[str]:
+    """Return the tables that the model's outputs fill, each with a part for each part of the prompts."""
+    predict = spec.get("predict", ["likelihood"])
+    return {"label_scores" if way == "likelihood" else "generations" for way in predict}
+
+
 def _finished_run(run_dir: str | Path) -> Run:
     run = Run.open(str(run_dir))
     spec = _read_spec(run)
-    _refuse_unscored(run)
-    for mart in _relations("marts") if spec.get("kind") == _LABEL_BIAS else ():
+    _refuse_unscored(run, spec)
+    for mart in _relations("marts", tables=_TABLES.get(spec.get("kind"), ())):
         if not run.has(_mart_file(mart.name)):
             raise BiasevalError(f"{run.uri}: {_mart_file(mart.name)} is missing; run the same command again")
     return run
@@ -207,26 +232,54 @@ def _bootstrap_draws(run: Run, seed: int) -> pa.Table:
     return pa.concat_tables(tables)
 
 
+def _row_draws(run: Run, seed: int) -> pa.Table:
+    """Return how often each draw holds each test row of a majority-bias run: draw, n_drawn (by row).
+
+    Draw 0 is the rows themselves, each once. Draws 1 to `N_DRAWS` are as many rows drawn with replacement; a single
+    row has none. They are the same for every setting, so that settings, methods and instructions are compared on
+    equal rows.
+    """
+    prompts = _literal(f"{_duckdb_path(run)}/prompts/part-*.parquet")
+    count = f"select count(distinct row) from read_parquet({prompts}) where purpose = 'majority'"
+    with closing(_connect([run])) as connection:
+        [(n_rows,)] = connection.execute(count).fetchall()
+    n_drawn = np.ones((1, n_rows), dtype=np.int32)
+    if n_rows > 1:
+        draws = np.random.default_rng(seed).multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=N_DRAWS)
+        n_drawn = np.concatenate([n_drawn, draws.astype(np.int32)])
+    ends = np.arange(len(n_drawn) + 1, dtype=np.int32) * n_rows
+    return pa.table(
+        {
+            "draw": pa.array(range(len(n_drawn)), pa.int32()),
+            "n_drawn": pa.ListArray.from_arrays(pa.array(ends), pa.array(n_drawn.ravel())),
+        }
+    )
+
+
 def _run_settings(spec: dict[str, Any]) -> pa.Table:
     """Return one row: the facts of the resolved spec that the metrics need."""
+    strings = pa.list_(pa.string())
     return pa.table(
         {
             "model": pa.array([spec["name"]], pa.string()),
             "seed": pa.array([spec["seed"]], pa.int64()),
             "normalization": pa.array([spec["scoring"]["normalization"]], pa.string()),
             "eos": pa.array([spec["scoring"]["eos"]], pa.bool_()),
+            "predict": pa.array([spec.get("predict", ["likelihood"])], strings),
+            "calibration": pa.array([spec.get("calibration", [])], strings),
         }
     )
 
 
-def _computed_marts(run: Run) -> dict[str, pa.Table]:
+def _computed_marts(run: Run, spec: dict[str, Any]) -> dict[str, pa.Table]:
     """Return the marts by name, once every check has passed."""
-    checks, marts = _relations("checks"), _relations("marts")
+    tables = _TABLES[spec["kind"]]
+    checks, marts = _relations("checks", tables=tables), _relations("marts", tables=tables)
     mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
-    with _local_copy(run) as source, closing(_connect([source])) as connection:
-        for relation in _relations("staging", "intermediate"):
-            is_view = relation.layer == "staging" or relation.name in _LARGE
-            _create("view" if is_view else "table", relation.name, relation.select(source), connection)
+    with _local_copy(run, tables) as source, closing(_connect([source])) as connection:
+        _create_staging(source, spec, tables, connection)
+        for relation in _relations("intermediate", tables=tables):
+            _create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
         _check(run, [check for check in checks if check not in mart_checks], connection)
         for mart in marts:
             _create("table", mart.name, mart.sql, connection)
@@ -234,30 +287,34 @@ def _computed_marts(run: Run) -> dict[str, pa.Table]:
         return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
 
 
-def _results_database(run: Run) -> bytes:
-    """Return a DuckDB file with the marts as tables and all else as views over the run's Parquet."""
+def _results_database(run: Run, spec: dict[str, Any]) -> bytes:
+    """Return a DuckDB file with the macros, the marts as tables and all else as views over the run's Parquet."""
+    tables = _tables(run, spec)
     with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
         database = Path(folder) / "results.duckdb"
         with closing(_connect([run], database)) as connection:
-            for relation in _relations("staging", "intermediate"):
-                _create("view", relation.name, relation.select(run), connection)
-            for mart in _relations("marts"):
+            _create_staging(run, spec, tables, connection)
+            for relation in _relations("intermediate", tables=tables):
+                _create("view", relation.name, relation.sql, connection)
+            for mart in _relations("marts", tables=tables):
                 _create("table", mart.name, _read_mart(mart.name, run), connection)
         return database.read_bytes()
 
 
 @contextmanager
-def _local_copy(run: Run) -> Iterator[Run]:
+def _local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
     """Yield the run itself, or a copy of its tables on the local disk: the metrics read each of them several times."""
     if run.is_local:
         yield run
         return
     with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
-        for table in _relations("staging"):
-            copy = Path(folder, table.name)
+        for table in tables:
+            if not run.parts(table):
+                continue
+            copy = Path(folder, table)
             copy.mkdir()
             pafs.copy_files(
-                run.path(table.name),
+                run.path(table),
                 str(copy),
                 source_filesystem=run.fs,
                 destination_filesystem=pafs.LocalFileSystem(),
@@ -266,7 +323,10 @@ def _local_copy(run: Run) -> Iterator[Run]:
 
 
 def _connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.DuckDBPyConnection:
-    """Return a connection that never fetches extensions, and reads object stores through the runs' file systems."""
+    """Return a connection with the macros.
+
+    It never fetches extensions, and reads object stores through the runs' file systems.
+    """
     connection = duckdb.connect(
         str(database),
         config={
@@ -283,6 +343,8 @@ def _connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.D
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.
         store.glob, store.info = cache(store.glob), cache(store.info)
         connection.register_filesystem(store)
+    for macro in sorted(ANALYTICS.glob("macros/*.sql")):
+        connection.execute(macro.read_text(encoding="utf-8")).fetchall()
     return connection
 
 
@@ -293,22 +355,29 @@ class _Relation(NamedTuple):
 
     @property
     def reads(self) -> set[str]:
-        """The names after each ``from`` and ``join``: other relations, and the steps of the query itself."""
-        return set(re.findall(r"(?:from|join) (\w+)", self.sql))
+        """The names after each ``from`` and ``join`` that are no steps of the query itself."""
+        return set(re.findall(r"(?:from|join) (\w+)", self.sql)) - set(re.findall(r"^(\w+) as \($", self.sql, re.M))
 
     def select(self, run: Run) -> str:
         """Return the file's text with the run's absolute path in it, which a stored view needs."""
         return self.sql.replace("getvariable('run_dir')", _literal(_duckdb_path(run)))
 
 
-def _relations(*layers: str) -> list[_Relation]:
-    """Return the relations of these layers, each after those that it reads."""
+def _relations(*layers: str, tables: Collection[str]) -> list[_Relation]:
+    """Return the relations of these layers that these tables allow, each after those that it reads."""
     relations = {
         path.stem: _Relation(path.parent.name, path.stem, path.read_text(encoding="utf-8"))
-        for path in sorted(ANALYTICS.glob("*/*.sql"))
+        for layer in _LAYERS
+        for path in sorted(ANALYTICS.glob(f"{layer}/*.sql"))
     }
     reads = {name: sorted(relation.reads & relations.keys()) for name, relation in relations.items()}
-    return [relations[name] for name in TopologicalSorter(reads).static_order() if relations[name].layer in layers]
+    allowed: list[_Relation] = []
+    names: set[str] = set()
+    for name in TopologicalSorter(reads).static_order():
+        if name in tables if relations[name].layer == "staging" else names.issuperset(reads[name]):
+            allowed.append(relations[name])
+            names.add(name)
+    return [relation for relation in allowed if relation.layer in layers]
 
 
 def _create(kind: str, name: str, select: str, connection: duckdb.DuckDBPyConnection) -> None:
@@ -318,25 +387,34 @@ def _create(kind: str, name: str, select: str, connection: duckdb.DuckDBPyConnec
         raise BiasevalError(f"{name}: cannot be computed: {error}; mend this and run the same command again") from error
 
 
-def _create_views(run: Run, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Create the views that the run's files allow, and return their names."""
-    relations = _relations("staging", "intermediate", "marts")
-    missing = {relation.name for relation in relations}
-    created = []
-    for relation in relations:
-        select = relation.select(run)
-        if relation.layer == "staging":
-            is_there = bool(run.parts(relation.name))
-        elif relation.layer == "marts":
-            is_there = run.has(_mart_file(relation.name))
-            select = _read_mart(relation.name, run)
+def _tables(run: Run, spec: dict[str, Any]) -> set[str]:
+    """Return the tables that a run has, or would have if its spec asked for them."""
+    every = {path.stem for path in ANALYTICS.glob("staging/*.sql")}
+    return {table for table in every if run.parts(table)} | _TABLES.get(spec.get("kind"), frozenset())
+
+
+def _create_staging(
+    run: Run, spec: dict[str, Any], tables: Collection[str], connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Create the views over the run's Parquet; a table of outputs that the spec does not ask for is an empty one."""
+    unasked = {"label_scores", "generations"} - _outputs(spec)
+    for relation in _relations("staging", tables=tables):
+        if relation.name in unasked and not run.parts(relation.name):
+            connection.from_arrow(TABLES[relation.name].empty()).create(relation.name)
         else:
-            is_there = not relation.reads & missing
-        if is_there:
-            _create("view", relation.name, select, connection)
-            missing.remove(relation.name)
-            created.append(relation.name)
-    return created
+            _create("view", relation.name, relation.select(run), connection)
+
+
+def _create_views(run: Run, connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Create the views that the run's tables allow, and return their names."""
+    spec = _read_spec(run)
+    tables = _tables(run, spec)
+    _create_staging(run, spec, tables, connection)
+    for relation in _relations("intermediate", tables=tables):
+        _create("view", relation.name, relation.sql, connection)
+    for mart in _relations("marts", tables=tables):
+        _create("view", mart.name, _read_mart(mart.name, run), connection)
+    return [relation.name for relation in _relations("staging", "intermediate", "marts", tables=tables)]
 
 
 def _mart_file(name: str) -> str:

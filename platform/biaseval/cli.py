@@ -25,7 +25,7 @@ from rich.text import Text
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
-from biaseval.spec import MIN_INSTANCES
+from biaseval.spec import MIN_INSTANCES, MajorityBiasSpec
 
 app = typer.Typer(
     help="Measure label bias of language models: before and after calibration, every number a SQL query over Parquet.",
@@ -241,13 +241,13 @@ def main() -> None:
 
 
 def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
-    from biaseval.pipelines import run_label_bias
+    from biaseval.pipelines import run_spec
     from biaseval.spec import load_spec
 
     loaded = load_spec(spec, overrides)
     with _resumable():
-        finished = run_label_bias(loaded, run_dir or f"runs/{loaded.name}")
-    _print_suite(finished.uri)
+        finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
+    _print_metrics(finished.uri, _OVER_SETTINGS if isinstance(loaded, MajorityBiasSpec) else _OVER_TASKS)
     typer.echo(f"report: {finished.uri}/report.html")
 
 
@@ -272,9 +272,15 @@ def _print_plan(summary: Any, facts: dict[str, Any]) -> None:
     saved = summary.tokens_unshared / max(summary.tokens, 1)
     lines = [
         ("tasks", f"{summary.n_tasks:,}"),
+        *([] if summary.n_settings is None else [("settings", f"{summary.n_settings:,}")]),
         ("prompts", f"{summary.n_prompts:,}"),
-        ("with fewer demonstrations", f"{summary.n_shortened:,} (prompt.max_tokens)"),
-        ("cut at their end", f"{summary.n_cut:,} (prompt.max_tokens)"),
+    ]
+    if summary.n_settings is None:
+        lines += [
+            ("with fewer demonstrations", f"{summary.n_shortened:,} (prompt.max_tokens)"),
+            ("cut at their end", f"{summary.n_cut:,} (prompt.max_tokens)"),
+        ]
+    lines += [
         ("label scores", f"{summary.n_scores:,}"),
         ("tokens, shared prefixes", f"{summary.tokens:,}"),
         ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
@@ -290,20 +296,26 @@ def _print_plan(summary: Any, facts: dict[str, Any]) -> None:
         typer.echo(f"note: {note}")
 
 
-def _print_suite(run_uri: str) -> None:
-    """Print the metrics of the whole suite as a table."""
+_OVER_TASKS = """
+select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
+from label_bias_by_model
+where suite = 'all'
+order by n_demos, array_position(['none', 'cc', 'dc', 'looc'], method)
+"""
+
+_OVER_SETTINGS = """
+select instruction, predict, method, mean_f1, sd_f1, max_f1, rb_at_10, share_majority, share_last, share_no_label,
+    n_settings, n_seeds
+from majority_by_model
+order by instruction, predict, array_position(['none', 'cc', 'dc', 'looc'], method)
+"""
+
+
+def _print_metrics(run_uri: str, over_all: str) -> None:
+    """Print the metrics of a whole run as a table."""
     from biaseval.analysis import query
 
-    rows = query(
-        [run_uri],
-        """
-        select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
-        from label_bias_by_model
-        where suite = 'all'
-        order by n_demos, array_position(['none', 'cc', 'dc', 'looc'], method)
-        """,
-    )
-    _print_result(rows, Format.table)
+    _print_result(query([run_uri], over_all), Format.table)
 
 
 def _print_result(result: Any, output: Format) -> None:

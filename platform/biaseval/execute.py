@@ -1,8 +1,8 @@
 """Scores the missing parts of a run on Ray Data: CPU tasks read, tokenise and pack, actors hold the model and score.
 
 While an actor scores a part, tasks prepare the next ones: an actor that waits is an accelerator that waits. An actor
-writes each part itself, in one step; what travels back is a line of counts. So a part is complete when its file exists,
-whatever dies before or after.
+writes each part itself, in one step; what travels back is a line of counts. So a part is complete when its files exist,
+one in each table of outputs that the run asks for, whatever dies before or after.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pickle
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,9 +27,10 @@ import ray
 
 import biaseval
 from biaseval.errors import BiasevalError, InputError
-from biaseval.spec import ExecutionSpec, ModelSpec
+from biaseval.majority_bias.matching import constrained_choice, match_label
+from biaseval.spec import N_NEW_TOKENS, ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run
-from biaseval.tables import LABEL_SCORES
+from biaseval.tables import GENERATIONS, LABEL_SCORES, output_tables
 
 if TYPE_CHECKING:
     from biaseval.scoring import LabelScorer, Prepared
@@ -45,10 +46,10 @@ BUDGETS = ("token_budget", "cache_budget")
 
 @dataclass(frozen=True)
 class PartToScore:
-    """A planned part whose scores are missing."""
+    """A planned part whose outputs are missing."""
 
     part: int
-    """Number of the part of ``prompts``, and of ``label_scores``."""
+    """Number of the part of ``prompts``, and of the tables of outputs."""
     contexts_part: int
     """Number of the part of ``contexts`` that holds the prompts' contexts."""
     n_prompts: int
@@ -76,6 +77,16 @@ class ScoredPart:
 
 
 @dataclass(frozen=True)
+class _ReadPart:
+    """What a CPU task makes of a part for the actors."""
+
+    prepared: Prepared | None
+    """Prompts with labels; None where nothing asks for their scores."""
+    predicted: pa.Table | None
+    """The prompts to predict by generation: ``prompt_id``, ``text``, ``labels``; None where nothing asks for that."""
+
+
+@dataclass(frozen=True)
 class _Allocation:
     """What one actor gets."""
 
@@ -93,8 +104,9 @@ def score_parts(
     execution: ExecutionSpec,
     on_scored: Callable[[ScoredPart], None],
     known: Mapping[str, Any] | None = None,
+    predict: Sequence[Prediction] = ("likelihood",),
 ) -> None:
-    """Score ``parts`` and write their ``label_scores``; ``on_scored`` hears of each as it is complete.
+    """Score ``parts`` and write their outputs; ``on_scored`` hears of each as it is complete.
 
     Args:
         run: the run directory, which every node must reach.
@@ -103,6 +115,8 @@ def score_parts(
         execution: actors and their resources.
         on_scored: called in this process.
         known: facts of the scorer that began the run; on the same kind of device, memory budgets are taken from there.
+        predict: how predictions are made; it says which of the tables ``label_scores`` and ``generations`` are written.
+            What is generated, free or constrained, is so for prompts of the purpose ``majority`` only.
 
     Raises:
         InputError: the model cannot be used, a prompt does not fit, or Ray lacks the resources asked for.
@@ -122,7 +136,7 @@ def score_parts(
                 batch_size=1,
                 batch_format="pyarrow",
                 num_cpus=min(1.0, allocation.num_cpus) or 1.0,
-                fn_kwargs={"run_uri": run.uri, "model": settings},
+                fn_kwargs={"run_uri": run.uri, "model": settings, "predict": tuple(predict)},
             )
             .map_batches(
                 _ScoringActor,
@@ -137,6 +151,7 @@ def score_parts(
                     "known": json.dumps(dict(known or {})),
                     "num_gpus": allocation.num_gpus,
                     "n_threads": allocation.n_threads,
+                    "predict": tuple(predict),
                 },
             )
         )
@@ -151,7 +166,7 @@ def score_parts(
             raise BiasevalError(f"scoring failed: {lines[-1]}; run the same command again to resume") from error
 
 
-def _read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
+def _read_part(batch: pa.Table, *, run_uri: str, model: str, predict: tuple[Prediction, ...]) -> pa.Table:
     """Read a part's prompts, tokenise and pack them; runs in a CPU task.
 
     Our own errors travel to the driver as rows: Ray would wrap them, and lose what they are.
@@ -160,7 +175,7 @@ def _read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
     prepared = error = None
     try:
         part = json.loads(batch["part"][0].as_py())
-        prepared = pickle.dumps(_prepared_part(part, run_uri, model), protocol=5)
+        prepared = pickle.dumps(_prepared_part(part, run_uri, model, predict), protocol=5)
     except BiasevalError as caught:
         error = _as_row(caught)
     return pa.table(
@@ -172,7 +187,7 @@ def _read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
     )
 
 
-def _prepared_part(part: dict[str, int], run_uri: str, model: str) -> Prepared:
+def _prepared_part(part: dict[str, int], run_uri: str, model: str, predict: tuple[Prediction, ...]) -> _ReadPart:
     from biaseval.scoring import prepare
 
     run = Run.open(run_uri)
@@ -187,7 +202,11 @@ def _prepared_part(part: dict[str, int], run_uri: str, model: str) -> Prepared:
             "labels": prompts["labels"],
         }
     )
-    return prepare(_tokenizer(model), scorable)
+    tables = output_tables(predict)
+    return _ReadPart(
+        prepared=prepare(_tokenizer(model), scorable) if "label_scores" in tables else None,
+        predicted=scorable.filter(pc.equal(prompts["purpose"], "majority")) if "generations" in tables else None,
+    )
 
 
 def _as_row(error: BiasevalError) -> str:
@@ -205,7 +224,15 @@ def _tokenizer(model: str) -> Any:
 class _ScoringActor:
     """Holds the model; scores a part and writes it."""
 
-    def __init__(self, run_uri: str, model: str, known: str, num_gpus: int, n_threads: int | None) -> None:
+    def __init__(
+        self,
+        run_uri: str,
+        model: str,
+        known: str,
+        num_gpus: int,
+        n_threads: int | None,
+        predict: tuple[Prediction, ...],
+    ) -> None:
         import torch
 
         from biaseval.scoring import LabelScorer
@@ -216,6 +243,7 @@ class _ScoringActor:
             torch.set_num_threads(n_threads)
         self._name = uuid.uuid4().hex
         self._run = Run.open(run_uri)
+        self._predict = predict
         self._scorer: LabelScorer | None = None
         self._error: str | None = None
         spec = ModelSpec(**json.loads(model))
@@ -242,17 +270,16 @@ class _ScoringActor:
         if error is None and self._scorer is not None:
             try:
                 part = json.loads(batch["part"][0].as_py())
-                prepared = pickle.loads(batch["prepared"][0].as_buffer())
-                scored = json.dumps(asdict(self._score(self._scorer, part, prepared, arrived)))
+                read = pickle.loads(batch["prepared"][0].as_buffer())
+                scored = json.dumps(asdict(self._score(self._scorer, part, read, arrived)))
             except BiasevalError as caught:
                 error = _as_row(caught)
         return pa.table({"scored": pa.array([scored], pa.string()), "error": pa.array([error], pa.string())})
 
-    def _score(self, scorer: LabelScorer, part: dict[str, int], prepared: Prepared, arrived: float) -> ScoredPart:
+    def _score(self, scorer: LabelScorer, part: dict[str, int], read: _ReadPart, arrived: float) -> ScoredPart:
         started = time.monotonic()
-        scores = scorer.score_prepared(prepared)
-        scores = scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema)
-        self._run.write_part("label_scores", part["part"], scores)
+        for table, rows in _outputs(scorer, read, self._predict):
+            self._run.write_part(table, part["part"], rows)
         ended = time.monotonic()
         return ScoredPart(
             part=part["part"],
@@ -264,6 +291,42 @@ class _ScoringActor:
             ended_s=ended,
             scoring_s=ended - started,
         )
+
+
+def _outputs(scorer: LabelScorer, read: _ReadPart, predict: tuple[Prediction, ...]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the tables of a part's outputs by name, each as it is computed."""
+    scores = None
+    if read.prepared is not None:
+        scores = scorer.score_prepared(read.prepared)
+        yield "label_scores", scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema)
+    if read.predicted is not None:
+        rows: list[dict[str, object]] = []
+        if "generate" in predict:
+            rows += _generated(scorer, read.predicted)
+        if "constrained" in predict and read.prepared is not None and scores is not None:
+            rows += _constrained(read.prepared, scores, read.predicted)
+        yield "generations", GENERATIONS.rows(rows)
+
+
+def _generated(scorer: LabelScorer, predicted: pa.Table) -> Iterator[dict[str, object]]:
+    texts = scorer.generate(predicted, N_NEW_TOKENS)["text"].to_pylist() if predicted.num_rows else []
+    for prompt_id, text, labels in zip(
+        predicted["prompt_id"].to_pylist(), texts, predicted["labels"].to_pylist(), strict=True
+    ):
+        yield {"prompt_id": prompt_id, "mode": "generate", "text": text, "prediction": match_label(text, labels)}
+
+
+def _constrained(prepared: Prepared, scores: pa.Table, predicted: pa.Table) -> Iterator[dict[str, object]]:
+    """Yield the constrained predictions: what the scores of the labels say that such a decoder would write."""
+    scored: dict[str, list[tuple[str, list[int], list[float]]]] = {}
+    columns = (scores["prompt_id"], scores["label"], scores["token_logprobs"])
+    rows = zip(*(column.to_pylist() for column in columns), prepared.target_tokens(), strict=True)
+    for prompt_id, label, logprobs, tokens in rows:
+        scored.setdefault(prompt_id, []).append((label, tokens, logprobs))
+    for prompt_id in predicted["prompt_id"].to_pylist():
+        labels, tokens, logprobs = zip(*scored[prompt_id], strict=True)
+        label = labels[constrained_choice(tokens, logprobs)]
+        yield {"prompt_id": prompt_id, "mode": "constrained", "text": label, "prediction": label}
 
 
 def device_kind(device: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,24 @@ import yaml
 
 from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
-from biaseval.label_bias.plan import TaskPlan, label_problem, plan_tasks
+from biaseval.label_bias.plan import PlannedPart, label_problem, plan_tasks
 from biaseval.label_bias.prompts import TokenCounter
-from biaseval.label_bias.tasks import TaskSelection, select_tasks
+from biaseval.label_bias.tasks import select_tasks
+from biaseval.majority_bias.data import read_dataset
+from biaseval.majority_bias.plan import plan_settings
 from biaseval.progress import say, scoring_progress
-from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, differences, dump_spec
+from biaseval.spec import (
+    ExecutionSpec,
+    LabelBiasSpec,
+    MajorityBiasSpec,
+    ModelSpec,
+    Prediction,
+    Spec,
+    differences,
+    dump_spec,
+)
 from biaseval.store import Run
-from biaseval.tables import CONTEXTS, PROMPTS, TABLES
+from biaseval.tables import CONTEXTS, PROMPTS, TABLES, output_tables
 
 if TYPE_CHECKING:
     from biaseval.execute import ScoredPart
@@ -32,8 +43,7 @@ _SHOWN_PROBLEMS = 10
 _END_CHARACTERS = 16
 _PATHS = ("packed", "prefix_cache", "full_text")  # from the fastest to the slowest
 
-_Inputs = tuple[TaskSelection, Any, Any]
-"""Task files, tokenizer, and the model's facts."""
+_LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
 
 
 @dataclass(frozen=True)
@@ -54,11 +64,48 @@ class PlanSummary:
     """Prompts that are too long without demonstrations and lose their end."""
     notes: list[str]
     left_out: dict[str, str]
+    n_settings: int | None = None
+    """Label proportions of a majority-bias run."""
 
-    @classmethod
-    def empty(cls, left_out: dict[str, str]) -> PlanSummary:
-        """Return the summary of no task."""
-        return cls(0, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=[], left_out=left_out)
+    def __add__(self, other: PlanSummary) -> PlanSummary:
+        """Return the summary of both, which are of the same kind of run."""
+        counts = [name for name, value in asdict(self).items() if isinstance(value, int)]
+        return PlanSummary(
+            **{name: getattr(self, name) + getattr(other, name) for name in counts},
+            notes=[*self.notes, *other.notes],
+            left_out={**self.left_out, **other.left_out},
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields that say something of this kind of run."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """What one task, or one setting of label proportions, adds to a run."""
+
+    tables: dict[str, pa.Table]
+    """Its part of each table, prompts left out."""
+    parts: list[PlannedPart]
+    summary: PlanSummary
+    sha256: dict[str, str]
+    """Of its files, by name."""
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What planning starts from, validated; no weights are loaded for it."""
+
+    subject: str
+    facts: Any
+    """The model's."""
+    sha256: dict[str, str]
+    """Of the input files that are read whole before planning, by key of the spec."""
+    start: PlanSummary
+    """Of the run before any of ``planned``."""
+    planned: Iterator[_Planned]
+    """The plan, one task or setting in memory at a time; it can be gone through once."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +122,12 @@ class Status:
 
 
 def run_label_bias(spec: LabelBiasSpec, run_uri: str) -> Run:
-    """Plan, score, analyse and report a label-bias run; on a directory that has it already, only what is missing.
+    """Plan, score, analyse and report a label-bias run; see `run_spec`."""
+    return run_spec(spec, run_uri)
+
+
+def run_spec(spec: Spec, run_uri: str) -> Run:
+    """Plan, score, analyse and report a run; on a directory that has it already, only what is missing.
 
     Returns:
         The complete run.
@@ -96,21 +148,18 @@ def run_label_bias(spec: LabelBiasSpec, run_uri: str) -> Run:
         if run.has("plan.json"):
             _refuse_another(run, spec)
         else:
-            _plan_label_bias(run, spec, inputs or _inputs(spec))
-        _score_missing(run, spec.model, spec.execution)
+            _plan(run, spec, inputs or _inputs(spec))
+        _score_missing(run, spec.model, spec.execution, _ways(spec))
         say("computing the metrics")
         build_marts(run.uri)
         write_report([run.uri])
     return run
 
 
-def summarize_plan(spec: LabelBiasSpec) -> tuple[PlanSummary, dict[str, Any]]:
+def summarize_plan(spec: Spec) -> tuple[PlanSummary, dict[str, Any]]:
     """Return what the spec would score, and the facts of its model; writes nothing and loads no weights."""
-    selection, tokenizer, facts = _inputs(spec)
-    summary = PlanSummary.empty(selection.left_out)
-    for plan in plan_tasks(spec, selection.files, tokenizer, facts.window):
-        summary = _extended(summary, plan)
-    return summary, asdict(facts)
+    inputs = _inputs(spec)
+    return sum((planned.summary for planned in inputs.planned), inputs.start), asdict(inputs.facts)
 
 
 def run_status(run_uri: str) -> Status:
@@ -121,13 +170,14 @@ def run_status(run_uri: str) -> Status:
     """
     run = Run.open(run_uri)
     plan = _read_plan(run)
-    done = run.parts("label_scores")
+    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    done = set(range(plan["n_parts"])) - _missing(run, plan, spec.get("predict", _LIKELIHOOD))
     return Status(
         n_parts=plan["n_parts"],
         n_parts_done=len(done),
         n_prompts=plan["n_prompts"],
         n_prompts_done=sum(part["n_prompts"] for part in plan["parts"] if part["part"] in done),
-        kind=str(yaml.safe_load(run.read_text("spec.yaml")).get("kind")),
+        kind=str(spec.get("kind")),
         has_marts=run.has("results.duckdb"),
         has_report=run.has("report.html"),
     )
@@ -145,11 +195,10 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     Raises:
         InputError: bad input; the directory belongs to other prompts or another model.
     """
-    from biaseval.models import describe_model, fingerprint_model, load_tokenizer
+    from biaseval.models import fingerprint_model
 
     prompts = _read_prompts(prompts_file)
-    facts = describe_model(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
-    tokenizer = load_tokenizer(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
+    facts, tokenizer = _model_inputs(model)
     _refuse_indistinct_labels(prompts_file, prompts, tokenizer)
     _refuse_long_prompts(prompts_file, prompts, TokenCounter(tokenizer), facts.window)
     run = Run.open(out_uri)
@@ -169,7 +218,7 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
             run.write_text("environment.json", _json({**describe_environment(), "model": fingerprint}))
             run.write_text("spec.yaml", yaml.safe_dump(claim, sort_keys=False, allow_unicode=True))
             _write_prompts(run, prompts, execution)
-        _score_missing(run, model, execution)
+        _score_missing(run, model, execution, _LIKELIHOOD)
     return run
 
 
@@ -191,7 +240,7 @@ def _refuse_foreign(run: Run) -> None:
     raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
 
 
-def _refuse_another(run: Run, spec: LabelBiasSpec) -> None:
+def _refuse_another(run: Run, spec: Spec) -> None:
     """Make sure that a planned run is this spec's, on the same model and data.
 
     Raises:
@@ -204,12 +253,13 @@ def _refuse_another(run: Run, spec: LabelBiasSpec) -> None:
             f"{run.uri}: belongs to another spec; choose another --run-dir, or undo the difference:{lines}"
         )
     environment = json.loads(run.read_text("environment.json"))
-    folder = Path(spec.tasks.path)
     problems = []
-    for name, sha256 in environment["data"].items():
-        path = folder / name if folder.is_dir() else folder
-        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-            problems.append(f"{path}: changed")
+    if isinstance(spec, LabelBiasSpec):
+        folder = Path(spec.tasks.path)
+        for name, sha256 in environment["data"].items():
+            path = folder / name if folder.is_dir() else folder
+            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+                problems.append(f"{path}: changed")
     for key, digest in _file_digests(spec).items():
         if environment["inputs"].get(key) != digest:
             problems.append(f"{key}: the file changed")
@@ -231,13 +281,16 @@ def _refuse_another_model(run: Run, model: ModelSpec) -> None:
         )
 
 
-def _file_digests(spec: LabelBiasSpec) -> dict[str, str]:
-    """Return the SHA-256 of each further input file of a spec, by its key."""
-    uris = {
-        "tasks.table": spec.tasks.table,
-        "tasks.templates": spec.tasks.templates,
-        "tasks.splits": spec.tasks.splits,
-    }
+def _file_digests(spec: Spec) -> dict[str, str]:
+    """Return the SHA-256 of each input file of a spec that is no task file of its folder, by its key."""
+    if isinstance(spec, MajorityBiasSpec):
+        uris = {"data.train": spec.data.train, "data.test": spec.data.test}
+    else:
+        uris = {
+            "tasks.table": spec.tasks.table,
+            "tasks.templates": spec.tasks.templates,
+            "tasks.splits": spec.tasks.splits,
+        }
     return {key: _digest(uri) for key, uri in uris.items() if uri is not None}
 
 
@@ -254,16 +307,20 @@ def _digest(uri: str) -> str:
     return digest.hexdigest()
 
 
-def _plan_label_bias(run: Run, spec: LabelBiasSpec, inputs: _Inputs) -> None:
+def _ways(spec: Spec) -> tuple[Prediction, ...]:
+    """Return how a run's predictions are made."""
+    return tuple(spec.predict) if isinstance(spec, MajorityBiasSpec) else _LIKELIHOOD
+
+
+def _plan(run: Run, spec: Spec, inputs: _Inputs) -> None:
     from biaseval.models import fingerprint_model
 
-    selection, _, facts = inputs
     environment = {
         **describe_environment(),
         "seed": spec.seed,
         "model": fingerprint_model(spec.model.path, revision=spec.model.revision, adapter=spec.model.adapter),
-        "model_facts": asdict(facts),
-        "inputs": _file_digests(spec),
+        "model_facts": asdict(inputs.facts),
+        "inputs": inputs.sha256,
         "data": {},
     }
     # First of all: it is what tells a run from other people's files.
@@ -271,7 +328,7 @@ def _plan_label_bias(run: Run, spec: LabelBiasSpec, inputs: _Inputs) -> None:
     run.write_text("spec.yaml", dump_spec(spec))
     for table in TABLES:
         run.delete(table)
-    say(f"planning {len(selection.files)} tasks")
+    say(f"planning {inputs.subject}")
     try:
         _write_plan(run, spec, inputs, environment)
     except InputError:
@@ -281,59 +338,119 @@ def _plan_label_bias(run: Run, spec: LabelBiasSpec, inputs: _Inputs) -> None:
         raise
 
 
-def _write_plan(run: Run, spec: LabelBiasSpec, inputs: _Inputs, environment: dict[str, Any]) -> None:
-    selection, tokenizer, facts = inputs
-    summary = PlanSummary.empty(selection.left_out)
+def _write_plan(run: Run, spec: Spec, inputs: _Inputs, environment: dict[str, Any]) -> None:
+    summary = inputs.start
     parts: list[dict[str, int]] = []
-    for number, plan in enumerate(plan_tasks(spec, selection.files, tokenizer, facts.window)):
-        run.write_part("tasks", number, plan.tasks)
-        run.write_part("splits", number, plan.splits)
-        run.write_part("contexts", number, plan.contexts)
-        for part in plan.parts:
+    for number, planned in enumerate(inputs.planned):
+        for table, rows in planned.tables.items():
+            run.write_part(table, number, rows)
+        for part in planned.parts:
             run.write_part("prompts", len(parts), part.prompts)
             parts.append(_part_entry(len(parts), number, part.prompts.num_rows, part.tokens))
-        summary = _extended(summary, plan)
-        environment["data"][f"{plan.task}.json"] = plan.sha256
+        summary += planned.summary
+        environment["data"] |= planned.sha256
     run.write_text("environment.json", _json(environment))
-    if summary.n_cut or summary.n_shortened:
+    if isinstance(spec, LabelBiasSpec) and (summary.n_cut or summary.n_shortened):
         say(
             f"prompt.max_tokens {spec.prompt.max_tokens}: of {summary.n_prompts:,} prompts {summary.n_shortened:,} "
             f"keep fewer demonstrations than asked for, {summary.n_cut:,} lose their end"
         )
     # The plan's final name is what says that planning is complete.
-    run.write_text("plan.json", _json({**asdict(summary), "n_parts": len(parts), "parts": parts}))
+    run.write_text("plan.json", _json({**summary.facts(), "n_parts": len(parts), "parts": parts}))
 
 
-def _inputs(spec: LabelBiasSpec) -> _Inputs:
-    """Return the task files, the tokenizer and the model's facts, all validated; loads no weights."""
-    from biaseval.models import describe_model, load_tokenizer
+def _inputs(spec: Spec) -> _Inputs:
+    """Return what planning starts from, all validated; loads no weights."""
+    return _label_bias_inputs(spec) if isinstance(spec, LabelBiasSpec) else _majority_bias_inputs(spec)
 
-    model = spec.model
+
+def _label_bias_inputs(spec: LabelBiasSpec) -> _Inputs:
     selection = select_tasks(spec.tasks)
-    facts = describe_model(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
-    tokenizer = load_tokenizer(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
-    return selection, tokenizer, facts
-
-
-def _extended(summary: PlanSummary, plan: TaskPlan) -> PlanSummary:
-    return PlanSummary(
-        n_tasks=summary.n_tasks + 1,
-        n_prompts=summary.n_prompts + plan.n_prompts,
-        n_scores=summary.n_scores + plan.n_scores,
-        tokens=summary.tokens + sum(part.tokens for part in plan.parts),
-        tokens_unshared=summary.tokens_unshared + sum(part.tokens_unshared for part in plan.parts),
-        n_shortened=summary.n_shortened + plan.n_shortened,
-        n_cut=summary.n_cut + plan.n_cut,
-        notes=[*summary.notes, *plan.notes],
-        left_out=summary.left_out,
+    facts, tokenizer = _model_inputs(spec.model)
+    planned = (
+        _Planned(
+            tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts},
+            parts=plan.parts,
+            summary=PlanSummary(
+                n_tasks=1,
+                n_prompts=plan.n_prompts,
+                n_scores=plan.n_scores,
+                tokens=sum(part.tokens for part in plan.parts),
+                tokens_unshared=sum(part.tokens_unshared for part in plan.parts),
+                n_shortened=plan.n_shortened,
+                n_cut=plan.n_cut,
+                notes=plan.notes,
+                left_out={},
+            ),
+            sha256={f"{plan.task}.json": plan.sha256},
+        )
+        for plan in plan_tasks(spec, selection.files, tokenizer, facts.window)
+    )
+    return _Inputs(
+        subject=f"{len(selection.files)} tasks",
+        facts=facts,
+        sha256=_file_digests(spec),
+        start=PlanSummary(0, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=[], left_out=selection.left_out),
+        planned=planned,
     )
 
 
-def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec) -> None:
+def _majority_bias_inputs(spec: MajorityBiasSpec) -> _Inputs:
+    dataset = read_dataset(spec)
+    facts, tokenizer = _model_inputs(spec.model)
+    is_scored = "label_scores" in output_tables(spec.predict)
+    n_passes = is_scored + ("generate" in spec.predict)
+    n_texts = is_scored * len(dataset.labels) + ("generate" in spec.predict)
+    planned = (
+        _Planned(
+            tables={"settings": plan.settings, "contexts": plan.contexts},
+            parts=plan.parts,
+            summary=PlanSummary(
+                n_tasks=0,
+                n_prompts=plan.n_prompts,
+                n_scores=is_scored * plan.n_scores,
+                # A prompt that is continued too is read twice.
+                tokens=n_passes * sum(part.tokens for part in plan.parts),
+                tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
+                n_shortened=0,
+                n_cut=0,
+                notes=plan.notes,
+                left_out={},
+                n_settings=1,
+            ),
+            sha256={},
+        )
+        for plan in plan_settings(spec, dataset, tokenizer, facts.window)
+    )
+    return _Inputs(
+        subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",
+        facts=facts,
+        sha256=dataset.sha256,
+        start=PlanSummary(1, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=dataset.notes, left_out={}, n_settings=0),
+        planned=planned,
+    )
+
+
+def _model_inputs(model: ModelSpec) -> tuple[Any, Any]:
+    """Return the model's facts and its tokenizer."""
+    from biaseval.models import describe_model, load_tokenizer
+
+    return (
+        describe_model(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code),
+        load_tokenizer(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code),
+    )
+
+
+def _missing(run: Run, plan: dict[str, Any], predict: Sequence[str]) -> set[int]:
+    """Return the parts that lack one of the tables of outputs."""
+    return {part for table in output_tables(predict) for part in run.missing_parts(table, plan["n_parts"])}
+
+
+def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec, predict: tuple[Prediction, ...]) -> None:
     from biaseval.execute import PartToScore, score_parts
 
     plan = _read_plan(run)
-    missing = set(run.missing_parts("label_scores", plan["n_parts"]))
+    missing = _missing(run, plan, predict)
     if not missing:
         say(f"all {plan['n_prompts']:,} rows are scored already")
         return
@@ -349,14 +466,14 @@ def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec) -> None
                 record.add(part)
 
             parts = [PartToScore(**part) for part in plan["parts"] if part["part"] in missing]
-            score_parts(run, parts, model, execution, on_scored, known=record.facts)
+            score_parts(run, parts, model, execution, on_scored, known=record.facts, predict=predict)
     finally:
         record.close()
     say(f"the scorer was busy {record.busy_share:.0%} of the time")
-    still = run.missing_parts("label_scores", plan["n_parts"])
+    still = _missing(run, plan, predict)
     if still:
         raise BiasevalError(
-            f"{run.uri}: {len(still)} of {plan['n_parts']} parts are missing (first: {still[0]}); "
+            f"{run.uri}: {len(still)} of {plan['n_parts']} parts are missing (first: {min(still)}); "
             "run the same command again to score them"
         )
 

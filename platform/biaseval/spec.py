@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import math
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,6 +23,18 @@ MIN_INSTANCES = 396
 """The smallest task of the published suite: the pool of 96 and 300 evaluation rows (P1 section 3.1)."""
 
 Method = Literal["cc", "dc", "looc"]
+
+Prediction = Literal["likelihood", "generate", "constrained"]
+
+N_NEW_TOKENS = 2
+"""Of free generation (P2 section 4)."""
+
+LABEL = "label"
+"""The field of an item template where the answer stands."""
+
+
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+_Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class _Section(BaseModel):
@@ -113,8 +128,8 @@ class LabelBiasSpec(_Section):
     """The keys that name files: relative ones are relative to the spec file."""
 
     kind: Literal["label_bias"]
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
+    name: _Name
+    seed: _Seed = 42
     model: ModelSpec
     tasks: TasksSpec
     prompt: PromptSpec = PromptSpec()
@@ -132,7 +147,193 @@ class LabelBiasSpec(_Section):
         return self
 
 
-def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> LabelBiasSpec:
+class DataSpec(_Section):
+    """The examples of a majority-bias run: demonstrations come from ``train``, predicted rows from ``test``."""
+
+    train: str
+    """JSONL (``.jsonl``), a tab-separated table with a header (``.tsv``), or a Super-NI task file (``.json``)."""
+    test: str | None = None
+    """A file like ``train``; without one a fifth of ``train`` is drawn (as for BoolQ in P2)."""
+    fields: dict[str, str] = {}
+    """Field of the prompt to field of the files, where the two have different names."""
+    label: str | None = None
+    """The files' field with the label; without it ``label``, else ``answer``."""
+    labels: dict[str, str] | None = None
+    """Label of the files to the text that a prompt shows; the order of the texts is that of the label set.
+
+    JSON's ``true``, ``false`` and numbers are keys as they are written. Without it: the preset's, else the labels of
+    the files in code-point order.
+    """
+    max_test: Annotated[int, Field(gt=0)] | None = None
+    """At most so many test rows, drawn by the seed, the same for every setting."""
+    on_shortage: Literal["error", "reduce"] = "error"
+    """What to do where a label has too few examples in ``train`` for a setting: refuse, or shorten that prompt."""
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels_are_texts(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        problems = [
+            f"{label_key(key)}: the label {text!r} is no text; quote it"
+            if not isinstance(text, str)
+            else f"{label_key(key)}: the label {text!r} is empty or has spaces around it; write a bare word"
+            for key, text in value.items()
+            if not isinstance(text, str) or not text or text != text.strip()
+        ]
+        twice = [key for key, n_times in Counter(map(label_key, value)).items() if n_times > 1]
+        problems += [f"{key}: stands there twice, quoted and not; keep one" for key in twice]
+        if not problems and len(set(value.values())) < 2:
+            problems.append("holds fewer than two labels; name all that the files have")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return {label_key(key): text for key, text in value.items()}
+
+
+class MajorityPromptSpec(_Section):
+    """How the prompts of a majority-bias run are built: by a preset of P2, or by an item template."""
+
+    n_demos: Annotated[int, Field(gt=0)]
+    """Demonstrations in each prompt: 50 (BoolQ), 10 (RTE) and 28 (COVID-5G) in P2."""
+    instruction: Annotated[list[bool], Field(min_length=1)] = [True, False]
+    """Prompts with the instruction, without it, or both."""
+    preset: Literal["boolq", "rte", "covid5g"] | None = None
+    item: str | None = None
+    """One example, such as ``"Tweet: {tweet}\\nStance: {label}"``; the test item ends where the label would stand."""
+    instruction_text: Annotated[str, Field(min_length=1)] | None = None
+    """What stands before the items; without it the definition of a Super-NI task file."""
+    separator: str = "\n\n"
+    """What stands between instruction and items. P2 does not say."""
+
+    @model_validator(mode="after")
+    def _is_a_preset_or_a_template(self) -> MajorityPromptSpec:
+        problems = []
+        if (self.preset is None) == (self.item is None):
+            problems.append("has both preset and item or neither; keep one (preset: boolq, rte or covid5g)")
+        if self.preset is not None and self.instruction_text is not None:
+            problems.append("instruction_text does not go with a preset, which has its own; write item instead")
+        if len(set(self.instruction)) < len(self.instruction):
+            problems.append(f"instruction {self.instruction} names a choice twice; name each once")
+        if not self.separator or self.separator.strip():
+            problems.append(f"separator {self.separator!r} is not white space; use line breaks")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    @field_validator("item")
+    @classmethod
+    def _item_is_a_template(cls, value: str | None) -> str | None:
+        if value is not None:
+            item_pieces(value)
+        return value
+
+
+class SimplexSpec(_Section):
+    """All settings whose shares are multiples of a step."""
+
+    simplex: float
+
+
+class MajorityBiasSpec(_Section):
+    """A majority-bias run (P2)."""
+
+    PATHS: ClassVar[tuple[str, ...]] = ("model.path", "model.adapter", "data.train", "data.test")
+    """The keys that name files: relative ones are relative to the spec file."""
+
+    kind: Literal["majority_bias"]
+    name: _Name
+    seed: _Seed = 42
+    model: ModelSpec
+    data: DataSpec
+    prompt: MajorityPromptSpec
+    proportions: Literal["binary_11", "ternary_15"] | SimplexSpec | list[dict[str, float]]
+    """The settings: a grid of P2, ``{simplex: step}``, or a list of label to share (0 where a label is left out)."""
+    seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)] = [0, 1, 2, 3, 4]
+    """Each draws and orders the demonstrations of every setting."""
+    predict: Annotated[list[Prediction], Field(min_length=1)] = ["likelihood", "generate"]
+    calibration: list[Method] = []
+    scoring: ScoringSpec = ScoringSpec()
+    execution: ExecutionSpec = ExecutionSpec()
+
+    @field_validator("proportions", mode="before")
+    @classmethod
+    def _proportions_are_shares(cls, value: object) -> object:
+        if value in ("binary_11", "ternary_15") or isinstance(value, SimplexSpec):
+            return value
+        if isinstance(value, dict) and set(value) == {"simplex"}:
+            step = value["simplex"]
+            if not _is_number(step) or not 0 < step <= 1 or not math.isclose(1 / step, round(1 / step), rel_tol=1e-9):
+                raise ValueError(f"the step {step!r} does not divide 1 evenly; use 0.1, 0.25 or 0.5")
+            return value
+        if not isinstance(value, list) or not value:
+            raise ValueError(
+                f"{value!r} is no grid; write binary_11, ternary_15, {{simplex: 0.25}}, or a list of label to share"
+            )
+        problems = [
+            f"setting {number}: {problem}" for number, row in enumerate(value) for problem in _wrong_shares(row)
+        ]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
+    @model_validator(mode="after")
+    def _names_each_once(self) -> MajorityBiasSpec:
+        problems = [
+            f"{key} {names} names one twice; name each once"
+            for key, names in (("seeds", self.seeds), ("predict", self.predict), ("calibration", self.calibration))
+            if len(set(names)) < len(names)
+        ]
+        if self.calibration and "likelihood" not in self.predict:
+            problems.append("calibration changes likelihoods and predict has none; add likelihood to predict")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+Spec = LabelBiasSpec | MajorityBiasSpec
+
+_KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec]] = {
+    "label_bias": LabelBiasSpec,
+    "majority_bias": MajorityBiasSpec,
+}
+
+
+def label_key(value: object) -> str:
+    """Return a label of a file, or a key of ``data.labels``, as the text that JSON has for it: ``true``, ``0``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def item_pieces(item: str) -> list[tuple[str, str | None]]:
+    """Return the literal texts of an item template, each with the name of the field behind it (None at the end).
+
+    Raises:
+        ValueError: braces do not match, a field is not a plain name, ``{label}`` is not there once and last, no field
+            stands before it, or no white space does.
+    """
+    form = 'write fields in braces, {label} last and a space before it, as in "Tweet: {tweet}\\nStance: {label}"'
+    try:
+        parsed = list(string.Formatter().parse(item))
+    except ValueError as error:
+        raise ValueError(f"{item!r} is no template ({error}); {form}, and double other braces") from error
+    pieces: list[tuple[str, str | None]] = []
+    for literal, name, _, _ in parsed:
+        # A doubled brace ends a literal without a field.
+        if pieces and pieces[-1][1] is None:
+            literal = pieces.pop()[0] + literal
+        pieces.append((literal, name))
+    names = [name for _, name in pieces if name is not None]
+    if any(form_ or conversion for _, _, form_, conversion in parsed) or not all(map(str.isidentifier, names)):
+        raise ValueError(f"{item!r} has a field that is no plain name; {form}")
+    if names.count(LABEL) != 1 or names[-1] != LABEL or len(names) < 2:
+        raise ValueError(f"{item!r} has the fields {names}; {form}")
+    before = next(literal for literal, name in pieces if name == LABEL)
+    # A label is scored behind white space: without it here, demonstrations would show another text.
+    if not before.endswith((" ", "\n", "\t")):
+        raise ValueError(f"{item!r} has no white space before {{label}}; {form}")
+    return pieces
+
+
+def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     """Return the validated spec in the YAML file ``path``, with its relative paths made absolute.
 
     Args:
@@ -151,13 +352,13 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> LabelBiasSpec:
         raise InputError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from error
     content = _parse_yaml(text, str(path))
     if not isinstance(content, dict):
-        raise InputError(f"{path}: a spec is a mapping of keys such as kind, name, model, tasks; this file is not")
+        raise InputError(f"{path}: a spec is a mapping of keys such as kind, name and model; this file is not")
     for override in overrides:
         _apply_override(content, override)
     return validate_spec(content, source=str(path), folder=path.resolve().parent)
 
 
-def validate_spec(content: dict[str, Any], *, source: str, folder: Path) -> LabelBiasSpec:
+def validate_spec(content: dict[str, Any], *, source: str, folder: Path) -> Spec:
     """Return the spec with the given content.
 
     Args:
@@ -166,28 +367,31 @@ def validate_spec(content: dict[str, Any], *, source: str, folder: Path) -> Labe
         folder: what relative paths are relative to.
     """
     kind = content.get("kind")
-    if kind != "label_bias":
+    if not isinstance(kind, str) or kind not in _KINDS:
         found = "is missing" if kind is None else f"{kind!r} is unknown"
-        raise InputError(f"{source}: kind: {found}; use label_bias")
+        raise InputError(f"{source}: kind: {found}; use {' or '.join(_KINDS)}")
+    model = _KINDS[kind]
     try:
-        spec = LabelBiasSpec.model_validate(content)
+        spec = model.model_validate(content)
     except ValidationError as error:
-        raise InputError.of([f"{source}: {problem}" for problem in _problems(error)]) from error
-    return LabelBiasSpec.model_validate(_with_absolute_paths(spec.model_dump(), folder))
+        raise InputError.of([f"{source}: {problem}" for problem in _problems(error, model)]) from error
+    return model.model_validate(_with_absolute_paths(spec.model_dump(), model.PATHS, folder))
 
 
-def dump_spec(spec: LabelBiasSpec) -> str:
+def dump_spec(spec: Spec) -> str:
     """Return the resolved spec as YAML."""
     return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def differences(old: str, new: LabelBiasSpec) -> list[str]:
+def differences(old: str, new: Spec) -> list[str]:
     """Return a line for each key in which a run directory's ``spec.yaml`` differs from ``new``.
 
     ``execution`` may differ, and so may the places of files: what they hold is compared by the run's fingerprints.
     """
-    ignored = {"execution", *LabelBiasSpec.PATHS}
+    ignored = {"execution", *new.PATHS}
     before = _flatten(_parse_yaml(old, "spec.yaml"))
+    if before.get("kind") != new.kind:
+        return [f"kind: the run has {before.get('kind')!r}, the spec {new.kind!r}"]
     after = _flatten(new.model_dump(mode="json"))
     lines = []
     for key in [*before, *(key for key in after if key not in before)]:
@@ -195,7 +399,11 @@ def differences(old: str, new: LabelBiasSpec) -> list[str]:
             continue
         if before.get(key) != after.get(key):
             lines.append(f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}")
-    for key in LabelBiasSpec.PATHS:
+    # Their order is that of the label set.
+    orders = [[key for key in flat if key.startswith("data.labels.")] for flat in (before, after)]
+    if orders[0] != orders[1] and set(orders[0]) == set(orders[1]):
+        lines.append(f"data.labels: the run has the order {', '.join(orders[0])}, the spec {', '.join(orders[1])}")
+    for key in new.PATHS:
         if (before.get(key) is None) != (after.get(key) is None):
             lines.append(f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}")
     return lines
@@ -222,12 +430,12 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
     section[last] = _parse_yaml(value, f"--set {override}")
 
 
-def _problems(error: ValidationError) -> Iterable[str]:
+def _problems(error: ValidationError, model: type[BaseModel]) -> Iterable[str]:
     for detail in error.errors():
         location = [part for part in detail["loc"] if part not in ("constrained-int", "int", "literal['auto']")]
         key = ".".join(str(part) for part in location) or "spec"
         if detail["type"] == "extra_forbidden":
-            known = _known_keys(location[:-1])
+            known = _known_keys(model, location[:-1])
             close = difflib.get_close_matches(str(location[-1]), known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"known keys here: {', '.join(known)}"
             yield f"{key}: unknown key; {hint}"
@@ -241,8 +449,7 @@ def _problems(error: ValidationError) -> Iterable[str]:
             yield f"{key}: {detail['msg'][0].lower()}{detail['msg'][1:]}, found {detail['input']!r}; change it"
 
 
-def _known_keys(location: Sequence[str | int]) -> list[str]:
-    model: type[BaseModel] = LabelBiasSpec
+def _known_keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
     for part in location:
         annotation = model.model_fields[str(part)].annotation
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
@@ -251,17 +458,35 @@ def _known_keys(location: Sequence[str | int]) -> list[str]:
     return list(model.model_fields)
 
 
-def _with_absolute_paths(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    for key in LabelBiasSpec.PATHS:
+def _with_absolute_paths(content: dict[str, Any], paths: Sequence[str], folder: Path) -> dict[str, Any]:
+    for key in paths:
         section, name = key.split(".")
         value = content[section][name]
         if value is None or "://" in value:
             continue
         local = (folder / Path(value).expanduser()).resolve()
         # A model or adapter that is no local directory is a Hugging Face name.
-        if section == "tasks" or local.exists() or value.startswith((".", "/", "~")):
+        if section != "model" or local.exists() or value.startswith((".", "/", "~")):
             content[section][name] = str(local)
     return content
+
+
+def _wrong_shares(row: object) -> Iterable[str]:
+    if not isinstance(row, Mapping) or not row:
+        yield f"{row!r} is no mapping of label to share; write {{label: share}}"
+        return
+    for label, share in row.items():
+        if not isinstance(label, str):
+            yield f"the label {label!r} is no text; quote it"
+        if not _is_number(share) or not 0 <= share <= 1:
+            yield f"the share {share!r} of {label!r} is not between 0 and 1; mend it"
+            return
+    if abs(sum(row.values()) - 1) > 1e-6:
+        yield f"the shares sum to {sum(row.values()):.6g}; make it 1"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _flatten(content: Any, prefix: str = "") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -114,10 +115,53 @@ LABEL_SCORES = TableSchema(
     ),
 )
 
+SETTINGS = TableSchema(
+    grain="setting of a majority-bias run",
+    key=("setting",),
+    schema=pa.schema(
+        [
+            ("setting", pa.string()),  # percentages in the order of labels, such as '30/70'
+            ("number", pa.int32()),  # position in the grid, 0-based
+            ("labels", _STRINGS),
+            ("shares", pa.list_(pa.float64())),  # in the order of labels; sum to 1
+            ("counts", pa.list_(pa.int32())),  # demonstrations of each label
+            ("counts_asked", pa.list_(pa.int32())),  # more than counts where train has too few
+        ]
+    ),
+)
+
+GENERATIONS = TableSchema(
+    grain="(prompt, mode)",
+    key=("prompt_id", "mode"),
+    schema=pa.schema(
+        [
+            ("prompt_id", pa.string()),
+            ("mode", pa.string()),  # 'generate', 'constrained'
+            ("text", pa.string()),
+            ("prediction", pa.string()),  # a label; null where the text is none
+        ]
+    ),
+)
+
 TABLES: dict[str, TableSchema] = {
     "tasks": TASKS,
     "splits": SPLITS,
     "contexts": CONTEXTS,
     "prompts": PROMPTS,
     "label_scores": LABEL_SCORES,
+    "settings": SETTINGS,
+    "generations": GENERATIONS,
 }
+
+
+def output_tables(predict: Collection[str]) -> tuple[str, ...]:
+    """Return the tables that a model's outputs fill, each with a part for each part of ``prompts``.
+
+    Args:
+        predict: the ways of predicting: ``likelihood``, ``generate``, ``constrained`` (which is read from scores).
+    """
+    asked = {
+        "label_scores": {"likelihood", "constrained"},
+        "generations": {"generate", "constrained"},
+    }
+    return tuple(table for table, ways in asked.items() if ways.intersection(predict))

@@ -1,12 +1,15 @@
-"""The HTML report of a label-bias run: one file that works offline, and its figures as SVG files."""
+"""The HTML report of a run: one file that works offline, and its figures as SVG files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import yaml
+
 from biaseval.errors import InputError
-from biaseval.report.figures import metric_figures
+from biaseval.report.figures import Figure, metric_figures
 from biaseval.report.findings import read_findings
+from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
 from biaseval.report.page import render_page
 from biaseval.store import Run
 
@@ -19,24 +22,40 @@ def write_report(run_uris: Sequence[str]) -> list[str]:
     The same run gives the same bytes. Each file appears in one step, the report last.
 
     Args:
-        run_uris: finished label-bias runs, local paths or ``s3://`` URIs.
+        run_uris: finished label-bias and majority-bias runs, local paths or ``s3://`` URIs.
 
     Returns:
         The URIs of the files written, run by run.
 
     Raises:
-        InputError: no run is named, or one holds no label-bias run.
+        InputError: no run is named, or one holds neither kind of run.
         BiasevalError: a run has no metrics yet; the message says how to get them.
     """
     if not run_uris:
         raise InputError("RUN: no run directory is named; name at least one")
     written = []
     for run in map(Run.open, run_uris):
-        findings = read_findings(run)
-        figures = metric_figures(findings.by_suite)
+        figures, page = _majority_page(run) if _kind(run) == "majority_bias" else _label_bias_page(run)
         files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
-        files["report.html"] = render_page(findings, figures).encode()
+        files["report.html"] = page.encode()
         for name, content in files.items():
             run.write_bytes(name, content)
             written.append(f"{run.uri}/{name}")
     return written
+
+
+def _kind(run: Run) -> object:
+    spec = yaml.safe_load(run.read_text("spec.yaml")) if run.has("spec.yaml") else None
+    return spec.get("kind") if isinstance(spec, dict) else None
+
+
+def _label_bias_page(run: Run) -> tuple[list[Figure], str]:
+    findings = read_findings(run)
+    figures = metric_figures(findings.by_suite)
+    return figures, render_page(findings, figures)
+
+
+def _majority_page(run: Run) -> tuple[list[Figure], str]:
+    findings = read_majority_findings(run)
+    figures = f1_figures(findings)
+    return figures, render_majority_page(findings, figures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,6 +78,16 @@ def _in_words(metric: str, rows: Sequence[Row]) -> str:
 
 
 def _draw(name: str, metric: str, rows: Sequence[Row]) -> bytes:
+    return draw(name, lambda axes: _plot(axes, metric, rows))
+
+
+def draw(name: str, plot: Callable[[Axes], None]) -> bytes:
+    """Return a panel as SVG, the same bytes for the same plot.
+
+    Args:
+        name: the figure's; ids in the SVG come from it.
+        plot: what draws into the panel's axes.
+    """
     import matplotlib
     from matplotlib.figure import Figure as Canvas
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -100,7 +110,7 @@ def _draw(name: str, metric: str, rows: Sequence[Row]) -> bytes:
         )
         canvas = Canvas(figsize=_SIZE_INCHES, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06))
         axes = canvas.add_subplot()
-        _plot(axes, metric, rows)
+        plot(axes)
         sink = io.BytesIO()
         canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
     return sink.getvalue()
@@ -136,10 +146,10 @@ def _plot(axes: Axes, metric: str, rows: Sequence[Row]) -> None:
     axes.set_ylim(0, max(axes.get_ylim()[1], 0.05))
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
-    _label_lines(axes, ends, styles)
+    label_lines(axes, ends, {method: style.color for method, style in styles.items()})
 
 
-def _label_lines(axes: Axes, ends: Mapping[str, float], styles: Mapping[str, _Style]) -> None:
+def label_lines(axes: Axes, ends: Mapping[str, float], colors: Mapping[str, str]) -> None:
     """Name each line right of its last point, moved up or down as far as the names need not to overlap."""
     top = axes.get_ylim()[1]
     # A name is about 1.3 font sizes high; the axes take about three quarters of the figure's height.
@@ -151,7 +161,7 @@ def _label_lines(axes: Axes, ends: Mapping[str, float], styles: Mapping[str, _St
             METHODS.get(method, method),
             xy=(1.02, height),
             xycoords=("axes fraction", "data"),
-            color=styles[method].color,
+            color=colors[method],
             va="center",
             fontsize=_FONT_SIZE - 1,
         )

@@ -22,8 +22,8 @@ _LOWER_IS_BETTER = ("rsd", "bias_score")
 _NOT_MEASURED = "–"
 
 
-def render_page(findings: Findings, figures: Sequence[Figure]) -> str:
-    """Return the HTML of the report; everything from the run is escaped."""
+def page_templates() -> Environment:
+    """Return the templates of this folder with their filters; what they are given is escaped."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -43,18 +43,27 @@ def render_page(findings: Findings, figures: Sequence[Figure]) -> str:
         "flat": lambda content: list(_flat(content)),
         "preferred": preferred_label,
     }
-    return templates.get_template("template.html.j2").render(
-        findings=findings,
-        summary=summarize(findings),
-        caveats=caveats(findings),
-        figures=figures,
-        metrics=METRICS,
-        best=_best(findings),
-        changes=_groups(findings.changes),
-        task_tables=_task_tables(findings),
-        environment={name: fact for name, fact in findings.environment.items() if name != "data"},
-        sha256=findings.environment.get("data", {}),
-        n_labels={task["task"]: len(task["labels"]) for task in findings.tasks},
+    return templates
+
+
+def render_page(findings: Findings, figures: Sequence[Figure]) -> str:
+    """Return the HTML of the report; everything from the run is escaped."""
+    return (
+        page_templates()
+        .get_template("template.html.j2")
+        .render(
+            findings=findings,
+            summary=summarize(findings),
+            caveats=caveats(findings),
+            figures=figures,
+            metrics=METRICS,
+            best=_best(findings),
+            changes=_groups(findings.changes),
+            task_tables=_task_tables(findings),
+            environment={name: fact for name, fact in findings.environment.items() if name != "data"},
+            sha256=findings.environment.get("data", {}),
+            n_labels={task["task"]: len(task["labels"]) for task in findings.tasks},
+        )
     )
 
 

@@ -33,6 +33,12 @@ class Prepared:
         n_targets = self.rows["n_label_tokens"].to_numpy().astype(np.int64) + 1
         return np.concatenate([[0], np.cumsum(n_targets)])
 
+    def target_tokens(self) -> list[list[int]]:
+        """Return the token ids of each row's label, and EOS."""
+        tokens = np.empty(len(self.trie.target_slot), dtype=np.int64)
+        tokens[self.trie.target_slot] = self.trie.target_token
+        return [tokens[start:stop].tolist() for start, stop in pairwise(self.offsets)]
+
 
 def prepare(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> Prepared:
     """Tokenise prompts with each of their labels and arrange them as a trie.

@@ -1,0 +1,49 @@
+-- Rows here: a setting, seed and instruction that lacks a way of predicting, or a calibration, that the run asked for.
+with
+
+ways as (
+
+    select
+        unnest(predict) as predict,
+        'none' as method
+    from run_settings
+
+    union all
+
+    select
+        'likelihood' as predict,
+        unnest(calibration) as method
+    from run_settings
+
+),
+
+prompted as (
+
+    select distinct
+        task,
+        n_demos,
+        instruction,
+        seed
+    from majority_contexts
+
+)
+
+select
+    format('{}, setting {}, seed {}, {} instruction: no predictions by {}, {}',
+           task,
+           setting,
+           seed,
+           if(instruction, 'with', 'without'),
+           predict,
+           method) as problem,
+    task,
+    setting,
+    seed,
+    instruction,
+    predict,
+    method
+from prompted
+cross join settings
+cross join ways
+anti join majority_by_setting using (task, n_demos, instruction, setting, seed, predict, method)
+order by all

@@ -1,0 +1,45 @@
+-- Rows here: a setting that occurs twice, or whose labels, shares and counts do not fit each other or the first's.
+with
+
+first_setting as (
+
+    select labels as first_labels
+    from settings
+    order by number
+    limit 1
+
+),
+
+compared as (
+
+    select
+        *,
+        count(*) over (partition by setting) as n_same_setting,
+        count(*) over (partition by number) as n_same_number
+    from settings
+    left join first_setting on true
+
+)
+
+select
+    format('setting {} ({}): {}', coalesce(setting, 'null'), coalesce(number::varchar, 'null'), {
+        'labels': labels,
+        'shares': shares,
+        'counts': counts,
+        'counts_asked': counts_asked
+    }::varchar) as problem,
+    setting
+from compared
+where
+    n_same_setting > 1
+    or n_same_number > 1
+    or setting is null
+    or number is null
+    or labels is distinct from first_labels
+    or len(labels) is distinct from len(list_distinct(labels))
+    or len(shares) is distinct from len(labels)
+    or len(counts) is distinct from len(labels)
+    or len(counts_asked) is distinct from len(labels)
+    or not coalesce(abs(list_sum(shares) - 1) <= 1e-6 and list_min(shares) >= 0 and list_min(counts) >= 0, false)
+    or not coalesce(list_sum(counts) <= list_sum(counts_asked), false)
+order by all

@@ -1,0 +1,43 @@
+-- One row per (majority prompt, predict, method): the prediction; null where the output is no label.
+-- Calibration changes likelihoods only: what is generated has the method none.
+with
+
+predictions as (
+
+    select
+        prompt_id,
+        'likelihood' as predict,
+        method,
+        prediction
+    from calibrated_predictions
+    where purpose = 'majority'
+
+    union all
+
+    select
+        prompt_id,
+        mode as predict,
+        'none' as method,
+        prediction
+    from generations
+
+)
+
+select
+    predictions.prompt_id,
+    majority_contexts.task,
+    majority_contexts.n_demos,
+    majority_contexts.instruction,
+    majority_contexts.setting,
+    majority_contexts.number,
+    majority_contexts.seed,
+    predictions.predict,
+    predictions.method,
+    prompts.row,
+    prompts.gold,
+    predictions.prediction,
+    majority_contexts.majority_label,
+    majority_contexts.last_label
+from predictions
+inner join prompts using (prompt_id)
+inner join majority_contexts using (context_id)

@@ -1,0 +1,100 @@
+-- One row per (model, task, n_demos, instruction, predict, method): P2's Table 1. A setting counts with its mean over
+-- seeds. sd_f1 is the sample standard deviation over settings, as in P2; mean_sd_over_seeds the mean over settings of
+-- that over seeds. Intervals are over resamples of the test rows. share_majority is over settings with a majority.
+-- The interval of rb_at_10 leans low: resampling adds noise to each setting, so fewer lie near the best of them.
+with
+
+draw_means as (
+
+    select
+        model,
+        task,
+        n_demos,
+        instruction,
+        number,
+        predict,
+        method,
+        draw,
+        avg(weighted_f1 order by seed) as weighted_f1
+    from majority_draws
+    where draw > 0
+    group by all
+
+),
+
+draw_estimates as (
+
+    select
+        * exclude (number, weighted_f1),
+        avg(weighted_f1 order by number) as mean_f1,
+        rb_at_k(list(weighted_f1), 10) as rb_at_10
+    from draw_means
+    group by all
+
+),
+
+intervals as (
+
+    select
+        * exclude (draw, mean_f1, rb_at_10),
+        quantile_cont(mean_f1, [0.025, 0.975]) as mean_f1,
+        quantile_cont(rb_at_10, [0.025, 0.975]) as rb_at_10
+    from draw_estimates
+    group by all
+
+),
+
+estimates as (
+
+    select
+        model,
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        avg(weighted_f1 order by number) as mean_f1,
+        stddev_samp(weighted_f1 order by number) as sd_f1,
+        max(weighted_f1) as max_f1,
+        rb_at_k(list(weighted_f1), 10) as rb_at_10,
+        rb_at_k_relative(list(weighted_f1), 10) as rb_at_10_relative,
+        avg(sd_f1 order by number) as mean_sd_over_seeds,
+        avg(share_majority order by number) as share_majority,
+        avg(share_last order by number) as share_last,
+        avg(share_no_label order by number) as share_no_label,
+        count(*) as n_settings,
+        count(share_majority) as n_settings_with_majority,
+        max(n_seeds) as n_seeds,
+        sum(n_rows)::bigint as n_rows
+    from majority_over_seeds
+    group by all
+
+)
+
+select
+    model,
+    task,
+    n_demos,
+    instruction,
+    predict,
+    method,
+    estimates.mean_f1,
+    intervals.mean_f1[1] as mean_f1_low,
+    intervals.mean_f1[2] as mean_f1_high,
+    sd_f1,
+    max_f1,
+    estimates.rb_at_10,
+    intervals.rb_at_10[1] as rb_at_10_low,
+    intervals.rb_at_10[2] as rb_at_10_high,
+    rb_at_10_relative,
+    mean_sd_over_seeds,
+    share_majority,
+    share_last,
+    share_no_label,
+    n_settings,
+    n_settings_with_majority,
+    n_seeds,
+    n_rows
+from estimates
+left join intervals using (model, task, n_demos, instruction, predict, method)
+order by all

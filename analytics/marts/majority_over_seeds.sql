@@ -1,0 +1,78 @@
+-- One row per (model, task, n_demos, instruction, setting, predict, method): majority_by_setting, averaged over seeds.
+-- sd_f1 is the sample standard deviation over seeds, null with one. n_rows counts the rows of all seeds.
+with
+
+draw_means as (
+
+    select
+        model,
+        task,
+        n_demos,
+        instruction,
+        setting,
+        predict,
+        method,
+        draw,
+        avg(weighted_f1 order by seed) as weighted_f1
+    from majority_draws
+    where draw > 0
+    group by all
+
+),
+
+intervals as (
+
+    select
+        * exclude (draw, weighted_f1),
+        quantile_cont(weighted_f1, [0.025, 0.975]) as weighted_f1
+    from draw_means
+    group by all
+
+),
+
+means as (
+
+    select
+        model,
+        task,
+        n_demos,
+        instruction,
+        setting,
+        number,
+        predict,
+        method,
+        avg(weighted_f1 order by seed) as weighted_f1,
+        stddev_samp(weighted_f1 order by seed) as sd_f1,
+        avg(accuracy order by seed) as accuracy,
+        avg(share_majority order by seed) as share_majority,
+        avg(share_last order by seed) as share_last,
+        avg(share_no_label order by seed) as share_no_label,
+        count(*) as n_seeds,
+        sum(n_rows)::bigint as n_rows
+    from majority_by_setting
+    group by all
+
+)
+
+select
+    model,
+    task,
+    n_demos,
+    instruction,
+    setting,
+    number,
+    predict,
+    method,
+    means.weighted_f1,
+    intervals.weighted_f1[1] as weighted_f1_low,
+    intervals.weighted_f1[2] as weighted_f1_high,
+    sd_f1,
+    accuracy,
+    share_majority,
+    share_last,
+    share_no_label,
+    n_seeds,
+    n_rows
+from means
+left join intervals using (model, task, n_demos, instruction, setting, predict, method)
+order by all

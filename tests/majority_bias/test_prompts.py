@@ -1,0 +1,138 @@
+"""The expected texts are the words of P2 as printed, with the separators that the protocol suggests (section 11.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.majority_bias.prompts import PromptTemplate, item_fields, template_of
+from biaseval.scoring.encoding import separator
+from biaseval.spec import MajorityPromptSpec, item_pieces
+
+BOOLQ = """\
+You need to classify the following sentence as True or False. Below, some examples are provided
+
+Sentence: is grass green
+output: True
+
+Sentence: do pigs fly
+output: False
+
+Sentence: is ice warm
+output:"""
+
+RTE = """\
+You need to classify the following premise-hypothesis pair as True or False. Below, some examples are provided
+
+Premise A dog barks.
+hypothesis An animal barks.
+entailment True
+
+Premise A dog sleeps.
+hypothesis A cat sleeps.
+entailment"""
+
+COVID5G = """\
+You need to classify a following tweet into one of the following - misinformation, correct or irrelevant. Below some \
+examples are provided.
+
+Tweet : masts spread it
+Label: misinformation
+
+Tweet : no, they do not
+Label: correct
+
+Tweet : my lunch
+Label:"""
+
+
+def _whole(
+    template: PromptTemplate, demos: list[tuple[dict[str, str], str]], test: dict[str, str], *, instruction: bool
+) -> str:
+    shown = [template.demonstration(fields, label) for fields, label in demos]
+    return template.context(shown, instruction=instruction) + template.test_item(test)
+
+
+@pytest.mark.parametrize(
+    ("preset", "demos", "test", "expected"),
+    [
+        (
+            "boolq",
+            [({"sentence": "is grass green"}, "True"), ({"sentence": "do pigs fly"}, "False")],
+            {"sentence": "is ice warm"},
+            BOOLQ,
+        ),
+        (
+            "rte",
+            [({"premise": "A dog barks.", "hypothesis": "An animal barks."}, "True")],
+            {"premise": "A dog sleeps.", "hypothesis": "A cat sleeps."},
+            RTE,
+        ),
+        (
+            "covid5g",
+            [({"tweet": "masts spread it"}, "misinformation"), ({"tweet": "no, they do not"}, "correct")],
+            {"tweet": "my lunch"},
+            COVID5G,
+        ),
+    ],
+)
+def test_presets_are_the_words_of_the_paper_byte_for_byte(
+    preset: str, demos: list[tuple[dict[str, str], str]], test: dict[str, str], expected: str
+) -> None:
+    template = template_of(MajorityPromptSpec.model_validate({"preset": preset, "n_demos": 2}))
+    assert _whole(template, demos, test, instruction=True) == expected
+    # Without the instruction everything else is the same.
+    assert _whole(template, demos, test, instruction=False) == expected.partition("\n\n")[2]
+
+
+def test_a_template_of_ones_own_may_repeat_fields_and_end_behind_the_label() -> None:
+    spec = MajorityPromptSpec(
+        n_demos=1,
+        instruction_text="Say it {literally}.",
+        item="On {target} {{x}}: {tweet} ({target})\nstance: {label}.",
+        separator="\n",
+    )
+    assert item_fields(spec) == ("target", "tweet")
+    template = template_of(spec)
+    fields = {"target": "tea", "tweet": "I like {tea}"}
+    shown = "On tea {x}: I like {tea} (tea)\nstance: favor."
+    assert template.demonstration(fields, "favor") == shown
+    assert template.context([shown], instruction=True) == f"Say it {{literally}}.\n{shown}\n"
+    assert template.test_item(fields) == "On tea {x}: I like {tea} (tea)\nstance:"
+
+
+@pytest.mark.parametrize("before", ["Label: ", "Label:\n", "Label:  ", "Label:\n ", "Label:\t", " "])
+def test_a_label_stands_behind_the_test_item_as_in_a_demonstration(before: str) -> None:
+    template = template_of(MajorityPromptSpec(n_demos=1, instruction=[False], item="{tweet}" + before + "{label}"))
+    for tweet in ("some text", ""):
+        test = template.test_item({"tweet": tweet})
+        assert test + separator(test, "favor") + "favor" == template.demonstration({"tweet": tweet}, "favor")
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        ("{tweet}: {label", "is no template"),
+        ("{tweet} {label} {tweet}", "{label} last"),
+        ("{tweet} {label} {label}", "has the fields"),
+        ("{tweet}", "has the fields"),
+        ("Label: {label}", "has the fields"),
+        ("{} {label}", "no plain name"),
+        ("{0} {label}", "no plain name"),
+        ("{tweet.upper} {label}", "no plain name"),
+        ("{tweet!r} {label}", "no plain name"),
+        ("{tweet:>9} {label}", "no plain name"),
+        ("{tweet} Label:{label}", "no white space before {label}"),
+    ],
+)
+def test_a_template_that_cannot_be_filled_is_refused(item: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        item_pieces(item)
+
+
+def test_the_definition_of_a_task_file_is_the_instruction_where_the_spec_has_none() -> None:
+    spec = MajorityPromptSpec(n_demos=1, item="{input} {label}")
+    assert template_of(spec, "Say yes or no.").instruction == "Say yes or no."
+    with pytest.raises(InputError, match=r"prompt.instruction_text: is missing"):
+        template_of(spec)
+    assert template_of(MajorityPromptSpec(n_demos=1, item="{input} {label}", instruction=[False])).instruction is None

@@ -1,0 +1,224 @@
+"""Whole majority-bias runs on a real Ray, with a tiny random model: every setting and way, and resumable."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psutil
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner
+
+from biaseval.analysis import query
+from biaseval.cli import app
+from biaseval.errors import InputError
+from biaseval.majority_bias.matching import match_label
+from biaseval.models import load_model, load_tokenizer
+from biaseval.pipelines import run_spec, run_status, summarize_plan
+from biaseval.report import write_report
+from biaseval.spec import load_spec
+from biaseval.store import Run
+from tests.majority_bias.datafiles import boolq_rows, write_jsonl
+
+pytestmark = pytest.mark.ray
+
+N_TEST = 12
+SETTINGS = ("0/100", "50/50", "100/0")
+SEEDS = (0, 1)
+WAYS = (("likelihood", "none"), ("likelihood", "looc"), ("generate", "none"), ("constrained", "none"))
+N_PROMPTS = len(SETTINGS) * len(SEEDS) * 2 * (N_TEST + 4)
+
+
+def write_spec(folder: Path, model: Path) -> Path:
+    write_jsonl(folder / "train.jsonl", boolq_rows("train", 10, 9))
+    write_jsonl(folder / "test.jsonl", boolq_rows("test", 7, N_TEST - 7))
+    content: dict[str, Any] = {
+        "kind": "majority_bias",
+        "name": "tiny",
+        "model": {"path": str(model)},
+        "data": {"train": "train.jsonl", "test": "test.jsonl"},
+        "prompt": {"preset": "boolq", "n_demos": 4},
+        "proportions": [{"True": 0.0, "False": 1.0}, {"True": 0.5, "False": 0.5}, {"True": 1.0, "False": 0.0}],
+        "seeds": list(SEEDS),
+        "predict": ["likelihood", "generate", "constrained"],
+        "calibration": ["looc"],
+        "execution": {"part_rows": 20},
+    }
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("finished")
+    spec = write_spec(folder, tiny_llama)
+    run_spec(load_spec(spec), str(folder / "run"))
+    return spec, folder / "run"
+
+
+def test_the_marts_hold_every_setting_seed_instruction_and_way(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    with duckdb.connect(str(run_dir / "results.duckdb"), read_only=True) as connection:
+        rows = connection.execute(
+            "select setting, seed, instruction, predict, method, n_rows from majority_by_setting"
+        ).fetchall()
+    asked = product(SETTINGS, SEEDS, (True, False), WAYS)
+    assert sorted(rows) == sorted((*context, *way, N_TEST) for *context, way in asked)
+    [model] = query([str(run_dir)], "select distinct n_settings, n_seeds from majority_by_model").to_pylist()
+    assert model == {"n_settings": len(SETTINGS), "n_seeds": len(SEEDS)}
+
+
+def test_the_report_shows_every_way_and_setting_the_same_each_time(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    again = tmp_path / "run"
+    shutil.copytree(finished[1], again)
+    page = (again / "report.html").read_text()
+    for text in (
+        *SETTINGS,
+        "label likelihood, LOOC",
+        "free generation",
+        "constrained generation",
+        "RB@10",
+        "True / False",
+    ):
+        assert text in page
+    assert not re.search(r">\s*(None|nan)\s*<", page)
+    assert page.count("<img ") == len(WAYS) == len(list((again / "figures").glob("f1_*.svg")))
+    before = digests(again / "figures")
+    (again / "report.html").unlink()
+    write_report([str(again)])
+    assert digests(again / "figures") == before
+    assert (again / "report.html").read_text() == page
+
+
+def test_the_commands_take_either_kind_of_spec(finished: tuple[Path, Path]) -> None:
+    spec, run_dir = finished
+    planned = CliRunner().invoke(app, ["plan", str(spec)])
+    assert f"settings                   {len(SETTINGS)}" in planned.stdout
+    assert "prompt.max_tokens" not in planned.stdout
+    done = CliRunner().invoke(app, ["run", str(spec), "--run-dir", str(run_dir)])
+    assert done.exit_code == 0
+    assert "rb_at_10" in done.stdout
+    shown = CliRunner().invoke(app, ["status", str(run_dir)])
+    assert f"rows    {N_PROMPTS} of {N_PROMPTS} scored" in shown.stdout
+    assert "report  complete" in shown.stdout
+
+
+def test_every_test_row_has_an_output_of_each_mode(finished: tuple[Path, Path]) -> None:
+    run = Run.open(str(finished[1]))
+    prompts, generations = run.read_table("prompts").to_pylist(), run.read_table("generations").to_pylist()
+    assert len(prompts) == N_PROMPTS
+    wanted = {row["prompt_id"] for row in prompts if row["purpose"] == "majority"}
+    assert len(wanted) == N_PROMPTS * N_TEST // (N_TEST + 4)
+    found = [(row["prompt_id"], row["mode"]) for row in generations]
+    assert sorted(found) == sorted(product(wanted, ("generate", "constrained")))
+    assert {row["prediction"] for row in generations if row["mode"] == "constrained"} <= {"True", "False"}
+    assert run.read_table("label_scores").num_rows == 2 * N_PROMPTS
+
+
+def test_generated_outputs_are_those_of_the_model_matched(finished: tuple[Path, Path], tiny_llama: Path) -> None:
+    run = Run.open(str(finished[1]))
+    texts = {row["context_id"]: row["text"] for row in run.read_table("contexts").to_pylist()}
+    found = {row["prompt_id"]: row for row in run.read_table("generations").to_pylist() if row["mode"] == "generate"}
+    model, tokenizer = load_model(str(tiny_llama)), load_tokenizer(str(tiny_llama))
+    for prompt in run.read_table("prompts").to_pylist()[::9]:
+        if prompt["purpose"] == "majority":
+            ids = tokenizer(texts[prompt["context_id"]] + prompt["input_text"], return_tensors="pt")["input_ids"]
+            whole = model.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, do_sample=False, pad_token_id=0
+            )
+            text = tokenizer.decode(whole[0, ids.shape[1] :], skip_special_tokens=True)
+            output = found[prompt["prompt_id"]]
+            assert output["text"] == text
+            assert output["prediction"] == match_label(text, prompt["labels"])
+
+
+def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    spec, run_dir = finished
+    again = tmp_path / "run"
+    shutil.copytree(run_dir, again)
+    (again / "generations" / "part-00001.parquet").unlink()
+    (again / "label_scores" / "part-00003.parquet").unlink()
+    status = run_status(str(again))
+    assert status.n_parts_done == status.n_parts - 2
+    assert status.n_prompts_done < status.n_prompts == N_PROMPTS
+    untouched = (again / "generations" / "part-00000.parquet").stat().st_mtime_ns
+    run_spec(load_spec(spec), str(again))
+    for table in ("generations", "label_scores", "marts"):
+        assert digests(again / table) == digests(run_dir / table)
+    assert (again / "generations" / "part-00000.parquet").stat().st_mtime_ns == untouched
+
+
+def test_a_killed_run_goes_on_to_the_same_marts(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    spec, run_dir = finished
+    again = tmp_path / "run"
+    command = [sys.executable, "-m", "biaseval.cli", "run", str(spec), "--run-dir", str(again)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 120
+    while not (again / "label_scores" / "part-00000.parquet").exists():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    for child in children:
+        if child.is_running():
+            child.kill()
+    psutil.wait_procs(children, timeout=30)
+    status = run_status(str(again))
+    assert status.n_parts_done < status.n_parts
+    assert not status.has_marts
+    run_spec(load_spec(spec), str(again))
+    for table in ("generations", "label_scores", "marts"):
+        assert digests(again / table) == digests(run_dir / table)
+
+
+def test_another_spec_or_other_data_are_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    spec, run_dir = finished
+    with pytest.raises(InputError, match="belongs to another spec"):
+        run_spec(load_spec(spec, ["predict=[likelihood]"]), str(run_dir))
+    other = write_jsonl(tmp_path / "train.jsonl", boolq_rows("other", 10, 9))
+    with pytest.raises(InputError, match=r"data\.train: the file changed"):
+        run_spec(load_spec(spec, [f"data.train={other}"]), str(run_dir))
+
+
+@pytest.mark.parametrize(
+    ("predict", "tables"), [("generate", {"generations"}), ("constrained", {"generations", "label_scores"})]
+)
+def test_only_what_is_asked_is_computed(
+    predict: str, tables: set[str], finished: tuple[Path, Path], tmp_path: Path
+) -> None:
+    spec, run_dir = finished
+    asked = load_spec(spec, [f"predict=[{predict}]", "calibration=[]", "prompt.instruction=[true]", "seeds=[0]"])
+    run_spec(asked, str(tmp_path / "run"))
+    assert {table for table in ("generations", "label_scores") if (tmp_path / "run" / table).is_dir()} == tables
+    shown = "select setting, weighted_f1 from majority_by_setting where predict = '{}' and instruction and seed = 0"
+    expected = query([str(run_dir)], shown.format(predict)).to_pylist()
+    assert query([str(tmp_path / "run")], shown.format(predict)).to_pylist() == expected
+    assert len(expected) == len(SETTINGS)
+
+
+def test_a_plan_counts_settings_and_prompts(finished: tuple[Path, Path]) -> None:
+    summary, _ = summarize_plan(load_spec(finished[0]))
+    assert (summary.n_tasks, summary.n_settings, summary.n_prompts) == (1, len(SETTINGS), N_PROMPTS)
+    assert summary.n_scores == 2 * N_PROMPTS
+    assert summary.tokens < summary.tokens_unshared

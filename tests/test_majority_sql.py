@@ -1,0 +1,782 @@
+"""Majority-label bias by SQL: the macros, P2's tables through them, and marts and checks on a run done by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from sklearn.metrics import accuracy_score, f1_score
+
+from biaseval import analysis
+from biaseval.analysis import build_marts, open_runs, query
+from biaseval.errors import BiasevalError, InputError
+from biaseval.store import Run
+from biaseval.tables import CONTEXTS, GENERATIONS, LABEL_SCORES, PROMPTS, SETTINGS
+from tests.test_analysis import two_tasks
+
+Rows = list[dict[str, Any]]
+
+GOLD = "TTTF"
+ANSWERS = {
+    ("0/100", True): ("TTFF", "TTFF"),
+    ("50/50", True): ("TTTF", "TTTF"),
+    ("100/0", True): ("TTTT", "TTTF"),
+    ("0/100", False): ("FFFF", "FFFF"),
+    ("50/50", False): ("TTFF", "TTTF"),
+    ("100/0", False): ("TTTT", "TTTT"),
+}
+"""(setting, instruction) to the predictions for the four test rows, with the seeds 3 and 5."""
+F1 = {"TTTF": 1.0, "TTTT": 9 / 14, "FFFF": 0.1, "TTFF": 23 / 30, "TT-F": 0.85}
+"""Weighted F1 of predictions (- is no label) for gold T T T F, by hand.
+
+True has 3/4 of the rows, False 1/4.
+TTTT: 3/4 * 6/7. FFFF: 1/4 * 2/5. TTFF: 3/4 * 4/5 + 1/4 * 2/3. TT-F: 3/4 * 4/5 + 1/4.
+"""
+SEEDS = (3, 5)
+DEMOS = {
+    "0/100": (["False", "False"], ["False", "False"]),
+    "50/50": (["True", "False"], ["False", "True"]),
+    "100/0": (["True", "True"], ["True", "True"]),
+}
+TEXT = {"T": "True", "F": "False", "-": None}
+
+
+class MajorityPlan:
+    """The rows of a run in the making, from ``ANSWERS``; generated are the same, except one output that is no label."""
+
+    def __init__(
+        self, predict: tuple[str, ...] = ("likelihood", "generate"), calibration: tuple[str, ...] = ()
+    ) -> None:
+        self.spec: dict[str, Any] = {
+            "kind": "majority_bias",
+            "name": "tiny",
+            "seed": 42,
+            "predict": list(predict),
+            "calibration": list(calibration),
+            "scoring": {"normalization": "mean", "eos": True},
+        }
+        self.settings: Rows = [
+            {
+                "setting": setting,
+                "number": number,
+                "labels": ["True", "False"],
+                "shares": [number / 2, 1 - number / 2],
+                "counts": [number, 2 - number],
+                "counts_asked": [number, 2 - number],
+            }
+            for number, setting in enumerate(DEMOS)
+        ]
+        self.contexts: Rows = []
+        self.prompts: Rows = []
+        self.label_scores: Rows = []
+        self.generations: Rows = []
+        for (setting, instruction), answers in ANSWERS.items():
+            for seed, demos, predictions in zip(SEEDS, DEMOS[setting], answers, strict=True):
+                self._add(setting, seed, instruction, demos, predictions)
+
+    def _add(self, setting: str, seed: int, instruction: bool, demos: list[str], predictions: str) -> None:
+        place = {"task": "boolq", "n_demos": 2, "demo_set": seed}
+        context_id = f"{setting}/{seed}/{instruction}"
+        context = {"context_id": context_id, **place, "setting": setting, "instruction": instruction}
+        self.contexts.append({**context, "demo_labels": demos})
+        rows = list(zip(GOLD, predictions, strict=True))
+        for row, (gold, answer) in enumerate(rows):
+            prompt_id = f"{context_id}/{row}"
+            self._prompt(prompt_id, "majority", row, TEXT[gold], {"context_id": context_id, **place})
+            self._score(prompt_id, 0.9 if answer == "T" else 0.1)
+            for mode in self.spec["predict"]:
+                if mode == "likelihood":
+                    continue
+                is_no_label = mode == "generate" and (setting, seed, instruction, row) == ("0/100", 3, True, 2)
+                shown = "-" if is_no_label else answer
+                self.generations.append(
+                    {"prompt_id": prompt_id, "mode": mode, "text": "Maybe", "prediction": TEXT[shown]}
+                )
+        for method in self.spec["calibration"]:
+            for row, label in enumerate(demos if method == "looc" else [None]):
+                # Each leave-one-out prompt has a context of its own, which holds fewer demonstrations.
+                calibration_id = f"{context_id}/{method}/{row}"
+                self.contexts.append({**context, "context_id": calibration_id, "demo_labels": demos[:row]})
+                self._prompt(calibration_id, method, row, label, {"context_id": calibration_id, **place})
+                self._score(calibration_id, P_HAT.get((setting, seed, instruction, method, row), 0.5))
+
+    def _prompt(self, prompt_id: str, purpose: str, row: int, gold: str | None, place: dict[str, Any]) -> None:
+        instance = {"instance_id": None if gold is None else f"test-{row}", "labels": ["True", "False"]}
+        self.prompts.append({"prompt_id": prompt_id, "purpose": purpose, "row": row, "gold": gold, **place, **instance})
+
+    def _score(self, prompt_id: str, p_true: float) -> None:
+        if "likelihood" in self.spec["predict"]:
+            for label, p in (("True", p_true), ("False", 1 - p_true)):
+                logprobs = {"token_logprobs": [math.log(p)] * 2, "n_label_tokens": 1}
+                self.label_scores.append({"prompt_id": prompt_id, "label": label, **logprobs})
+
+    def write(self, folder: Path) -> str:
+        run = Run.open(str(folder))
+        run.write_text("spec.yaml", yaml.safe_dump(self.spec))
+        run.write_part("settings", 0, SETTINGS.rows(self.settings))
+        run.write_part("contexts", 0, CONTEXTS.rows(self.contexts))
+        run.write_part("prompts", 0, PROMPTS.rows(self.prompts))
+        if "likelihood" in self.spec["predict"]:
+            run.write_part("label_scores", 0, LABEL_SCORES.rows(self.label_scores))
+        if set(self.spec["predict"]) != {"likelihood"}:
+            run.write_part("generations", 0, GENERATIONS.rows(self.generations))
+        return run.uri
+
+
+P_HAT = {("100/0", 3, True, "cc", 0): 0.95, ("0/100", 3, False, "looc", 0): 0.02, ("0/100", 3, False, "looc", 1): 0.04}
+"""The probability of True of calibration inputs, which is else 0.5 and changes no prediction.
+
+With 0.95, 0.9 for True becomes (0.9/0.95) / (0.9/0.95 + 0.1/0.05) < 1/2. The leave-one-out rows have one gold label,
+their mean is 0.03, and 0.1 for True becomes (0.1/0.03) / (0.1/0.03 + 0.9/0.97) > 1/2.
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> str:
+    run = MajorityPlan(calibration=("cc", "looc")).write(tmp_path_factory.mktemp("runs") / "boolq")
+    build_marts(run)
+    return run
+
+
+def rows(run: str, sql: str) -> Rows:
+    result: Rows = query([run], sql).to_pylist()
+    return result
+
+
+# The macros
+
+
+def _ask(sql: str, *parameters: Any) -> Any:
+    """Return what DuckDB answers with nothing but the macros: a value, or a row of several."""
+    with closing(duckdb.connect()) as connection:
+        for macro in sorted(analysis.ANALYTICS.glob("macros/*.sql")):
+            connection.execute(macro.read_text()).fetchall()
+        [answer] = connection.execute(f"select {sql}", parameters).fetchall()
+    return answer[0] if len(answer) == 1 else answer
+
+
+@pytest.mark.parametrize("predictions", F1)
+def test_weighted_f1_by_hand(predictions: str) -> None:
+    answer = _ask("weighted_f1(?, ?)", [TEXT[x] for x in GOLD], [TEXT[x] for x in predictions])
+    assert answer == pytest.approx(F1[predictions], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("golds", "predictions", "expected"),
+    [
+        (["a", "b"], [None, None], 0.0),
+        (["a", "b"], ["c", "c"], 0.0),
+        (["none", "a"], ["none", None], 0.5),  # a label may itself be called none
+        (["a"], ["a"], 1.0),
+        ([], [], None),
+    ],
+)
+def test_weighted_f1_of_no_label_and_of_no_row(
+    golds: list[str], predictions: list[str | None], expected: float | None
+) -> None:
+    assert _ask("weighted_f1(?::varchar[], ?::varchar[])", golds, predictions) == expected
+
+
+@pytest.mark.parametrize(
+    ("golds", "predictions"), [(["a", None], ["a", "a"]), (["a"], ["a", "a"]), (["a", "a"], ["a"])]
+)
+def test_weighted_f1_refuses_rows_without_gold_or_prediction(golds: list[str], predictions: list[str]) -> None:
+    with pytest.raises(duckdb.Error, match="a gold label is null, or the lists differ in length"):
+        _ask("weighted_f1(?, ?)", golds, predictions)
+
+
+def test_weighted_f1_equals_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    for n_labels in (2, 3, 5):
+        for n_rows in (1, 7, 200):
+            golds = rng.choice(n_labels, size=n_rows)
+            predictions = np.where(rng.random(n_rows) < 0.5, golds, rng.choice(n_labels + 1, size=n_rows))
+            expected = f1_score(golds, predictions, average="weighted", zero_division=0)
+            # The label that never occurs in gold is the one that is none.
+            given = [None if x == n_labels else str(x) for x in predictions]
+            answer = _ask("weighted_f1(?::varchar[], ?::varchar[])", [str(x) for x in golds], given)
+            assert answer == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("f1s", "k", "absolute", "relative"),
+    [
+        ([0.643, 0.636, 0.616, 0.549, 0.533], 10, 4 / 5, 3 / 5),  # protocol: the bar is 0.543; relative 0.5787
+        ([0.396, 0.296, 0.2], 10, 2 / 3, 1 / 3),  # on the boundary, below it in binary fractions
+        ([0.5, 0.45, 0.4, 0.3], 10, 3 / 4, 2 / 4),
+        ([0.5, 0.45, 0.4, 0.3], 5, 2 / 4, 1 / 4),
+        ([0.5, 0.475, 0.4], 2.5, 2 / 3, 1 / 3),
+        ([0.5], 0, 1.0, 1.0),
+        ([0.0, 0.0], 10, 1.0, 1.0),
+        ([0.5, None], 10, None, None),
+        ([], 10, None, None),
+    ],
+)
+def test_rb_at_k_by_hand(f1s: list[float], k: float, absolute: float | None, relative: float | None) -> None:
+    assert _ask("rb_at_k(?::double[], ?)", f1s, k) == absolute
+    assert _ask("rb_at_k_relative(?::double[], ?)", f1s, k) == relative
+
+
+def _published(columns: Rows) -> set[str]:
+    """Check P2's columns through the macros in SQL; return the columns whose RB@10 is not the published one."""
+    other = set()
+    sql = "rb_at_k(list(f1), 10), avg(f1), stddev_samp(f1) from (select unnest(?::double[]) as f1)"
+    for column in columns:
+        rb, mean, deviation = _ask(sql, column["weighted_f1"])
+        assert mean == pytest.approx(column["mean_f1"], abs=1e-3)
+        assert deviation == pytest.approx(column["sd_f1"], abs=1e-3)
+        if rb != pytest.approx(column["rb_at_10"], abs=1e-3):
+            assert rb == pytest.approx(1 / 15)
+            other.add(column["name"])
+    return other
+
+
+def test_settings_on_the_boundary_count_as_in_the_published_table() -> None:
+    """MPT-7B-wo is published as 0, which no share can be that counts the best setting itself: it is 1/15."""
+    columns = json.loads((Path(__file__).parent / "golden" / "majority_table.json").read_text())["columns"]
+    assert len(columns) == 4
+    assert _published(columns) == {"MPT-7B-wo"}
+
+
+def test_the_published_table_gives_nine_of_ten_published_boundaries(shared: Path) -> None:
+    """MPT-7B-wo is published as 0, which no share can be that counts the best setting itself: it is 1/15."""
+    tables = json.loads((shared / "golden/majority/tables.json").read_text())
+    published = tables["table1"]["Covid-5G"]
+    columns = [
+        {
+            "name": name,
+            "weighted_f1": [row["wt_f1"][name] for row in tables["table2"]["rows"]],
+            "rb_at_10": published["rb10"][name],
+            "mean_f1": published["wt_f1"][name],
+            "sd_f1": published["std"][name],
+        }
+        for name in tables["columns"]
+    ]
+    assert len(columns) == 10
+    assert _published(columns) == {"MPT-7B-wo"}
+    for column, expected in zip(columns, tables["rb10"]["per_column"], strict=True):
+        assert column["name"] == expected["column"]
+        relative = _ask("rb_at_k_relative(?::double[], 10)", column["weighted_f1"])
+        assert relative == pytest.approx(expected["relative_count"] / 15)
+
+
+# The marts, by hand
+
+
+def test_a_setting_by_hand(built: str) -> None:
+    """0/100, seed 3, with instruction: demonstrations False False, gold T T T F, generated T T - F."""
+    where = "setting = '0/100' and seed = 3 and instruction"
+    [row] = rows(built, f"from majority_by_setting where predict = 'generate' and {where}")
+    low, high = row.pop("weighted_f1_low"), row.pop("weighted_f1_high")
+    assert row == {
+        "model": "tiny",
+        "task": "boolq",
+        "n_demos": 2,
+        "instruction": True,
+        "setting": "0/100",
+        "number": 0,
+        "seed": 3,
+        "predict": "generate",
+        "method": "none",
+        "weighted_f1": pytest.approx(0.85),
+        "accuracy": 0.75,
+        "share_majority": 0.25,
+        "share_last": 0.25,
+        "share_no_label": 0.25,
+        "majority_label": "False",
+        "last_label": "False",
+        "n_rows": 4,
+    }
+    assert 0 <= low < 0.85 < high <= 1
+    [row] = rows(built, f"from majority_by_setting where predict = 'likelihood' and method = 'none' and {where}")
+    assert row["weighted_f1"] == pytest.approx(23 / 30)
+    assert [row[name] for name in ("accuracy", "share_majority", "share_last", "share_no_label")] == [0.75, 0.5, 0.5, 0]
+
+
+def test_every_setting_has_the_weighted_f1_of_its_answers(built: str) -> None:
+    found = rows(built, "from majority_by_setting where method = 'none' and predict = 'likelihood'")
+    assert len(found) == 3 * 2 * 2
+    for row in found:
+        answers = ANSWERS[row["setting"], row["instruction"]][SEEDS.index(row["seed"])]
+        assert row["weighted_f1"] == pytest.approx(F1[answers], abs=1e-12)
+        demos = DEMOS[row["setting"]][SEEDS.index(row["seed"])]
+        assert row["last_label"] == demos[-1]
+        assert row["share_last"] == answers.count(demos[-1][0]) / 4
+        if row["setting"] == "50/50":
+            assert row["majority_label"] is row["share_majority"] is None
+        else:
+            assert row["majority_label"] == demos[0]
+            assert row["share_majority"] == row["share_last"]
+
+
+def test_calibration_is_by_setting_seed_and_instruction(built: str) -> None:
+    sql = "select setting, seed, instruction, method, weighted_f1 from majority_by_setting where predict = 'likelihood'"
+    changed = {
+        ("100/0", 3, True, "cc"): "FFFF",  # TTTT turned
+        ("0/100", 3, False, "looc"): "TTTT",  # FFFF turned
+    }
+    found = {tuple(row.values())[:4]: row["weighted_f1"] for row in rows(built, sql)}
+    assert len(found) == 3 * 2 * 2 * 3
+    for (setting, seed, instruction, method), weighted_f1 in found.items():
+        answers = ANSWERS[setting, instruction][SEEDS.index(seed)]
+        answers = changed.get((setting, seed, instruction, method), answers)
+        assert weighted_f1 == pytest.approx(F1[answers]), (setting, seed, instruction, method)
+    weights = rows(
+        built,
+        "select label, p_hat, n_rows from calibration_parameters "
+        "where setting = '0/100' and demo_set = 3 and not instruction and method = 'looc' order by label",
+    )
+    assert [list(row.values()) for row in weights] == [
+        ["False", pytest.approx(0.97), 2],
+        ["True", pytest.approx(0.03), 2],
+    ]
+
+
+def test_seeds_are_averaged_by_hand(built: str) -> None:
+    [row] = rows(
+        built,
+        "from majority_over_seeds "
+        "where setting = '100/0' and instruction and predict = 'likelihood' and method = 'none'",
+    )
+    low, high = row.pop("weighted_f1_low"), row.pop("weighted_f1_high")
+    assert row == {
+        "model": "tiny",
+        "task": "boolq",
+        "n_demos": 2,
+        "instruction": True,
+        "setting": "100/0",
+        "number": 2,
+        "predict": "likelihood",
+        "method": "none",
+        "weighted_f1": pytest.approx((9 / 14 + 1) / 2),
+        "sd_f1": pytest.approx((1 - 9 / 14) / math.sqrt(2)),
+        "accuracy": 0.875,
+        "share_majority": 0.875,
+        "share_last": 0.875,
+        "share_no_label": 0.0,
+        "n_seeds": 2,
+        "n_rows": 8,
+    }
+    assert low < (9 / 14 + 1) / 2 < high
+
+
+def test_a_model_by_hand(built: str) -> None:
+    """Without instruction the means over seeds are 0.1, (23/30 + 1)/2 and 9/14: only the best is within 0.1 of it."""
+    [row] = rows(built, "from majority_by_model where not instruction and predict = 'likelihood' and method = 'none'")
+    intervals = {name: row.pop(name) for name in list(row) if name.endswith(("_low", "_high"))}
+    means = [0.1, (23 / 30 + 1) / 2, 9 / 14]
+    assert row == {
+        "model": "tiny",
+        "task": "boolq",
+        "n_demos": 2,
+        "instruction": False,
+        "predict": "likelihood",
+        "method": "none",
+        "mean_f1": pytest.approx(np.mean(means)),
+        "sd_f1": pytest.approx(np.std(means, ddof=1)),
+        "max_f1": pytest.approx(means[1]),
+        "rb_at_10": pytest.approx(1 / 3),
+        "rb_at_10_relative": pytest.approx(1 / 3),
+        "mean_sd_over_seeds": pytest.approx((1 - 23 / 30) / math.sqrt(2) / 3),
+        "share_majority": 1.0,  # of 0/100 and 100/0; 50/50 has no majority
+        "share_last": pytest.approx((1 + (2 / 4 + 3 / 4) / 2 + 1) / 3),
+        "share_no_label": 0.0,
+        "n_settings": 3,
+        "n_settings_with_majority": 2,
+        "n_seeds": 2,
+        "n_rows": 24,
+    }
+    assert set(intervals) == {"mean_f1_low", "mean_f1_high", "rb_at_10_low", "rb_at_10_high"}
+    assert intervals["mean_f1_low"] < np.mean(means) < intervals["mean_f1_high"]
+    assert 1 / 3 <= intervals["rb_at_10_low"] <= intervals["rb_at_10_high"] <= 1
+    [generated] = rows(built, "from majority_by_model where instruction and predict = 'generate'")
+    assert generated["share_no_label"] == pytest.approx(1 / 24)
+    assert generated["mean_f1"] == pytest.approx(np.mean([(0.85 + 23 / 30) / 2, 1, (9 / 14 + 1) / 2]))
+
+
+def test_the_instructions_gap_at_the_tails_and_in_the_middle_by_hand(built: str) -> None:
+    found = rows(
+        built, "from majority_instruction_gap where predict = 'likelihood' and method = 'none' order by region desc"
+    )
+    expected = {
+        "tails": ((23 / 30 + (9 / 14 + 1) / 2) / 2, (0.1 + 9 / 14) / 2, 2),
+        "middle": (1.0, (23 / 30 + 1) / 2, 1),
+    }
+    assert [row["region"] for row in found] == list(expected)
+    for row in found:
+        with_instruction, without, n_settings = expected[row["region"]]
+        assert row["with_instruction"] == pytest.approx(with_instruction)
+        assert row["without_instruction"] == pytest.approx(without)
+        assert row["gap"] == pytest.approx(with_instruction - without)
+        assert row["gap_low"] <= row["gap"] <= row["gap_high"]
+        assert (row["n_settings"], row["n_seeds"], row["n_rows"]) == (n_settings, 2, n_settings * 2 * 2 * 4)
+
+
+def test_intervals_are_percentiles_over_the_stored_draws(built: str) -> None:
+    draws = query([built], "from row_draws order by draw")["n_drawn"].to_pylist()
+    assert (len(draws), draws[0]) == (1001, [1, 1, 1, 1])
+    assert all(sum(n_drawn) == 4 for n_drawn in draws)
+
+    def drawn(setting: str, seed: int) -> list[float]:
+        answers = ANSWERS[setting, True][seed]
+        return [
+            f1_score(
+                list("".join(gold * n for gold, n in zip(GOLD, n_drawn, strict=True))),
+                list("".join(answer * n for answer, n in zip(answers, n_drawn, strict=True))),
+                average="weighted",
+                zero_division=0,
+            )
+            for n_drawn in draws[1:]
+        ]
+
+    f1s = {(setting, seed): drawn(setting, seed) for setting in ("0/100", "100/0") for seed in (0, 1)}
+    where = "instruction and predict = 'likelihood' and method = 'none'"
+    for (setting, seed), values in f1s.items():
+        [row] = rows(
+            built, f"from majority_by_setting where {where} and setting = '{setting}' and seed = {SEEDS[seed]}"
+        )
+        expected = np.quantile(values, [0.025, 0.975])
+        assert [row["weighted_f1_low"], row["weighted_f1_high"]] == pytest.approx(expected, abs=1e-9)
+    means = np.array([np.mean([f1s[setting, seed] for seed in (0, 1)], axis=0) for setting in ("0/100", "100/0")])
+    for setting, values in zip(("0/100", "100/0"), means, strict=True):
+        [row] = rows(built, f"from majority_over_seeds where {where} and setting = '{setting}'")
+        expected = np.quantile(values, [0.025, 0.975])
+        assert [row["weighted_f1_low"], row["weighted_f1_high"]] == pytest.approx(expected, abs=1e-9)
+    means = np.array([means[0], np.ones(1000), means[1]])  # 50/50 is always right
+    [row] = rows(built, f"from majority_by_model where {where}")
+    boundary = np.mean(means >= means.max(axis=0) - 0.1 - 1e-9, axis=0)
+    assert [row["mean_f1_low"], row["mean_f1_high"]] == pytest.approx(np.quantile(means.mean(axis=0), [0.025, 0.975]))
+    assert [row["rb_at_10_low"], row["rb_at_10_high"]] == pytest.approx(np.quantile(boundary, [0.025, 0.975]))
+
+
+def test_random_predictions_equal_scikit_learn(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    plan = MajorityPlan()
+    for row in plan.generations:
+        row["prediction"] = ("True", "False", None)[rng.integers(3)]
+    run = plan.write(tmp_path)
+    build_marts(run)
+    golds = {row["prompt_id"]: row["gold"] for row in plan.prompts}
+    found = rows(run, "from majority_by_setting where predict = 'generate'")
+    for row in found:
+        prefix = f"{row['setting']}/{row['seed']}/{row['instruction']}/"
+        chosen = [x for x in plan.generations if x["prompt_id"].startswith(prefix)]
+        gold = [golds[x["prompt_id"]] for x in chosen]
+        prediction = [x["prediction"] or "no label" for x in chosen]
+        expected = f1_score(gold, prediction, average="weighted", zero_division=0)
+        assert row["weighted_f1"] == pytest.approx(expected)
+        assert row["accuracy"] == accuracy_score(gold, prediction)
+        assert row["share_no_label"] == prediction.count("no label") / 4
+    assert len(found) == 12
+
+
+@pytest.mark.parametrize("predict", [("likelihood",), ("generate",), ("constrained",), ("generate", "constrained")])
+def test_a_run_may_predict_in_some_ways_only(predict: tuple[str, ...], tmp_path: Path) -> None:
+    run = MajorityPlan(predict).write(tmp_path)
+    build_marts(run)
+    found = rows(run, "select distinct predict, method from majority_by_model order by all")
+    assert found == [{"predict": way, "method": "none"} for way in sorted(predict)]
+    n_generated = 12 * 4 * len(set(predict) - {"likelihood"})
+    assert rows(run, "select count(*) as n from generations") == [{"n": n_generated}]
+    with closing(duckdb.connect(str(Path(run, "results.duckdb")), read_only=True)) as connection:
+        n_predictions = "select count(*) from majority_predictions"
+        assert connection.execute(n_predictions).fetchall() == [(12 * 4 * len(predict),)]
+
+
+def test_without_both_instructions_there_is_no_gap(tmp_path: Path) -> None:
+    plan = MajorityPlan(("likelihood",))
+    plan.contexts = [row for row in plan.contexts if row["instruction"]]
+    kept = {row["context_id"] for row in plan.contexts}
+    plan.prompts = [row for row in plan.prompts if row["context_id"] in kept]
+    prompts = {row["prompt_id"] for row in plan.prompts}
+    plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] in prompts]
+    run = plan.write(tmp_path)
+    build_marts(run)
+    assert rows(run, "from majority_instruction_gap") == []
+    assert len(rows(run, "from majority_by_model")) == 1
+
+
+def test_one_row_and_one_seed_have_no_interval_and_no_deviation(tmp_path: Path) -> None:
+    plan = MajorityPlan(("generate",))
+    plan.contexts = [row for row in plan.contexts if row["demo_set"] == 3]
+    plan.prompts = [row for row in plan.prompts if row["demo_set"] == 3 and row["row"] == 0]
+    prompts = {row["prompt_id"] for row in plan.prompts}
+    plan.generations = [row for row in plan.generations if row["prompt_id"] in prompts]
+    run = plan.write(tmp_path)
+    build_marts(run)
+    for row in rows(run, "from majority_over_seeds"):
+        assert (row["n_rows"], row["n_seeds"], row["sd_f1"], row["weighted_f1_low"]) == (1, 1, None, None)
+    for row in rows(run, "from majority_by_model"):
+        assert row["mean_f1_low"] is row["rb_at_10_high"] is row["mean_sd_over_seeds"] is None
+        assert row["sd_f1"] is not None
+    assert {row["gap_low"] for row in rows(run, "from majority_instruction_gap")} == {None}
+
+
+def test_the_same_outputs_in_another_order_give_the_same_bytes(built: str, tmp_path: Path) -> None:
+    plan = MajorityPlan(calibration=("cc", "looc"))
+    for table in (plan.contexts, plan.prompts, plan.label_scores, plan.generations, plan.settings):
+        table.reverse()
+    run = plan.write(tmp_path)
+    build_marts(run)
+    marts = {path.name for path in Path(run, "marts").iterdir()}
+    assert marts == {
+        "calibration_parameters.parquet",
+        "majority_by_model.parquet",
+        "majority_by_setting.parquet",
+        "majority_draws.parquet",
+        "majority_instruction_gap.parquet",
+        "majority_over_seeds.parquet",
+    }
+    for mart in marts:
+        assert Path(run, "marts", mart).read_bytes() == Path(built, "marts", mart).read_bytes(), mart
+
+
+# Checks: each has a run that breaks it
+
+
+def _set(table: str, column: str, value: Any, **where: Any) -> Callable[[MajorityPlan], None]:
+    def change(plan: MajorityPlan) -> None:
+        row = next(row for row in getattr(plan, table) if all(row[key] == wanted for key, wanted in where.items()))
+        row[column] = value
+
+    return change
+
+
+def _drop(table: str, **where: Any) -> Callable[[MajorityPlan], None]:
+    def change(plan: MajorityPlan) -> None:
+        kept = [row for row in getattr(plan, table) if any(row[key] != value for key, value in where.items())]
+        assert len(kept) < len(getattr(plan, table))
+        setattr(plan, table, kept)
+
+    return change
+
+
+def _repeat(table: str, **changes: Any) -> Callable[[MajorityPlan], None]:
+    return lambda plan: getattr(plan, table).append(getattr(plan, table)[0] | changes)
+
+
+def _both(*changes: Callable[[MajorityPlan], None]) -> Callable[[MajorityPlan], None]:
+    def change_all(plan: MajorityPlan) -> None:
+        for change in changes:
+            change(plan)
+
+    return change_all
+
+
+FIRST = "0/100/3/True/0"
+BROKEN: list[tuple[str, Callable[[MajorityPlan], None], str]] = [
+    ("settings_are_well_formed", _repeat("settings"), "setting 0/100 (0)"),
+    ("settings_are_well_formed", _repeat("settings", setting="1/99"), "setting 1/99 (0)"),
+    ("settings_are_well_formed", _set("settings", "labels", ["False", "True"], number=1), "setting 50/50 (1)"),
+    ("settings_are_well_formed", _set("settings", "shares", [0.5, 0.4]), "setting 0/100 (0)"),
+    ("settings_are_well_formed", _set("settings", "counts", [0, 3]), "setting 0/100 (0)"),
+    ("settings_are_well_formed", _set("settings", "counts", [2]), "setting 0/100 (0)"),
+    ("majority_prompts_fit_their_setting", _set("prompts", "gold", "Maybe"), f"{FIRST} has setting 0/100"),
+    ("majority_prompts_fit_their_setting", _set("prompts", "gold", None), "gold null"),
+    ("majority_prompts_fit_their_setting", _set("prompts", "labels", ["False"]), "labels [False]"),
+    ("majority_prompts_fit_their_setting", _drop("settings", setting="0/100"), "are not known"),
+    ("majority_contexts_hold_the_counts", _set("contexts", "demo_labels", ["True", "False"]), "its setting 0/100"),
+    (
+        "majority_contexts_hold_the_counts",
+        _set("contexts", "demo_labels", []),
+        "0/100/3/True has the demonstrations []",
+    ),
+    ("majority_contexts_hold_the_counts", _drop("settings", setting="0/100"), "0/100 is not known"),
+    (
+        "majority_settings_have_the_same_rows",
+        _both(_drop("prompts", prompt_id=FIRST), _drop("label_scores", prompt_id=FIRST)),
+        "setting 0/100, seed 3, with instruction: 3 rows",
+    ),
+    ("majority_settings_have_the_same_rows", _set("prompts", "instance_id", "x", row=1, demo_set=5), "seed 5, with"),
+    (
+        "majority_settings_have_the_same_rows",
+        _both(
+            _repeat("contexts", context_id="second"),
+            _set("prompts", "context_id", "second", prompt_id=FIRST),
+        ),
+        "4 rows in 2 contexts",
+    ),
+    ("generations_are_whole", _drop("generations", prompt_id=FIRST), f"prompt {FIRST} has 0 outputs (generate)"),
+    ("generations_are_whole", _repeat("generations"), f"prompt {FIRST} has 2 outputs (generate)"),
+    ("generations_are_whole", _repeat("generations", mode="other"), f"prompt {FIRST} has an output (other)"),
+    ("generations_are_whole", _repeat("generations", prompt_id="new"), "prompt new has an output (generate)"),
+    ("generations_are_whole", _set("generations", "prediction", "Maybe"), "the prediction Maybe"),
+    ("generations_are_whole", _set("generations", "prediction", None, mode="constrained"), "the prediction null"),
+    (
+        "majority_settings_have_every_prediction",
+        _both(
+            _drop("prompts", prompt_id="50/50/5/False/cc/0"),
+            _drop("label_scores", prompt_id="50/50/5/False/cc/0"),
+        ),
+        "setting 50/50, seed 5, without instruction: no predictions by likelihood, cc",
+    ),
+    (
+        "majority_settings_have_every_prediction",
+        _repeat("settings", setting="1/99", number=3),
+        "setting 1/99, seed 3, with instruction: no predictions by generate, none",
+    ),
+    ("prompts_are_scored_once_per_label", _drop("label_scores", prompt_id=FIRST), f"prompt {FIRST} has no score"),
+    ("contexts_are_unique", _repeat("contexts"), "context 0/100/3/True occurs 2 times"),
+]
+
+
+@pytest.mark.parametrize(("check", "break_run", "problem"), BROKEN)
+def test_a_broken_run_gives_no_metrics_and_names_the_check(
+    check: str, break_run: Callable[[MajorityPlan], None], problem: str, tmp_path: Path
+) -> None:
+    plan = MajorityPlan(("likelihood", "generate", "constrained"), calibration=("cc",))
+    break_run(plan)
+    run = plan.write(tmp_path)
+    with pytest.raises(BiasevalError) as failure:
+        build_marts(run)
+    [line] = [line for line in str(failure.value).splitlines() if f"- {check}: " in line]
+    assert problem in line
+    assert not Path(run, "marts").exists()
+
+
+def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(analysis.ANALYTICS, tmp_path / "analytics")
+    monkeypatch.setattr(analysis, "ANALYTICS", tmp_path / "analytics")
+    run = MajorityPlan().write(tmp_path / "run")
+    for mart, right, wrong, problem in (
+        (
+            "majority_by_setting",
+            "    measured.weighted_f1,",
+            "    measured.weighted_f1 + 1 as weighted_f1,",
+            "setting ",
+        ),
+        ("majority_by_setting", "    measured.accuracy,", "    null::double as accuracy,", "setting "),
+        ("majority_by_setting", "    measured.share_last,", "    2.0 as share_last,", "setting "),
+        ("majority_draws", "2 * n_correct", "1.5 * n_correct", "of draw 0"),
+        ("majority_by_model", "    estimates.rb_at_10,", "    0.0 as rb_at_10,", "instruction, "),
+    ):
+        path = tmp_path / f"analytics/marts/{mart}.sql"
+        text = path.read_text()
+        assert text.count(right) == 1
+        path.write_text(text.replace(right, wrong))
+        with pytest.raises(BiasevalError, match=f"majority_metrics_are_in_range: .*{problem}"):
+            build_marts(run)
+        path.write_text(text)
+    build_marts(run)
+
+
+def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
+    checks = {
+        kind: {relation.name for relation in analysis._relations("checks", tables=tables)}
+        for kind, tables in analysis._TABLES.items()
+    }
+    broken = {check for check, _, _ in BROKEN} | {"majority_metrics_are_in_range"}
+    assert checks["majority_bias"] - checks["label_bias"] <= broken <= checks["majority_bias"]
+
+
+def test_missing_outputs_of_any_way_are_counted(tmp_path: Path) -> None:
+    run = MajorityPlan().write(tmp_path)
+    Path(run, "generations", "part-00000.parquet").unlink()
+    for ask in (build_marts, lambda run_dir: query([run_dir], "select 1")):
+        with pytest.raises(BiasevalError, match=r"1 of 1 parts missing \(first: 0\)"):
+            ask(run)
+
+
+# Everywhere else
+
+
+def test_macros_work_in_queries_over_runs_of_any_kind(built: str, tmp_path: Path) -> None:
+    label_bias = two_tasks().write(tmp_path / "animals")
+    build_marts(label_bias)
+    scored = Run.open(str(tmp_path / "scored"))
+    scored.write_text("spec.yaml", "kind: score\n")
+    scored.write_part("prompts", 0, PROMPTS.rows([{"prompt_id": "p"}]))
+    scored.write_part("label_scores", 0, LABEL_SCORES.empty())
+    assert rows(scored.uri, "select rb_at_k([0.5, 0.4], 10) as rb") == [{"rb": 1.0}]
+    sql = """
+        select run, task, weighted_f1(list(gold), list(prediction)) as f1
+        from calibrated_predictions
+        where purpose = 'main' and n_demos = 0 and method = 'none'
+        group by all order by all
+    """
+    found = query([label_bias, built], sql).to_pylist()
+    assert [(row["run"], row["task"]) for row in found] == [
+        ("animals", "task001_animals"),
+        ("animals", "task002_letters"),
+    ]
+    for row in found:
+        chosen = rows(
+            label_bias,
+            "select gold, prediction from calibrated_predictions where purpose = 'main' and n_demos = 0 "
+            f"and method = 'none' and task = '{row['task']}'",
+        )
+        gold, prediction = [x["gold"] for x in chosen], [x["prediction"] for x in chosen]
+        assert row["f1"] == pytest.approx(f1_score(gold, prediction, average="weighted", zero_division=0))
+    both = "select run, rb_at_k(list(weighted_f1), 20) as rb from majority_over_seeds group by run"
+    assert query([built, label_bias], both).num_rows == 1
+    with pytest.raises(InputError, match="a gold label is null"):
+        query([built], "select weighted_f1(list(gold), list(gold)) from prompts where gold is null")
+
+
+def test_several_runs_of_this_kind_can_be_compared(built: str, tmp_path: Path) -> None:
+    plan = MajorityPlan(("generate",))
+    plan.spec["name"] = "small"
+    small = plan.write(tmp_path / "small")
+    build_marts(small)
+    with closing(open_runs([built, small])) as connection:
+        found = connection.sql(
+            "select run, count(*) as n from majority_predictions group by run order by run"
+        ).to_arrow_table()
+        n_scores = connection.execute("select count(*) from label_scores where run = 'small'").fetchall()
+    assert found.to_pylist() == [{"run": "boolq", "n": 48 * (3 + 1)}, {"run": "small", "n": 48}]
+    assert n_scores == [(0,)]
+
+
+def test_the_duckdb_shell_has_the_macros_and_every_relation(built: str, tmp_path: Path) -> None:
+    found = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
+    only_generated = MajorityPlan(("generate",)).write(tmp_path / "generated")
+    build_marts(only_generated)
+    for run in (built, only_generated):
+        tables = analysis._TABLES["majority_bias"]
+        names = [relation.name for relation in analysis._relations("staging", "intermediate", "marts", tables=tables)]
+        macros = """
+            select instruction::varchar as name, rb_at_k(list(weighted_f1), 10) as n
+            from majority_over_seeds where predict = 'generate' group by all
+            union all
+            select setting, weighted_f1(list(gold), list(prediction)) from majority_predictions
+            where predict = 'generate' and instruction group by all
+            union all select 'relative', rb_at_k_relative([0.5, 0.45, 0.44], 10)
+        """
+        counts = " union all ".join(f"select '{name}' as name, count(*)::double as n from {name}" for name in names)
+        sql = f"{macros} union all {counts}"
+        answer = subprocess.run(
+            [found, "-readonly", "-json", str(Path(run, "results.duckdb")), sql],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        shown = {row["name"]: row["n"] for row in json.loads(answer.stdout)}
+        assert shown == pytest.approx({row["name"]: row["n"] for row in rows(run, sql)})
+        assert shown["relative"] == pytest.approx(2 / 3)
+        assert shown["majority_by_setting"] > 0
+
+
+def test_a_plain_reader_finds_the_same_numbers(built: str) -> None:
+    marts = pq.read_table(Path(built, "marts/majority_by_model.parquet"))
+    assert marts.equals(query([built], "from majority_by_model"))
+    with closing(duckdb.connect(str(Path(built, "results.duckdb")), read_only=True)) as connection:
+        assert connection.sql("from majority_by_model").to_arrow_table().equals(marts)
+        kinds = dict(connection.execute("select table_name, table_type from information_schema.tables").fetchall())
+        functions = connection.execute("select function_name from duckdb_functions() where not internal").fetchall()
+    assert {name for (name,) in functions} == {"weighted_f1", "rb_at_k", "rb_at_k_relative"}
+    assert {name for name, kind in kinds.items() if kind == "BASE TABLE"} == {
+        path.stem for path in Path(built, "marts").iterdir()
+    }
