@@ -18,7 +18,7 @@ from transformers import LlamaConfig, MambaConfig, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import load_model, load_tokenizer
-from biaseval.scoring import LabelScorer, packed, scorer
+from biaseval.scoring import LabelScorer, packed, runner, scorer
 from tests.scoring.families import (
     EXACT,
     FAMILIES,
@@ -67,7 +67,7 @@ def test_every_family_takes_its_fastest_path(name: str, tokenizer: PreTrainedTok
     scoring = LabelScorer(model, tokenizer, token_budget=300)
     scores = scoring.score(prompts)
     assert scoring.path == ("packed" if name in PACKED else "prefix_cache")
-    assert scoring.path_beyond_window == ("prefix_cache" if scoring._packed_window else None)
+    assert scoring.path_beyond_window == ("prefix_cache" if packed.packed_window(model) else None)
     assert 0 <= scoring.facts()["self_test_difference"] < EXACT
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 
@@ -201,7 +201,7 @@ def test_sixteen_bit_scores_stay_within_the_self_test_tolerance(tokenizer: PreTr
     prompts = few_shot_prompts()
     difference = largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts))
     assert scoring.path == "packed"
-    assert difference < scorer.TOLERANCE[torch.bfloat16]
+    assert difference < runner.TOLERANCE[torch.bfloat16]
 
 
 def test_an_adapter_changes_the_scores_to_those_of_the_adapted_model(tiny_llama: Path, tmp_path: Path) -> None:
@@ -255,8 +255,7 @@ def test_a_path_that_fails_is_left(
     tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Falcon's ALiBi models refuse the mask of a pack.
-    monkeypatch.setattr(packed, "takes_packs", lambda model: True)
-    monkeypatch.setattr(scorer, "takes_packs", lambda model: True)
+    monkeypatch.setattr(runner, "takes_packs", lambda model: True)
     model = random_model(PREFIX_CACHE["falcon rw (alibi)"]())
     prompts = few_shot_prompts()
     scoring = LabelScorer(model, tokenizer)
@@ -292,7 +291,9 @@ def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) 
 
     model.register_forward_pre_hook(refuse)
     prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
-    with pytest.raises(BiasevalError, match=r"GPU memory runs out .* the longest text is prompt 'long' \(\d+ tokens"):
+    with pytest.raises(
+        BiasevalError, match=r"GPU memory runs out .* the longest text is prompt 'long', label 'no' \(\d+ "
+    ):
         LabelScorer(model, tokenizer).score(prompts)
 
 
@@ -328,7 +329,7 @@ def test_a_prompt_without_a_score_is_named_and_not_one_that_ran_with_it(tokenize
 def test_a_text_longer_than_the_window_is_refused_by_prompt(tmp_path: Path) -> None:
     scoring = LabelScorer.load(str(make_llama(tmp_path, window=64)))
     prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
-    with pytest.raises(InputError, match=r"prompt 'long': \d+ tokens .* the model takes 64"):
+    with pytest.raises(InputError, match=r"prompt 'long', label 'no': \d+ tokens in all, the model takes 64"):
         scoring.score(prompts)
 
 
