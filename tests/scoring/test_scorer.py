@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -55,6 +56,28 @@ def test_golden_scores_of_the_reference_code(path: str, shared: Path) -> None:
     n_completion = [n for row in golden["completion_tokens"].to_pylist() for n in row]
     assert [n + 1 for n in scores["n_label_tokens"].to_pylist()] == n_completion
     assert scores["label"].to_pylist() == [label for row in golden["labels"].to_pylist() for label in row]
+
+
+@pytest.mark.parametrize(("dtype", "largest", "mean"), [("float16", 0.3, 0.02), ("bfloat16", 2.0, 0.15)])
+def test_golden_scores_in_16_bits_are_off_by_the_dtype_and_not_by_packing(
+    dtype: str, largest: float, mean: float, shared: Path
+) -> None:
+    # All of them: float16 0.16 and 0.008 nats, bfloat16 1.0 and 0.066, as by the plain forward pass (README).
+    golden = pq.read_table(shared / "golden/superni/expected/scores.parquet")
+    golden = golden.take(list(range(0, golden.num_rows, 4)))
+    prompts = pa.table(
+        {"prompt_id": [str(row) for row in range(len(golden))], "text": golden["prompt"], "labels": golden["labels"]}
+    )
+    expected = np.concatenate([own for row in golden["full_token_logprobs"].to_pylist() for own in row])
+    model = str(shared / "golden/tiny-llama")
+    found = {}
+    for path in ("packed", "full_text"):
+        scoring = LabelScorer(load_model(model, dtype=dtype), load_tokenizer(model), path=path)
+        scores = np.concatenate(scoring.score(prompts)["token_logprobs"].to_pylist())
+        assert scoring.path == path
+        found[path] = np.abs(scores - expected)
+    assert 1e-4 < found["packed"].max() < largest
+    assert found["packed"].mean() < min(mean, 1.2 * found["full_text"].mean())
 
 
 # ---- the paths that the families take --------------------------------------------------------------------------------
