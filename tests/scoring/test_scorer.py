@@ -64,7 +64,7 @@ def test_golden_scores_in_16_bits_are_off_by_the_dtype_and_not_by_packing(
 ) -> None:
     # All of them: float16 0.16 and 0.008 nats, bfloat16 1.0 and 0.066, as by the plain forward pass (README).
     golden = pq.read_table(shared / "golden/superni/expected/scores.parquet")
-    golden = golden.take(list(range(0, golden.num_rows, 4)))
+    golden = golden.take(list(range(0, golden.num_rows, 40 if dtype == "float16" else 4)))  # CPUs emulate float16
     prompts = pa.table(
         {"prompt_id": [str(row) for row in range(len(golden))], "text": golden["prompt"], "labels": golden["labels"]}
     )

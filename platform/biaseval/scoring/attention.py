@@ -204,12 +204,18 @@ def _own(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, blocks: _B
 def _masked(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_seen: torch.Tensor, scale: float
 ) -> Attended:
-    if query.device.type == "cpu":
-        bias = torch.zeros(is_seen.shape, dtype=query.dtype).masked_fill_(~is_seen, -math.inf)
-        attended: Attended = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, attn_mask=bias, scale=scale
-        )
-        return attended
+    if query.device.type != "cpu":
+        return _masked_by_products(query, key, value, is_seen, scale)
+    bias = torch.zeros(is_seen.shape, dtype=query.dtype).masked_fill_(~is_seen, -math.inf)
+    attended: Attended = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, attn_mask=bias, scale=scale
+    )
+    return attended
+
+
+def _masked_by_products(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_seen: torch.Tensor, scale: float
+) -> Attended:
     scores = (query @ key.transpose(-1, -2)).float().mul_(scale).masked_fill_(~is_seen, -math.inf)
     total = scores.logsumexp(dim=-1)
     return scores.sub_(total[..., None]).exp_().to(value.dtype) @ value, total
