@@ -70,6 +70,9 @@ def test_only_attention_tells_the_mask_from_a_dense_one() -> None:
         assert type(found) is torch.Tensor
         assert torch.equal(found, expected)
     assert isinstance(mask.to(CPU), TreeMask)
+    elsewhere = mask.to("meta")  # a model over several devices
+    assert isinstance(elsewhere, TreeMask)
+    assert {elsewhere.blocks.keys.device.type, elsewhere.blocks.is_seen.device.type} == {"meta"}
 
 
 def test_what_the_blocks_cannot_do_is_left_to_the_dense_mask() -> None:

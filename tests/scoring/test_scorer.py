@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,11 @@ import pytest
 import torch
 from accelerate import dispatch_model
 from peft import LoraConfig, get_peft_model
-from transformers import LlamaConfig, MambaConfig, PreTrainedTokenizerBase
+from transformers import LlamaConfig, MambaConfig, Phi3Config, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import load_model, load_tokenizer
-from biaseval.scoring import LabelScorer, packed, runner, scorer
+from biaseval.scoring import LabelScorer, encode, packed, runner, scorer
 from tests.scoring.families import (
     EXACT,
     FAMILIES,
@@ -90,7 +91,7 @@ def test_every_family_takes_its_fastest_path(name: str, tokenizer: PreTrainedTok
     scoring = LabelScorer(model, tokenizer, token_budget=300)
     scores = scoring.score(prompts)
     assert scoring.path == ("packed" if name in PACKED else "prefix_cache")
-    assert scoring.path_beyond_window == ("prefix_cache" if packed.packed_window(model) else None)
+    assert scoring.path_beyond_window == ("prefix_cache" if packed.sliding_window(model) else None)
     assert 0 <= scoring.facts()["self_test_difference"] < EXACT
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 
@@ -257,6 +258,7 @@ def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
     with caplog.at_level(logging.WARNING):
         scores = scoring.score(prompts)
     assert scoring.path == "prefix_cache"
+    assert "nats off" in scoring.facts()["paths_left"]["packed"]
     assert re.search("mpt: the packed path is .* nats off the plain forward pass", caplog.text)
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 
@@ -272,6 +274,125 @@ def test_a_first_call_too_small_to_judge_by_does_not_end_the_self_test(
     prompts = few_shot_prompts()
     assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
     assert scoring.path == "prefix_cache"
+
+
+def test_texts_that_share_nothing_do_not_use_up_the_self_test(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    model = random_model(PREFIX_CACHE["mpt"]())
+    scoring = LabelScorer(model, tokenizer)
+    for text in ("one text", "another", "a third", "and more"):
+        scoring.score(pa.table({"prompt_id": ["a"], "text": [text], "labels": [["yes"]]}))
+    assert scoring.facts()["self_test_difference"] is None
+    prompts = few_shot_prompts()
+    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
+    assert scoring.path == "prefix_cache"
+
+
+def test_wrong_packs_are_found_out_in_16_bits(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    config = PREFIX_CACHE["mpt"]()
+    config.initializer_range = 0.1  # packed wrongly, scores are about 0.8 nats off; rounding costs 0.01
+    scoring = LabelScorer(random_model(config).to(torch.bfloat16), tokenizer)
+    scoring.score(few_shot_prompts())
+    assert scoring.path == "prefix_cache"
+
+
+@pytest.mark.parametrize("change", ["weights", "adapter", "dtype"])
+def test_a_model_that_changes_between_calls_is_scored_as_it_is(change: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama, grouped queries"]())
+    context = "case " * 150
+    texts = [f"{context}Input: {word} new.\n\nOutput:" for word in ("very", "not", "sure")]
+    prompts = pa.table({"prompt_id": list("abc"), "text": texts, "labels": [["no", "yes"]] * 3})
+    scoring = LabelScorer(model, tokenizer, token_budget=64)
+    before = scoring.score(prompts)["token_logprobs"].to_pylist()
+    if change == "weights":
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.05)
+    elif change == "adapter":
+        adapted = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+        scoring.score(prompts)
+        adapted.disable_adapter_layers()
+        assert largest_difference(scoring.score(prompts), before) < EXACT
+        adapted.enable_adapter_layers()
+    else:
+        model.to(torch.bfloat16)
+    scores = scoring.score(prompts)
+    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < (0.5 if change == "dtype" else EXACT)
+    assert largest_difference(scores, before) > (1e-4 if change == "dtype" else 0.05)
+    assert scoring.path == "packed"
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("rope_type", ["longrope", "dynamic"])
+def test_rotary_embeddings_that_follow_the_longest_text_of_a_batch(
+    rope_type: str, path: str, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    rope: dict[str, object] = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
+    sizes: dict[str, object] = {"max_position_embeddings": 40}
+    make = LlamaConfig
+    if rope_type == "longrope":
+        rope |= {"short_factor": [1.0] * 4, "long_factor": [8.0] * 4, "original_max_position_embeddings": 40}
+        sizes = {"max_position_embeddings": 4096, "original_max_position_embeddings": 40, "sliding_window": None}
+        make = Phi3Config
+    model = random_model(make(**llama_like(rope_parameters=rope, **sizes)))
+    prompts = few_shot_prompts()
+    lengths = encode_lengths(tokenizer, prompts)
+    assert min(lengths) < 40 < max(lengths)
+    if rope_type == "dynamic":
+        model.config.max_position_embeddings = 4096  # the window; the rotary limit was read when the model was made
+    scoring = LabelScorer(model, tokenizer, path=path)
+    if rope_type == "dynamic":
+        scoring._runner._rotary_limit = 40
+    assert scoring.path_beyond_window == "one_by_one"
+    expected = by_the_rule(model, tokenizer, prompts)
+    assert largest_difference(scoring.score(prompts), expected) < EXACT
+    assert scoring.path == path
+
+
+def encode_lengths(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> list[int]:
+    return [len(ids) for ids in encode(tokenizer, prompts)["token_ids"].to_pylist()]
+
+
+def test_prompts_that_grow_are_scored_behind_each_other(tokenizer: PreTrainedTokenizerBase) -> None:
+    # Each text begins the next one: hundreds of prefixes behind prefixes.
+    model = random_model(PREFIX_CACHE["mpt"]())
+    texts = ["case" + " z" * n for n in range(300)]
+    prompts = pa.table({"prompt_id": [str(n) for n in range(300)], "text": texts, "labels": [["no"]] * 300})
+    some = prompts.take([0, 150, 299])
+    expected = by_the_rule(model, tokenizer, some)
+    held = []
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: held.append(kwargs["past_key_values"]), with_kwargs=True
+    )
+    scores = LabelScorer(model, tokenizer, token_budget=4096).score(prompts)["token_logprobs"].to_pylist()
+    assert largest_difference([scores[row] for row in (0, 150, 299)], expected) < EXACT
+    caches = [id(cache) for cache, after in pairwise(held) if cache is not None and cache is after]
+    assert len(set(caches)) == 1  # one cache goes on from prefix to prefix, without a copy for each level
+
+
+def test_a_self_test_that_does_not_fit_is_left_for_later(tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama"]())
+    context = "case " * 200
+    texts = [f"{context}Input: {word} new.\n\nOutput:" for word in ("very", "not", "sure")]
+    prompts = pa.table({"prompt_id": list("abc"), "text": texts, "labels": [["no", "yes"]] * 3})
+    expected = by_the_rule(model, tokenizer, prompts)
+
+    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
+        if kwargs["input_ids"].numel() > 150:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
+    scoring = LabelScorer(model, tokenizer, token_budget=100)
+    assert largest_difference(scoring.score(prompts), expected) < EXACT
+    assert scoring.token_budget == 100
+    assert scoring.facts()["self_test_difference"] is None
+    scoring.score(few_shot_prompts())
+    assert scoring.facts()["self_test_difference"] < EXACT
 
 
 def test_a_path_that_fails_is_left(

@@ -47,6 +47,9 @@ def _third_of_free(model: PreTrainedModel) -> int:
 
 
 def _cache_bytes(model: PreTrainedModel) -> int:
-    """Return the bytes of one token's keys and values, were there no grouped queries."""
+    """Return the bytes of one token's keys and values with a key head for each query head, which is the most."""
     config = model.config.get_text_config()
-    return int(2 * config.num_hidden_layers * config.hidden_size * model.dtype.itemsize)
+    width = max(
+        config.hidden_size, getattr(config, "num_attention_heads", 0) * (getattr(config, "head_dim", None) or 0)
+    )
+    return int(2 * config.num_hidden_layers * width * model.dtype.itemsize)

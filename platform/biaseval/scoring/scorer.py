@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import load_model, load_tokenizer, model_window
+from biaseval.scoring.encoding import check_prompts
 from biaseval.scoring.memory import vocabulary_of
 from biaseval.scoring.prepare import Prepared, prepare, prepare_texts
 from biaseval.scoring.runner import Path, Runner, Texts
@@ -42,11 +43,12 @@ class LabelScorer:
 
     ``packed``: each shared prefix once, many inputs and labels behind it in one row; for the families that are known
     to take that. ``prefix_cache``: long shared prefixes once, the rest in padded batches; for every other model whose
-    cache is keys and values, and for texts beyond a sliding window. ``full_text``: whole texts in padded batches.
+    cache is keys and values, and for texts beyond a sliding window. ``full_text``: whole texts in padded batches. (And
+    ``one_by_one`` for texts so long that rotary embeddings would follow the longest of a batch.)
 
-    The first two are compared with the plain forward pass on the first texts, and left for the next where they differ
-    or fail. All give the plain forward pass's scores up to rounding of the dtype, whatever else is in the call and in
-    whatever order.
+    The first two are compared with the plain forward pass on the first texts that share anything, and left for the next
+    where they differ or fail; again so after weights or adapters of the model changed. All give the plain forward
+    pass's scores up to rounding of the dtype, whatever else is in the call and in whatever order.
 
     Args:
         model: a causal language model in eval mode.
@@ -106,9 +108,8 @@ class LabelScorer:
 
     @property
     def path_beyond_window(self) -> Path | None:
-        """How texts run that are too long to pack; None where no text is."""
-        is_limited = self.path == "packed" and self._runner.packed_window is not None
-        return self._runner.paths[1] if is_limited else None
+        """How texts run that are too long for ``path``; None where no text is."""
+        return self._runner.path_beyond_window
 
     @property
     def token_budget(self) -> int:
@@ -120,6 +121,7 @@ class LabelScorer:
         return {
             "path": self.path,
             "path_beyond_window": self.path_beyond_window,
+            "paths_left": dict(self._runner.left),
             "attention": self.model.config._attn_implementation,
             "dtype": _name(self.model.dtype),
             "device": _device_name(self.model.device),
@@ -166,8 +168,10 @@ class LabelScorer:
     def generate(self, prompts: pa.Table, max_new_tokens: int) -> pa.Table:
         """Continue every prompt greedily, as ``model.generate`` does without sampling.
 
+        Of the model's generation settings only the end-of-sequence tokens count: no penalty, no suppressed token.
+
         Args:
-            prompts: ``prompt_id``, ``text``.
+            prompts: ``prompt_id`` (unique), ``text``.
             max_new_tokens: at least 1; a text also ends with the model's end-of-sequence token.
 
         Returns:
@@ -175,10 +179,13 @@ class LabelScorer:
             (the new tokens, the end-of-sequence token included).
 
         Raises:
-            InputError: an empty prompt, or one that does not fit the model's window with the new tokens.
+            InputError: columns or values missing, a repeated ``prompt_id``, ``max_new_tokens`` below 1, an empty
+                prompt, or one that does not fit the model's window with the new tokens.
             BiasevalError: the model gives logits that are not numbers, or memory does not suffice.
         """
-        written = prompts["text"].to_pylist()
+        if max_new_tokens < 1:
+            raise InputError(f"max_new_tokens: {max_new_tokens}; ask for at least one")
+        _, written = check_prompts(prompts)
         encoded = self.tokenizer(written, return_attention_mask=False, verbose=False)["input_ids"] if written else []
         sequences = [np.asarray(ids, dtype=np.int64) for ids in encoded]
         empty = [prompts["prompt_id"][row].as_py() for row, ids in enumerate(sequences) if not len(ids)]
