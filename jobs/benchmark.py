@@ -4,9 +4,9 @@
     python jobs/benchmark.py --gpus 1 --shape 7b            # on a machine with a GPU
     ray job submit --working-dir . -- python jobs/benchmark.py --gpus 1 --shape 7b --out s3://bucket/7b.json
 
-Prints a Markdown table and writes the records as JSON. Models have random weights, so nothing is downloaded. As a Ray
-job with --gpus 1 it measures inside one Ray task on a GPU node; otherwise in this process. Needs the ``bench`` extra
-for lm-evaluation-harness, which is left out where it is not installed.
+Prints Markdown tables and writes them beside the records, which are JSON. Models have random weights, so nothing is
+downloaded. As a Ray job with --gpus 1 it measures inside one Ray task on a GPU node; otherwise in this process. Needs
+the ``bench`` extra for lm-evaluation-harness, which is left out where it is not installed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
 from biaseval.bench.measure import Settings, benchmark
-from biaseval.bench.results import markdown
+from biaseval.bench.results import markdown, summary
 from biaseval.bench.shapes import SHAPES, train_tokenizer
 from biaseval.bench.texts import SCENARIOS, Scenario, scenarios, training_texts
 from biaseval.errors import BiasevalError, InputError
@@ -94,14 +94,16 @@ def _in_ray_task(n_gpus: int, chosen: Sequence[Scenario], tokenizer: str, settin
 
 
 def write(report: dict[str, Any], out: str) -> None:
-    """Write the report as JSON to a path or an object store."""
+    """Write the report as JSON to a path or an object store, and its tables as Markdown beside it."""
     from pyarrow import fs
 
     uri = out if "://" in out else str(Path(out).absolute())
     filesystem, path = fs.FileSystem.from_uri(uri)
     filesystem.create_dir(path.rpartition("/")[0])
-    with filesystem.open_output_stream(path) as stream:
-        stream.write((json.dumps(report, indent=2) + "\n").encode())
+    tables = f"{summary(report)}\n\n## All records\n\n{markdown(report)}\n"
+    for name, text in ((path, json.dumps(report, indent=2) + "\n"), (path.removesuffix(".json") + ".md", tables)):
+        with filesystem.open_output_stream(name) as stream:
+            stream.write(text.encode())
     print(f"written: {uri}", file=sys.stderr)
 
 
@@ -120,7 +122,7 @@ def main() -> None:
     except BiasevalError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    print(markdown(report))
+    print(f"{markdown(report)}\n\n{summary(report)}")
     write(report, arguments.out or default_out(report))
 
 

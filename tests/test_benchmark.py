@@ -16,7 +16,7 @@ import pytest
 from biaseval.bench.flops import useful_flops
 from biaseval.bench.measure import Settings, benchmark
 from biaseval.bench.methods import has_harness
-from biaseval.bench.results import COLUMNS, Measured, markdown, records
+from biaseval.bench.results import COLUMNS, Measured, markdown, records, summary
 from biaseval.bench.shapes import SHAPES, random_model, train_tokenizer
 from biaseval.bench.texts import SCENARIOS, Task, scenarios, training_texts
 from biaseval.scoring.trie import build_trie
@@ -79,6 +79,17 @@ def test_the_table_has_every_column(report: dict[str, Any]) -> None:
     assert all(len(line.strip("|").split("|")) == len(COLUMNS) for line in body)
     assert {"k", "prompt tokens", "labels", "label tokens", "method", "rows timed", "rows/s", "ratio"} <= set(COLUMNS)
     assert {"largest difference", "flipped", "peak memory, MiB", "of matrix rate", "suite, h"} <= set(COLUMNS)
+
+
+def test_the_summary_has_a_line_per_setting(report: dict[str, Any]) -> None:
+    header, _, *lines = (line.split(" | ") for line in summary(report).splitlines() if line.startswith("|"))
+    assert [tuple(line[:2]) for line in lines] == [
+        (f"| {name}", str(k)) for name, k in dict.fromkeys((r["scenario"], r["n_demos"]) for r in report["records"])
+    ]
+    assert all(len(line) == len(header) for line in lines)
+    ours, loop = _rows(report, "biaseval")[0], _rows(report, "prefix-cached loop")[0]
+    assert f"{ours['rows_per_s']:.1f}" in lines[0]
+    assert lines[0][header.index("time of prefix-cached loop")] == f"{loop['ratio']:.1f}x"
 
 
 def test_the_report_is_json_and_names_the_machine(report: dict[str, Any]) -> None:

@@ -100,20 +100,24 @@ def test_parts_are_prepared_while_others_are_scored(
 
 
 def part(actor: str, arrived_s: float, ended_s: float, scoring_s: float, **facts: Any) -> ScoredPart:
-    known = {"path": "packed", "device": "cuda:0: NVIDIA X", "token_budget": 2048, "cache_budget": 9000}
+    known = {"path": "packed", "path_beyond_window": None, "paths_left": {}, "device": "cuda:0: NVIDIA X"}
+    known |= {"token_budget": 2048, "cache_budget": 9000}
     return ScoredPart(0, 1, 1, {**known, "self_test_difference": None, **facts}, actor, arrived_s, ended_s, scoring_s)
 
 
-def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path) -> None:
+def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run.open(str(tmp_path))
     run.write_text("environment.json", json.dumps({"seed": 42}))
     record = _ScorerRecord(run)
     record.add(part("a", 100, 103, 2, token_budget=1024, device="cuda:1: NVIDIA X"))
-    record.add(part("b", 7, 9, 2, path="prefix_cache", self_test_difference=1e-6))
+    left = {"packed": "is 0.5 nats off"}
+    record.add(part("b", 7, 9, 2, path="prefix_cache", self_test_difference=1e-6, paths_left=left))
+    assert "the scorer's packed path is 0.5 nats off; scoring goes on with prefix_cache" in capsys.readouterr().err
     record.add(part("a", 106, 108, 2, cache_budget=4000))
     assert record.busy_share == 6 / 10  # a: 4 of 8 seconds; b: 2 of 2
     record.close()
     expected = {"path": "prefix_cache", "token_budget": 1024, "cache_budget": 4000, "self_test_difference": 1e-6}
+    expected |= {"path_beyond_window": None, "paths_left": left}
     expected |= {"device": "cuda:0: NVIDIA X", "scoring_s": 6, "elapsed_s": 10, "busy_share": 0.6}
     assert environment(tmp_path) == {"seed": 42, "scorer": expected}
 
@@ -213,7 +217,9 @@ def test_memory_that_never_suffices_is_said_with_the_prompt(
 ) -> None:
     monkeypatch.setattr(execute, "_ScoringActor", ActorWithoutMemory)
     prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
-    with pytest.raises(BiasevalError, match=r"^GPU memory runs out .*prompt 'p10' \(\d+ tokens\)[^\n]*$"):
+    with pytest.raises(
+        BiasevalError, match=r"^GPU memory runs out .*prompt 'p10', label '[a-z ]+' \(\d+ tokens\)[^\n]*$"
+    ):
         score_prompts(ModelSpec(path=str(tiny_llama)), execution, prompts, str(tmp_path / "out"))
 
 

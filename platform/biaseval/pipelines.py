@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _SHOWN_PROBLEMS = 10
 _END_CHARACTERS = 16
-_PATHS = ("packed", "prefix_cache", "full_text")  # from the fastest to the slowest
+_PATHS = (None, "packed", "prefix_cache", "full_text", "one_by_one")  # from the fastest to the slowest
 
 _LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
 
@@ -506,6 +506,9 @@ class _ScorerRecord:
         first, last = self._spans.get(part.actor, (part.arrived_s, part.ended_s))
         self._spans[part.actor] = (min(first, part.arrived_s), max(last, part.ended_s))
         self._scoring_s += part.scoring_s
+        for path, reason in part.facts["paths_left"].items():
+            if path not in self.facts.get("paths_left", {}):
+                say(f"the scorer's {path} path {reason}; scoring goes on with {part.facts['path']}")
         self._write(_combined(self.facts, part.facts))
 
     def close(self) -> None:
@@ -532,7 +535,9 @@ def _combined(known: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
 
     if not known:
         return facts
-    combined = {**known, **facts, "path": max(known["path"], facts["path"], key=_PATHS.index)}
+    combined = {**known, **facts, "paths_left": known.get("paths_left", {}) | facts["paths_left"]}
+    for key in ("path", "path_beyond_window"):
+        combined[key] = max(known.get(key), facts[key], key=_PATHS.index)
     found = [each["self_test_difference"] for each in (known, facts)]
     combined["self_test_difference"] = max((each for each in found if each is not None), default=None)
     if device_kind(known["device"]) == device_kind(facts["device"]):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.plan import TaskPlan, _blocks, part_bounds, plan_tasks
 from biaseval.label_bias.prompts import build_prompt
 from biaseval.label_bias.tasks import read_task, select_tasks
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
@@ -144,3 +144,18 @@ def test_a_task_whose_rest_has_one_label_is_refused(tmp_path: Path) -> None:
     write_task(tmp_path, changes={"Instances": content})
     with pytest.raises(InputError, match="outside the pool of 96 every instance has the label 'common'"):
         _plan(tmp_path)
+
+
+def test_rows_that_share_a_context_stay_together_where_they_fit() -> None:
+    assert list(part_bounds(10, 4)) == [(0, 4), (4, 8), (8, 10)]
+    assert list(part_bounds(0, 4)) == []
+    # 3 + 1 fit; 3 more do not; 9 are cut from their first row on, and their rest waits for the 2.
+    assert list(part_bounds(18, 4, [3, 1, 3, 9, 2])) == [(0, 4), (4, 7), (7, 11), (11, 15), (15, 18)]
+
+
+def test_the_rows_of_a_setting_are_a_block_and_so_are_its_leave_one_out_rows(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    plan = _plan(tmp_path)
+    assert _blocks(_prompts(plan)) == [75, 75, 2, 75, 2, 75, 4, 75, 4]
+    # Parts of at most 512 rows: no setting is cut.
+    assert [part.prompts.num_rows for part in plan.parts] == [75 + 77 + 77 + 79 + 79]

@@ -6,19 +6,21 @@ import logging
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from accelerate import dispatch_model
 from peft import LoraConfig, get_peft_model
-from transformers import LlamaConfig, MambaConfig, PreTrainedTokenizerBase
+from transformers import LlamaConfig, MambaConfig, Phi3Config, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import load_model, load_tokenizer
-from biaseval.scoring import LabelScorer, packed, scorer
+from biaseval.scoring import LabelScorer, encode, packed, runner, scorer
 from tests.scoring.families import (
     EXACT,
     FAMILIES,
@@ -57,6 +59,28 @@ def test_golden_scores_of_the_reference_code(path: str, shared: Path) -> None:
     assert scores["label"].to_pylist() == [label for row in golden["labels"].to_pylist() for label in row]
 
 
+@pytest.mark.parametrize(("dtype", "largest", "mean"), [("float16", 0.3, 0.02), ("bfloat16", 2.0, 0.15)])
+def test_golden_scores_in_16_bits_are_off_by_the_dtype_and_not_by_packing(
+    dtype: str, largest: float, mean: float, shared: Path
+) -> None:
+    # All of them: float16 0.16 and 0.008 nats, bfloat16 1.0 and 0.066, as by the plain forward pass (README).
+    golden = pq.read_table(shared / "golden/superni/expected/scores.parquet")
+    golden = golden.take(list(range(0, golden.num_rows, 40 if dtype == "float16" else 4)))  # CPUs emulate float16
+    prompts = pa.table(
+        {"prompt_id": [str(row) for row in range(len(golden))], "text": golden["prompt"], "labels": golden["labels"]}
+    )
+    expected = np.concatenate([own for row in golden["full_token_logprobs"].to_pylist() for own in row])
+    model = str(shared / "golden/tiny-llama")
+    found = {}
+    for path in ("packed", "full_text"):
+        scoring = LabelScorer(load_model(model, dtype=dtype), load_tokenizer(model), path=path)
+        scores = np.concatenate(scoring.score(prompts)["token_logprobs"].to_pylist())
+        assert scoring.path == path
+        found[path] = np.abs(scores - expected)
+    assert 1e-4 < found["packed"].max() < largest
+    assert found["packed"].mean() < min(mean, 1.2 * found["full_text"].mean())
+
+
 # ---- the paths that the families take --------------------------------------------------------------------------------
 
 
@@ -67,7 +91,7 @@ def test_every_family_takes_its_fastest_path(name: str, tokenizer: PreTrainedTok
     scoring = LabelScorer(model, tokenizer, token_budget=300)
     scores = scoring.score(prompts)
     assert scoring.path == ("packed" if name in PACKED else "prefix_cache")
-    assert scoring.path_beyond_window == ("prefix_cache" if scoring._packed_window else None)
+    assert scoring.path_beyond_window == ("prefix_cache" if packed.sliding_window(model) else None)
     assert 0 <= scoring.facts()["self_test_difference"] < EXACT
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 
@@ -201,7 +225,7 @@ def test_sixteen_bit_scores_stay_within_the_self_test_tolerance(tokenizer: PreTr
     prompts = few_shot_prompts()
     difference = largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts))
     assert scoring.path == "packed"
-    assert difference < scorer.TOLERANCE[torch.bfloat16]
+    assert difference < runner.TOLERANCE[torch.bfloat16]
 
 
 def test_an_adapter_changes_the_scores_to_those_of_the_adapted_model(tiny_llama: Path, tmp_path: Path) -> None:
@@ -234,6 +258,7 @@ def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
     with caplog.at_level(logging.WARNING):
         scores = scoring.score(prompts)
     assert scoring.path == "prefix_cache"
+    assert "nats off" in scoring.facts()["paths_left"]["packed"]
     assert re.search("mpt: the packed path is .* nats off the plain forward pass", caplog.text)
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 
@@ -251,12 +276,130 @@ def test_a_first_call_too_small_to_judge_by_does_not_end_the_self_test(
     assert scoring.path == "prefix_cache"
 
 
+def test_texts_that_share_nothing_do_not_use_up_the_self_test(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    model = random_model(PREFIX_CACHE["mpt"]())
+    scoring = LabelScorer(model, tokenizer)
+    for text in ("one text", "another", "a third", "and more"):
+        scoring.score(pa.table({"prompt_id": ["a"], "text": [text], "labels": [["yes"]]}))
+    assert scoring.facts()["self_test_difference"] is None
+    prompts = few_shot_prompts()
+    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
+    assert scoring.path == "prefix_cache"
+
+
+def test_wrong_packs_are_found_out_in_16_bits(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    config = PREFIX_CACHE["mpt"]()
+    config.initializer_range = 0.1  # packed wrongly, scores are about 0.8 nats off; rounding costs 0.01
+    scoring = LabelScorer(random_model(config).to(torch.bfloat16), tokenizer)
+    scoring.score(few_shot_prompts())
+    assert scoring.path == "prefix_cache"
+
+
+@pytest.mark.parametrize("change", ["weights", "adapter", "dtype"])
+def test_a_model_that_changes_between_calls_is_scored_as_it_is(change: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama, grouped queries"]())
+    context = "case " * 150
+    texts = [f"{context}Input: {word} new.\n\nOutput:" for word in ("very", "not", "sure")]
+    prompts = pa.table({"prompt_id": list("abc"), "text": texts, "labels": [["no", "yes"]] * 3})
+    scoring = LabelScorer(model, tokenizer, token_budget=64)
+    before = scoring.score(prompts)["token_logprobs"].to_pylist()
+    if change == "weights":
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(1.05)
+    elif change == "adapter":
+        adapted = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+        scoring.score(prompts)
+        adapted.disable_adapter_layers()
+        assert largest_difference(scoring.score(prompts), before) < EXACT
+        adapted.enable_adapter_layers()
+    else:
+        model.to(torch.bfloat16)
+    scores = scoring.score(prompts)
+    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < (0.5 if change == "dtype" else EXACT)
+    assert largest_difference(scores, before) > (1e-4 if change == "dtype" else 0.05)
+    assert scoring.path == "packed"
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("rope_type", ["longrope", "dynamic"])
+def test_rotary_embeddings_that_follow_the_longest_text_of_a_batch(
+    rope_type: str, path: str, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    rope: dict[str, object] = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
+    sizes: dict[str, object] = {"max_position_embeddings": 40}
+    make = LlamaConfig
+    if rope_type == "longrope":
+        rope |= {"short_factor": [1.0] * 4, "long_factor": [8.0] * 4, "original_max_position_embeddings": 40}
+        sizes = {"max_position_embeddings": 4096, "original_max_position_embeddings": 40, "sliding_window": None}
+        make = Phi3Config
+    model = random_model(make(**llama_like(rope_parameters=rope, **sizes)))
+    prompts = few_shot_prompts()
+    lengths = encode_lengths(tokenizer, prompts)
+    assert min(lengths) < 40 < max(lengths)
+    if rope_type == "dynamic":
+        model.config.max_position_embeddings = 4096  # the window; the rotary limit was read when the model was made
+    scoring = LabelScorer(model, tokenizer, path=path)
+    if rope_type == "dynamic":
+        scoring._runner._rotary_limit = 40
+    assert scoring.path_beyond_window == "one_by_one"
+    expected = by_the_rule(model, tokenizer, prompts)
+    assert largest_difference(scoring.score(prompts), expected) < EXACT
+    assert scoring.path == path
+
+
+def encode_lengths(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> list[int]:
+    return [len(ids) for ids in encode(tokenizer, prompts)["token_ids"].to_pylist()]
+
+
+def test_prompts_that_grow_are_scored_behind_each_other(tokenizer: PreTrainedTokenizerBase) -> None:
+    # Each text begins the next one: hundreds of prefixes behind prefixes.
+    model = random_model(PREFIX_CACHE["mpt"]())
+    texts = ["case" + " z" * n for n in range(300)]
+    prompts = pa.table({"prompt_id": [str(n) for n in range(300)], "text": texts, "labels": [["no"]] * 300})
+    some = prompts.take([0, 150, 299])
+    expected = by_the_rule(model, tokenizer, some)
+    held = []
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: held.append(kwargs["past_key_values"]), with_kwargs=True
+    )
+    scores = LabelScorer(model, tokenizer, token_budget=4096).score(prompts)["token_logprobs"].to_pylist()
+    assert largest_difference([scores[row] for row in (0, 150, 299)], expected) < EXACT
+    caches = [id(cache) for cache, after in pairwise(held) if cache is not None and cache is after]
+    assert len(set(caches)) == 1  # one cache goes on from prefix to prefix, without a copy for each level
+
+
+def test_a_self_test_that_does_not_fit_is_left_for_later(tokenizer: PreTrainedTokenizerBase) -> None:
+    model = random_model(PACKED["llama"]())
+    context = "case " * 200
+    texts = [f"{context}Input: {word} new.\n\nOutput:" for word in ("very", "not", "sure")]
+    prompts = pa.table({"prompt_id": list("abc"), "text": texts, "labels": [["no", "yes"]] * 3})
+    expected = by_the_rule(model, tokenizer, prompts)
+
+    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
+        if kwargs["input_ids"].numel() > 150:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
+    scoring = LabelScorer(model, tokenizer, token_budget=100)
+    assert largest_difference(scoring.score(prompts), expected) < EXACT
+    assert scoring.token_budget == 100
+    assert scoring.facts()["self_test_difference"] is None
+    scoring.score(few_shot_prompts())
+    assert scoring.facts()["self_test_difference"] < EXACT
+
+
 def test_a_path_that_fails_is_left(
     tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Falcon's ALiBi models refuse the mask of a pack.
-    monkeypatch.setattr(packed, "takes_packs", lambda model: True)
-    monkeypatch.setattr(scorer, "takes_packs", lambda model: True)
+    monkeypatch.setattr(runner, "takes_packs", lambda model: True)
     model = random_model(PREFIX_CACHE["falcon rw (alibi)"]())
     prompts = few_shot_prompts()
     scoring = LabelScorer(model, tokenizer)
@@ -292,7 +435,9 @@ def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) 
 
     model.register_forward_pre_hook(refuse)
     prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
-    with pytest.raises(BiasevalError, match=r"GPU memory runs out .* the longest text is prompt 'long' \(\d+ tokens"):
+    with pytest.raises(
+        BiasevalError, match=r"GPU memory runs out .* the longest text is prompt 'long', label 'no' \(\d+ "
+    ):
         LabelScorer(model, tokenizer).score(prompts)
 
 
@@ -328,7 +473,7 @@ def test_a_prompt_without_a_score_is_named_and_not_one_that_ran_with_it(tokenize
 def test_a_text_longer_than_the_window_is_refused_by_prompt(tmp_path: Path) -> None:
     scoring = LabelScorer.load(str(make_llama(tmp_path, window=64)))
     prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
-    with pytest.raises(InputError, match=r"prompt 'long': \d+ tokens .* the model takes 64"):
+    with pytest.raises(InputError, match=r"prompt 'long', label 'no': \d+ tokens in all, the model takes 64"):
         scoring.score(prompts)
 
 

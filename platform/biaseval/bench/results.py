@@ -153,18 +153,58 @@ COLUMNS = {
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """Return the report's table, with what it was measured on below."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-    lines += ["| " + " | ".join(cell.format(**row) for cell in COLUMNS.values()) + " |" for row in report["records"]]
+    """Return all records as a table, with what they were measured on below."""
+    rows = [[cell.format(**row) for cell in COLUMNS.values()] for row in report["records"]]
+    return "\n".join([*_table(list(COLUMNS), rows), "", _conditions(report)])
+
+
+def summary(report: Mapping[str, Any]) -> str:
+    """Return a line per scenario and number of demonstrations: ours, the others' time as a multiple, other dtypes."""
+    settings: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in report["records"]:
+        settings.setdefault((row["scenario"], row["n_demos"]), []).append(row)
+    main = report["dtypes"][0]
+    methods = list(dict.fromkeys(_method(row) for row in report["records"] if row["prepare_s"] is None))
+    header = ["texts", "k", "prompt tokens", "labels x tokens", "rows/s", "of matrix rate", "peak MiB", "suite, h"]
+    header += [f"time of {method}" for method in methods]
+    for dtype in report["dtypes"][1:]:
+        header += [f"{dtype}: rows/s", "largest difference", "flipped"]
+    lines = []
+    for (scenario, n_demos), rows in settings.items():
+        by_method = {(_method(row), row["dtype"]): row for row in rows}
+        own = next(row for row in rows if row["prepare_s"] is not None and row["dtype"] == main)
+        ours = _method(own)
+        line = [scenario, str(n_demos), str(own["prompt_tokens"]), f"{own['n_labels']} x {own['label_tokens']:.1f}"]
+        line += [f"{own['rows_per_s']:.1f}", f"{own['share_of_matrix_rate']:.0%}", f"{own['peak_memory_mib']:.0f}"]
+        line += [f"{own['suite_hours']:.1f}"]
+        line += [
+            f"{by_method[method, main]['ratio']:.1f}x" if (method, main) in by_method else "" for method in methods
+        ]
+        for dtype in report["dtypes"][1:]:
+            other = by_method[ours, dtype]
+            line += [f"{other['rows_per_s']:.1f}", f"{other['largest_difference']:.2f}", str(other["flipped"])]
+        lines.append(line)
+    worst = max(row["largest_difference"] for row in report["records"] if row["dtype"] == main)
+    below = f"Largest difference between methods in {main}: {worst:.1e} nats. {_conditions(report)}"
+    return "\n".join([*_table(header, lines), "", below])
+
+
+def _method(row: Mapping[str, Any]) -> str:
+    return str(row["method"]).split(", batch ")[0]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"] + ["| " + " | ".join(r) + " |" for r in rows]
+
+
+def _conditions(report: Mapping[str, Any]) -> str:
     shape, versions = report["shape"], report["environment"]["versions"]
     tasks = {row["scenario"]: row["task"] for row in report["records"]}
     names = ("torch", "transformers", "lm_eval")
     rates = (f"{dtype} {rate / 1e9:,.0f}" for dtype, rate in report["matrix_flops_per_s"].items())
-    lines += [
-        "",
+    return (
         f"{report['device']}, {report['threads']} threads; a Llama of {shape['parameters'] / 1e6:,.0f}M random "
         f"parameters; {', '.join(f'{name} {versions[name]}' for name in names if name in versions)}. "
         f"A plain matrix product, GFLOP/s: {', '.join(rates)}. Texts: "
-        f"{', '.join(f'{scenario} {task}' for scenario, task in tasks.items())}.",
-    ]
-    return "\n".join(lines)
+        f"{', '.join(f'{scenario} {task}' for scenario, task in tasks.items())}."
+    )

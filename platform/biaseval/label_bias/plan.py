@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,35 @@ def plan_tasks(spec: LabelBiasSpec, files: Sequence[Path], tokenizer: Any, windo
         raise InputError.of(problems)
 
 
+def part_bounds(n_rows: int, part_rows: int, blocks: Sequence[int] | None = None) -> Iterator[tuple[int, int]]:
+    """Cut rows into parts of at most ``part_rows``, keeping a block of rows together where it fits.
+
+    Rows of a block share their context: an actor that gets its parts in a row computes the context once.
+
+    Args:
+        n_rows: how many there are.
+        part_rows: at least 1.
+        blocks: sizes of blocks of rows in order, that add up to ``n_rows``; None for one block.
+    """
+    start = end = 0
+    for size in blocks if blocks is not None else [n_rows]:
+        if end > start and end - start + size > part_rows:
+            yield start, end
+            start = end
+        end += size
+        while end - start > part_rows:
+            yield start, start + part_rows
+            start += part_rows
+    if end > start:
+        yield start, end
+
+
+def _blocks(prompts: Sequence[Mapping[str, object]]) -> list[int]:
+    """Return how many prompts in a row share a context (but for their length); leave-one-out rows stand together."""
+    settings = [(row["n_demos"], row["demo_set"], row["purpose"] == "looc") for row in prompts]
+    return [len(list(rows)) for _, rows in groupby(settings)]
+
+
 def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | None:
     """Return why these labels cannot be told apart behind ``prompt``, or None.
 
@@ -216,9 +246,9 @@ class _TaskPlanner:
         chosen = max(32, min(_ROWS_PER_PART, _SCORES_PER_PART // n_labels)) if asked == "auto" else asked
         label_tokens = [count + 1 for count in self._counter.count_bare([f" {label}" for label in splits.labels])]
         parts = []
-        for start in range(0, len(rows.prompts), chosen):
-            prompts = rows.prompts[start : start + chosen]
-            tokens = rows.tokens[start : start + chosen]
+        blocks = None if asked != "auto" else _blocks(rows.prompts)
+        for start, stop in part_bounds(len(rows.prompts), chosen, blocks):
+            prompts, tokens = rows.prompts[start:stop], rows.tokens[start:stop]
             contexts = {str(row["context_id"]) for row in prompts}
             context_tokens = [rows.context_tokens[str(row["context_id"])] for row in prompts]
             parts.append(

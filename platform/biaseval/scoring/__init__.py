@@ -7,7 +7,9 @@ attention   the attention of a pack, without computing what is masked
 packed      runs a trie in packs: every shared prefix once, many branches in one row
 batched     runs a trie in padded batches behind cached prefixes, or each text whole
 readout     logits -> log-probabilities, greedy tokens
-scorer      LabelScorer: chooses among the ways to run, checks them, bounds memory
+memory      how many tokens fit at a time
+runner      chooses among the ways to run, checks them, keeps within memory
+scorer      LabelScorer: the public face
 """
 
 from biaseval.scoring.encoding import encode

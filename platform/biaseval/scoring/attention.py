@@ -150,8 +150,8 @@ def _attention(
         return own
     shared, shared_sum = _shared(query, key[:, :, : blocks.n_shared], value[:, :, : blocks.n_shared], scale)
     # Softmax over both sets of keys: each part weighs what its scores sum to.
-    weight = torch.sigmoid(shared_sum - own_sum)[..., None].to(query.dtype)
-    return torch.lerp(own, shared, weight)
+    weight = torch.sigmoid(shared_sum - own_sum)[..., None]
+    return torch.lerp(own.float(), shared.float(), weight).to(query.dtype)
 
 
 def _has_kernel(query: torch.Tensor) -> bool:
@@ -204,13 +204,20 @@ def _own(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, blocks: _B
 def _masked(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_seen: torch.Tensor, scale: float
 ) -> Attended:
-    if query.device.type == "cpu":
-        bias = torch.zeros(is_seen.shape, dtype=query.dtype).masked_fill_(~is_seen, -math.inf)
-        attended: Attended = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, attn_mask=bias, scale=scale
-        )
-        return attended
-    scores = (query @ key.transpose(-1, -2)).float().mul_(scale).masked_fill_(~is_seen, -math.inf)
+    if query.device.type != "cpu":
+        return _masked_by_products(query, key, value, is_seen, scale)
+    bias = torch.zeros(is_seen.shape, dtype=query.dtype).masked_fill_(~is_seen, -math.inf)
+    attended: Attended = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, attn_mask=bias, scale=scale
+    )
+    return attended
+
+
+def _masked_by_products(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, is_seen: torch.Tensor, scale: float
+) -> Attended:
+    # In float32 throughout, as in fused kernels: 16 bits would round large scores to whole nats.
+    scores = (query.float() @ key.float().transpose(-1, -2)).mul_(scale).masked_fill_(~is_seen, -math.inf)
     total = scores.logsumexp(dim=-1)
     return scores.sub_(total[..., None]).exp_().to(value.dtype) @ value, total
 

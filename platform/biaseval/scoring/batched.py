@@ -26,6 +26,9 @@ from biaseval.scoring.trie import Integers, TokenTrie
 _COST_OF_A_PASS = 64
 """Tokens that one more forward pass costs beside its own: what a cached prefix must save at least."""
 
+_N_LEVELS, _N_LEVELS_COPIED = 32, 4
+"""How deep prefixes are cached behind prefixes, at most: in one cache that is cropped, or with a copy per level."""
+
 
 def takes_cached_prefixes(model: PreTrainedModel) -> bool:
     """Return whether the model's cache is keys and values alone, so that it can be repeated over a batch."""
@@ -48,11 +51,15 @@ def batched_predictions(
         has_prefixes: cache shared prefixes, where that saves more than it costs.
     """
     runner = _Runner(model, trie, budget, cache_budget)
-    starts = _worthwhile(trie) if has_prefixes else frozenset()
+    starts = chains_to_cache(trie, _N_LEVELS if _is_croppable(model) else _N_LEVELS_COPIED) if has_prefixes else set()
     yield from runner.visit(0, trie.n_nodes, starts, None)
 
 
-def _worthwhile(trie: TokenTrie) -> frozenset[int]:
+def _is_croppable(model: PreTrainedModel) -> bool:
+    return not any(isinstance(layer, DynamicSlidingWindowLayer) for layer in DynamicCache(config=model.config).layers)
+
+
+def chains_to_cache(trie: TokenTrie, n_levels: int = _N_LEVELS) -> set[int]:
     """Return the first nodes of the chains to cache: those that, with what lies below, save more than they cost."""
     starts, stops = _chains(trie)
     parents = []
@@ -65,7 +72,7 @@ def _worthwhile(trie: TokenTrie) -> frozenset[int]:
     is_leaf = trie.end[starts] == stops
     n_texts = is_leaf.astype(np.int64)
     below = np.zeros(len(starts), dtype=np.int64)
-    chosen = set()
+    chosen: set[int] = set()
     for chain in reversed(range(len(starts))):
         gain = (n_texts[chain] - 1) * (stops[chain] - starts[chain]) - _COST_OF_A_PASS + below[chain]
         if not is_leaf[chain] and gain > 0:
@@ -73,7 +80,10 @@ def _worthwhile(trie: TokenTrie) -> frozenset[int]:
             below[parents[chain]] += gain if parents[chain] >= 0 else 0
         if parents[chain] >= 0:
             n_texts[parents[chain]] += n_texts[chain]
-    return frozenset(chosen)
+    levels = np.ones(len(starts), dtype=np.int64)
+    for chain, parent in enumerate(parents):
+        levels[chain] = levels[parent] + 1 if parent >= 0 else 1
+    return {int(start) for start, level in zip(starts, levels, strict=True) if start in chosen and level <= n_levels}
 
 
 def _chains(trie: TokenTrie) -> tuple[Integers, Integers]:
@@ -98,10 +108,11 @@ class _Runner:
         self._budget = budget
         self._cache_budget = cache_budget
         starts, stops = _chains(trie)
+        self._is_croppable = _is_croppable(model)
         self._chain_stop = dict(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def visit(
-        self, start: int, stop: int, cached_starts: frozenset[int], cache: DynamicCache | None
+        self, start: int, stop: int, cached_starts: set[int], cache: DynamicCache | None
     ) -> Iterator[Predictions]:
         """Run the sibling subtrees that make up ``[start, stop)`` behind a cache of batch size one."""
         texts: list[_Text] = []
@@ -110,12 +121,17 @@ class _Runner:
             after = int(self._trie.end[node])
             if node in cached_starts:
                 branching = self._chain_stop[node]
-                longer = DynamicCache(config=self._model.config) if cache is None else _repeated(cache, 1)
+                if cache is None:
+                    longer = DynamicCache(config=self._model.config)
+                else:
+                    longer = cache if self._is_croppable else _repeated(cache, 1)
                 for chunk in range(node, branching, self._budget):
                     nodes = np.arange(chunk, min(chunk + self._budget, branching))
                     text = _Text(nodes, self._trie.targets(int(nodes[0]), int(nodes[-1]) + 1))
                     yield from self._run([text], longer)
                 yield from self.visit(branching, after, cached_starts, longer)
+                if longer is cache:
+                    cache.crop(node - branching)
             else:
                 texts += self._texts(node, after)
             node = after

@@ -148,21 +148,35 @@ def separator(prompt: str, label: str) -> str:
     return "" if prompt.endswith(_WHITESPACE) or label.startswith(_WHITESPACE) else " "
 
 
-def _columns(prompts: pa.Table) -> tuple[list[str], list[str], list[list[str]]]:
-    missing = [name for name in ("prompt_id", "text", "labels") if name not in prompts.column_names]
+def check_prompts(prompts: pa.Table) -> tuple[list[str], list[str]]:
+    """Return ``prompt_id`` and ``text`` of all prompts; InputError where they are missing or an id is repeated."""
+    missing = [name for name in ("prompt_id", "text") if name not in prompts.column_names]
     if missing:
-        raise InputError(f"prompts: column {', '.join(missing)} missing; needed are prompt_id, text and labels")
-    prompt_ids, texts, labels = (prompts[name].to_pylist() for name in ("prompt_id", "text", "labels"))
+        raise InputError(f"prompts: column {', '.join(missing)} missing; prompt_id and text are needed")
+    prompt_ids, texts = prompts["prompt_id"].to_pylist(), prompts["text"].to_pylist()
     seen: set[str] = set()
     problems = []
-    for prompt_id, text, own in zip(prompt_ids, texts, labels, strict=True):
+    for prompt_id, text in zip(prompt_ids, texts, strict=True):
         if not isinstance(prompt_id, str) or prompt_id in seen:
             problems.append(f"prompt_id {prompt_id!r}: missing or repeated; each prompt needs its own string")
         elif not isinstance(text, str):
             problems.append(f"prompt {prompt_id!r}: no text")
-        elif not own or not all(isinstance(label, str) and label for label in own):
-            problems.append(f"prompt {prompt_id!r}: labels {own!r} must be a list of non-empty strings")
         seen.add(prompt_id)
+    if problems:
+        raise InputError.of(problems[:20])
+    return prompt_ids, texts
+
+
+def _columns(prompts: pa.Table) -> tuple[list[str], list[str], list[list[str]]]:
+    prompt_ids, texts = check_prompts(prompts)
+    if "labels" not in prompts.column_names:
+        raise InputError("prompts: column labels missing; prompt_id, text and labels are needed")
+    labels = prompts["labels"].to_pylist()
+    problems = [
+        f"prompt {prompt_id!r}: labels {own!r} must be a list of non-empty strings"
+        for prompt_id, own in zip(prompt_ids, labels, strict=True)
+        if not own or not all(isinstance(label, str) and label for label in own)
+    ]
     if problems:
         raise InputError.of(problems[:20])
     return prompt_ids, texts, labels

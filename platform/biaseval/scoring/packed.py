@@ -48,22 +48,23 @@ def takes_packs(model: PreTrainedModel) -> bool:
     return config.model_type in PACKED_FAMILIES and config._attn_implementation in PACKED_ATTENTION and not is_alibi
 
 
-def packed_window(model: PreTrainedModel) -> int | None:
-    """Return the length in tokens up to which texts may be packed, or None where there is no limit.
+def sliding_window(model: PreTrainedModel) -> int | None:
+    """Return the length in tokens beyond which a token no longer sees all of its ancestors, or None."""
+    window: int | None = getattr(model.config.get_text_config(), "sliding_window", None)
+    return window
 
-    Beyond a sliding window a token no longer sees all of its ancestors; and rotary embeddings that change with the
-    length of the longest text in the row would change those of the others.
-    """
+
+def rotary_limit(model: PreTrainedModel) -> int | None:
+    """Return the length beyond which the rotary embeddings of a whole batch follow its longest text, or None."""
     config = model.config.get_text_config()
-    limits = [getattr(config, "sliding_window", None)]
-    rotary = getattr(config, "rope_parameters", None) or {}
-    for own in (rotary, *(each for each in rotary.values() if isinstance(each, dict))):
+    parameters = getattr(config, "rope_parameters", None) or {}
+    limits: list[int] = []
+    for own in (parameters, *(each for each in parameters.values() if isinstance(each, dict))):
         if own.get("rope_type") in _ROTARY_BY_LENGTH:
             original = own.get("original_max_position_embeddings")
-            limits.append(
-                original or getattr(config, "original_max_position_embeddings", None) or config.max_position_embeddings
-            )
-    return min((limit for limit in limits if limit is not None), default=None)
+            original = original or getattr(config, "original_max_position_embeddings", None)
+            limits.append(original or config.max_position_embeddings)
+    return min(limits, default=None)
 
 
 class PathCache(Cache):
@@ -134,12 +135,15 @@ class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def get_max_length(self) -> int:
         return -1
 
+    def get_max_cache_shape(self) -> int:  # what transformers 5.0 calls it
+        return -1
+
 
 def packed_predictions(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache) -> Iterator[Predictions]:
     """Yield what the model predicts for every target of the trie.
 
     Args:
-        model: one that ``takes_packs``; no text may be longer than its ``packed_window``.
+        model: one that ``takes_packs``; no text may be longer than its ``sliding_window`` or ``rotary_limit``.
         trie: the texts.
         budget: most tokens in one forward pass.
         cache: what an earlier call left behind, or a new one. The packs of a long shared beginning are taken from it

@@ -1,0 +1,55 @@
+"""How many tokens a model can take at a time, from what its device has to spare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+SMALLEST_BUDGET = 32
+_CPU_BUDGET = 512
+_LARGEST_CUDA_BUDGET = 4096
+_CPU_CACHE_BYTES = 1 << 30
+
+
+def token_budget_of(model: PreTrainedModel) -> int:
+    """Return how many tokens a forward pass should take at most.
+
+    CPU: the fastest of those measured (256 to 2,048). CUDA: what a third of the free memory holds, by a generous
+    estimate of activations, keys and values and logits per token.
+    """
+    if model.device.type != "cuda":
+        return _CPU_BUDGET
+    config = model.config.get_text_config()
+    widest = max(getattr(config, "intermediate_size", None) or 4 * config.hidden_size, config.hidden_size)
+    per_token = _cache_bytes(model) + model.dtype.itemsize * 8 * widest
+    per_token += 2 * (model.dtype.itemsize + 4) * vocabulary_of(model) // 8
+    return int(min(max(_third_of_free(model) // per_token, SMALLEST_BUDGET), _LARGEST_CUDA_BUDGET))
+
+
+def cache_budget_of(model: PreTrainedModel) -> int:
+    """Return of how many tokens a batch may hold keys and values: a third of a GPU's free memory, 1 GiB of RAM."""
+    size = _third_of_free(model) if model.device.type == "cuda" else _CPU_CACHE_BYTES
+    return max(size // _cache_bytes(model), 1)
+
+
+def vocabulary_of(model: PreTrainedModel) -> int:
+    """Return the number of token ids that the model knows."""
+    embeddings: Any = model.get_input_embeddings()
+    return int(embeddings.weight.shape[0])
+
+
+def _third_of_free(model: PreTrainedModel) -> int:
+    """Return a third of what is free on the fullest GPU that holds a part of the model."""
+    devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
+    return min(torch.cuda.mem_get_info(device)[0] for device in devices) // 3
+
+
+def _cache_bytes(model: PreTrainedModel) -> int:
+    """Return the bytes of one token's keys and values with a key head for each query head, which is the most."""
+    config = model.config.get_text_config()
+    width = max(
+        config.hidden_size, getattr(config, "num_attention_heads", 0) * (getattr(config, "head_dim", None) or 0)
+    )
+    return int(2 * config.num_hidden_layers * width * model.dtype.itemsize)

@@ -1,0 +1,344 @@
+"""Runs texts through a model in the fastest way that is right for it: checks the ways, bounds memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+from transformers import PreTrainedModel
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
+from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, token_budget_of
+from biaseval.scoring.packed import (
+    PathCache,
+    packed_predictions,
+    rotary_limit,
+    sliding_window,
+    takes_packs,
+    write_continuations,
+)
+from biaseval.scoring.prepare import prepare_texts
+from biaseval.scoring.readout import Logprobs, Predictions, write_likeliest, write_logprobs
+from biaseval.scoring.trie import Integers, TokenTrie, common_chain
+
+logger = logging.getLogger(__name__)
+
+Path = Literal["packed", "prefix_cache", "full_text", "one_by_one"]
+
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
+"""Nats by which a score may differ from the plain forward pass at most: the rounding of a deep model in that dtype."""
+
+_NOISE = 8
+"""In 16 bits a score may differ by this many times what padding alone changes, and by a fifth of ``TOLERANCE``."""
+
+_N_SELF_TEST = 3
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What runs in one call: a trie, and which of its targets belong to which text."""
+
+    trie: TokenTrie
+    offsets: Integers
+    """``[n_texts + 1]`` the first slot of each text."""
+    lengths: Integers
+    """``[n_texts]`` tokens."""
+    prompt_ids: pa.ChunkedArray
+    labels: pa.ChunkedArray | None = None
+
+    def subset(self, is_kept: npt.NDArray[np.bool_]) -> TokenTrie:
+        """Return the trie of the texts for which ``[n_texts]`` says so."""
+        return self.trie if is_kept.all() else self.trie.subset(np.repeat(is_kept, np.diff(self.offsets)))
+
+    def slots(self, row: int) -> slice:
+        """Return the slots of one text."""
+        return slice(int(self.offsets[row]), int(self.offsets[row + 1]))
+
+    def owner(self, slot: int) -> int:
+        """Return the text that a slot belongs to."""
+        return int(np.searchsorted(self.offsets, slot, side="right")) - 1
+
+    def name(self, row: int) -> str:
+        """Return a text in words."""
+        label = "" if self.labels is None else f", label {self.labels[row].as_py()!r}"
+        return f"prompt {self.prompt_ids[row].as_py()!r}{label}"
+
+
+class _PathFailedError(Exception):
+    """A way to run texts was found to be wrong for this model, and is no longer used."""
+
+
+class Runner:
+    """Runs texts, and remembers what it learned about the model: paths to use, memory to use, the last shared prefix.
+
+    Args:
+        model: a causal language model in eval mode.
+        token_budget: most tokens in one forward pass; None finds it.
+        cache_budget: most tokens whose keys and values a padded batch holds; None finds it.
+        path: the fastest way to use; None for whatever is fastest for the model.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, token_budget: int | None, cache_budget: int | None, path: Path | None
+    ) -> None:
+        self.model = model
+        self.token_budget = token_budget if token_budget is not None else token_budget_of(model)
+        self.cache_budget = cache_budget if cache_budget is not None else cache_budget_of(model)
+        self.paths = _paths(model)
+        if path is not None:
+            if path not in self.paths:
+                raise InputError(f"path {path!r}: a {model.config.model_type} model takes {', '.join(self.paths)}")
+            self.paths = self.paths[self.paths.index(path) :]
+        self.left: dict[Path, str] = {}
+        """The paths that were found wrong, and why."""
+        self._sliding_window, self._rotary_limit = sliding_window(model), rotary_limit(model)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Start anew with the model as it is now: test the paths, hold no keys and values."""
+        self._n_to_test: dict[Path, int] = {each: _N_SELF_TEST for each in self.paths if each != "full_text"}
+        self._differences: dict[Path, float] = {}
+        self._cache = PathCache()
+        self._state = _state(self.model)
+
+    @property
+    def difference(self) -> float | None:
+        """The largest difference in nats from the plain forward pass that the self-test saw; None before it ran."""
+        return max(self._differences.values(), default=None)
+
+    def logprobs(self, texts: Texts, n_more: int = 0) -> Logprobs:
+        """Return the log-probability of each target by slot; leave a path that the self-test finds wrong.
+
+        Args:
+            texts: what to score.
+            n_more: tokens that will follow the texts, which count where a path is for short texts only.
+
+        Raises:
+            BiasevalError: a score is not a finite number, or memory does not suffice.
+        """
+        scores = self._scores(texts, n_more)
+        self._settle_broken(texts, n_more, scores)
+        return scores
+
+    def _scores(self, texts: Texts, n_more: int) -> Logprobs:
+        if _state(self.model) != self._state:
+            self._forget()
+        scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
+        for path, is_own in list(self._by_path(texts, n_more)):
+            try:
+                self._run(path, texts, is_own, scores)
+                self._self_test(path, texts, is_own, scores)
+            except _PathFailedError:
+                return self._scores(texts, n_more)
+        return scores
+
+    def continuations(self, texts: Texts, sequences: list[Integers], n_tokens: int) -> Integers:
+        """Return the greedy tokens that follow each text, ``[n_texts, n_tokens]``; -1 where logits are no numbers.
+
+        Args:
+            texts: of ``sequences``, as ``prepare_texts`` makes them.
+            sequences: token ids.
+            n_tokens: at least 1.
+        """
+        if _state(self.model) != self._state:
+            self._forget()
+        if any(
+            self._n_to_test.get(path) and _shares(path, texts.subset(is_own))
+            for path, is_own in self._by_path(texts, n_tokens)
+        ):
+            self._scores(texts, n_tokens)  # compares with the plain forward pass
+        found = np.empty((len(sequences), n_tokens), dtype=np.int64)
+        for path, is_own in self._by_path(texts, n_tokens):
+            if path == "packed":
+                self._packed_continuations(texts, is_own, found)
+            else:
+                self._step_by_step(path, sequences, is_own, found, texts)
+        return found
+
+    def _packed_continuations(self, texts: Texts, is_own: npt.NDArray[np.bool_], found: Integers) -> None:
+        trie = texts.subset(is_own)
+        self._within_memory(lambda: write_continuations(self.model, trie, self.token_budget, self._cache, found), texts)
+
+    def _step_by_step(
+        self,
+        path: Path,
+        sequences: list[Integers],
+        is_own: npt.NDArray[np.bool_],
+        found: Integers,
+        texts: Texts,
+    ) -> None:
+        rows = np.flatnonzero(is_own)
+        growing = [sequences[row] for row in rows.tolist()]
+        for step in range(found.shape[1]):
+            newest = self._next_tokens(path, prepare_texts(growing), texts)
+            found[rows, step] = newest
+            growing = [np.append(ids, [max(token, 0)]) for ids, token in zip(growing, newest.tolist(), strict=True)]
+
+    def _next_tokens(self, path: Path, trie: TokenTrie, texts: Texts) -> Integers:
+        tokens = np.empty(len(trie.target_slot), dtype=np.int64)
+        self._within_memory(lambda: write_likeliest(trie, self._predictions(path, trie), tokens), texts)
+        return tokens
+
+    @property
+    def path_beyond_window(self) -> Path | None:
+        """How texts run that are too long for the first path; None where none is."""
+        if self.paths[0] == "packed" and self._sliding_window is not None:
+            return self.paths[1]
+        return "one_by_one" if self._rotary_limit is not None else None
+
+    def _by_path(self, texts: Texts, n_more: int) -> Iterator[tuple[Path, npt.NDArray[np.bool_]]]:
+        """Yield how texts run, and which: those too long to run with others go alone, or the next way."""
+        lengths = texts.lengths + n_more
+        is_alone = lengths > (np.inf if self._rotary_limit is None else self._rotary_limit)
+        is_long = lengths > (np.inf if self._sliding_window is None else self._sliding_window)
+        is_next = is_long & ~is_alone & (self.paths[0] == "packed")
+        is_first = ~is_alone & ~is_next
+        if is_first.any():
+            yield self.paths[0], is_first
+        if is_next.any():
+            yield self.paths[1], is_next
+        if is_alone.any():
+            yield "one_by_one", is_alone
+
+    def _predictions(self, path: Path, trie: TokenTrie) -> Iterator[Predictions]:
+        if path == "packed":
+            return packed_predictions(self.model, trie, self.token_budget, self._cache)
+        budget = 1 if path == "one_by_one" else self.token_budget
+        has_prefixes = path == "prefix_cache"
+        return batched_predictions(self.model, trie, budget, self.cache_budget, has_prefixes=has_prefixes)
+
+    def _run(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_], scores: Logprobs) -> None:
+        if not is_own.any():
+            return
+        trie = texts.subset(is_own)
+        try:
+            self._within_memory(lambda: write_logprobs(trie, self._predictions(path, trie), scores), texts)
+        except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
+            if not self._n_to_test.get(path):
+                raise
+            self._leave(path, f"fails with {type(error).__name__}: {error}")
+            raise _PathFailedError from error
+
+    def _plain(self, texts: Texts, rows: Integers) -> Logprobs:
+        """Return log-probabilities by slot, of some texts, from plain forward passes."""
+        trie = texts.subset(np.isin(np.arange(len(texts.lengths)), rows))
+        scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
+        write_logprobs(trie, self._predictions("full_text", trie), scores)
+        return scores
+
+    def _self_test(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_], scores: Logprobs) -> None:
+        """Compare scores of a few texts with plain forward passes; on a difference, leave the path.
+
+        Where nothing was shared there is nothing to be wrong about: such texts do not count.
+        """
+        testable = np.flatnonzero(is_own & ~_is_broken(texts, scores))
+        n = min(self._n_to_test.get(path, 0), len(testable))
+        if not n or not _shares(path, texts.subset(is_own)):
+            return
+        rows = testable[np.linspace(0, len(testable) - 1, n).astype(np.int64)]
+        slots = np.concatenate([np.arange(texts.offsets[row], texts.offsets[row + 1]) for row in rows])
+        try:
+            plain = np.full_like(scores, np.nan)
+            for row in rows:
+                alone = self._plain(texts, np.array([row]))
+                plain = np.where(np.isnan(alone), plain, alone)
+            tolerance = TOLERANCE.get(self.model.dtype, 1e-4)
+            if self.model.dtype.itemsize == 2:
+                noise = float(np.abs(self._plain(texts, rows)[slots] - plain[slots]).max())
+                tolerance = min(max(_NOISE * noise, tolerance / 5), tolerance)
+        except torch.OutOfMemoryError:  # whole texts may need more than packs do; another part will have shorter ones
+            torch.cuda.empty_cache()
+            return
+        difference = float(np.abs(scores[slots] - plain[slots]).max())
+        self._n_to_test[path] -= n
+        self._differences[path] = max(difference, self._differences.get(path, 0.0))
+        if not difference <= tolerance:
+            self._leave(path, f"is {difference:.2g} nats off the plain forward pass ({tolerance:.2g} allowed)")
+            raise _PathFailedError
+
+    def _settle_broken(self, texts: Texts, n_more: int, scores: Logprobs) -> None:
+        """Find out which text the model gives no finite score: in a pack, one that has none can spoil others."""
+        rows = np.flatnonzero(_is_broken(texts, scores))
+        if not len(rows):
+            return
+        for path, is_own in list(self._by_path(texts, n_more)):
+            alone: Path = "one_by_one" if path == "one_by_one" else "full_text"
+            self._run(alone, texts, is_own & np.isin(np.arange(len(texts.lengths)), rows), scores)
+        broken = np.flatnonzero(_is_broken(texts, scores))
+        if len(broken):
+            raise BiasevalError(
+                f"{texts.name(int(broken[0]))}: the model gives a log-probability that is not finite "
+                f"({len(broken)} of {len(texts.lengths)} texts); "
+                f"try another dtype than {str(self.model.dtype).removeprefix('torch.')}"
+            )
+        if self.paths[0] != "full_text":
+            self._leave(self.paths[0], "gives scores that are not finite where the plain forward pass does not")
+
+    def _leave(self, path: Path, reason: str) -> None:
+        self.paths.remove(path)
+        self._differences.pop(path, None)
+        self._cache = PathCache()
+        self.left[path] = reason
+        logger.warning("%s: the %s path %s; it is used no longer", self.model.config.model_type, path, reason)
+
+    def _within_memory(self, run: Callable[[], None], texts: Texts) -> None:
+        """Call ``run``, and again with half of the budgets each time that CUDA memory runs out."""
+        while True:
+            try:
+                run()
+                return
+            except torch.OutOfMemoryError as error:
+                if self.token_budget // 2 < SMALLEST_BUDGET:
+                    longest = int(texts.lengths.argmax())
+                    raise BiasevalError(
+                        f"GPU memory runs out with {self.token_budget} tokens in a pass; the longest text is "
+                        f"{texts.name(longest)} ({texts.lengths[longest]} tokens): use a GPU with more memory, "
+                        "several GPUs, or quantization 8bit, or shorten it"
+                    ) from error
+            except BaseException:
+                self._cache = PathCache()
+                raise
+            self.token_budget //= 2
+            self.cache_budget //= 2
+            self._cache = PathCache()
+            torch.cuda.empty_cache()
+            logger.warning("GPU memory ran out; going on with at most %d tokens in a pass", self.token_budget)
+
+
+def _paths(model: PreTrainedModel) -> list[Path]:
+    """Return how texts can run through this model, the fastest first."""
+    paths: list[Path] = ["full_text"]
+    if takes_cached_prefixes(model):
+        paths.insert(0, "prefix_cache")
+    if takes_packs(model):
+        paths.insert(0, "packed")
+    return paths
+
+
+def _shares(path: Path, trie: TokenTrie) -> bool:
+    """Return whether texts of this trie run with or behind each other on this path."""
+    return bool(chains_to_cache(trie)) if path == "prefix_cache" else common_chain(trie) < trie.n_nodes
+
+
+def _state(model: PreTrainedModel) -> tuple[object, ...]:
+    """Return what changes when the model's weights, dtype, place or active adapters do."""
+    parameters = list(model.parameters())
+    # A tensor made in inference mode counts no changes.
+    versions = sum(0 if parameter.is_inference() else parameter._version for parameter in parameters)
+    layers: list[Any] = [m for m in model.modules() if isinstance(getattr(type(m), "disable_adapters", None), property)]
+    adapters = tuple((tuple(layer.active_adapters), layer.disable_adapters) for layer in layers)
+    return model.dtype, model.device, len(parameters), versions, adapters
+
+
+def _is_broken(texts: Texts, scores: Logprobs) -> npt.NDArray[np.bool_]:
+    """Return which texts have a score that is not a finite number."""
+    n_broken = np.concatenate([[0], np.cumsum(~np.isfinite(scores))])
+    is_broken: npt.NDArray[np.bool_] = n_broken[texts.offsets[1:]] > n_broken[texts.offsets[:-1]]
+    return is_broken
