@@ -46,11 +46,11 @@ def environment(run_dir: Path) -> dict[str, Any]:
 _read_part, _ScoringActor = execute._read_part, execute._ScoringActor
 
 
-def slowly_read_part(batch: pa.Table, *, run_uri: str, model: str) -> pa.Table:
+def slowly_read_part(batch: pa.Table, *, run_uri: str, **settings: Any) -> pa.Table:
     """Prepare a part, not too fast, and note when."""
     started = time.monotonic()
     time.sleep(PREPARING_S)
-    prepared = _read_part(batch, run_uri=run_uri, model=model)
+    prepared = _read_part(batch, run_uri=run_uri, **settings)
     number = json.loads(batch["part"][0].as_py())["part"]
     Path(run_uri, f"started-{number}").write_text(str(started))
     return prepared
