@@ -215,6 +215,8 @@ def test_only_what_is_asked_is_computed(
     expected = query([str(run_dir)], shown.format(predict)).to_pylist()
     assert query([str(tmp_path / "run")], shown.format(predict)).to_pylist() == expected
     assert len(expected) == len(SETTINGS)
+    ways = query([str(tmp_path / "run")], "select distinct predict from majority_by_setting").to_pylist()
+    assert ways == [{"predict": predict}]
 
 
 def test_a_plan_counts_settings_and_prompts(finished: tuple[Path, Path]) -> None:

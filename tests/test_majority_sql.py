@@ -23,7 +23,7 @@ from biaseval import analysis
 from biaseval.analysis import build_marts, open_runs, query
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
-from biaseval.tables import CONTEXTS, GENERATIONS, LABEL_SCORES, PROMPTS, SETTINGS
+from biaseval.tables import CONTEXTS, GENERATIONS, LABEL_SCORES, PROMPTS, SETTINGS, output_tables
 from tests.test_analysis import two_tasks
 
 Rows = list[dict[str, Any]]
@@ -117,7 +117,7 @@ class MajorityPlan:
         self.prompts.append({"prompt_id": prompt_id, "purpose": purpose, "row": row, "gold": gold, **place, **instance})
 
     def _score(self, prompt_id: str, p_true: float) -> None:
-        if "likelihood" in self.spec["predict"]:
+        if "label_scores" in output_tables(self.spec["predict"]):
             for label, p in (("True", p_true), ("False", 1 - p_true)):
                 logprobs = {"token_logprobs": [math.log(p)] * 2, "n_label_tokens": 1}
                 self.label_scores.append({"prompt_id": prompt_id, "label": label, **logprobs})
@@ -128,7 +128,7 @@ class MajorityPlan:
         run.write_part("settings", 0, SETTINGS.rows(self.settings))
         run.write_part("contexts", 0, CONTEXTS.rows(self.contexts))
         run.write_part("prompts", 0, PROMPTS.rows(self.prompts))
-        if "likelihood" in self.spec["predict"]:
+        if "label_scores" in output_tables(self.spec["predict"]):
             run.write_part("label_scores", 0, LABEL_SCORES.rows(self.label_scores))
         if set(self.spec["predict"]) != {"likelihood"}:
             run.write_part("generations", 0, GENERATIONS.rows(self.generations))

@@ -10,7 +10,9 @@ predictions as (
         method,
         prediction
     from calibrated_predictions
-    where purpose = 'majority'
+    cross join run_settings
+    -- Constrained generation is read from the labels' scores: they may be there and not be asked about.
+    where purpose = 'majority' and list_contains(run_settings.predict, 'likelihood')
 
     union all
 

@@ -27,7 +27,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-u
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
-from biaseval.tables import TABLES
+from biaseval.tables import TABLES, output_tables
 
 N_DRAWS = 1000
 """Bootstrap resamples behind every interval: of tasks (label bias), of test rows (majority bias)."""
@@ -169,18 +169,13 @@ def _refuse_unscored(run: Run, spec: dict[str, Any]) -> None:
     planned = run.parts("prompts")
     if not planned:
         raise BiasevalError(f"{run.uri}: has no planned prompts; run the same command again")
-    missing = sorted({part for table in _outputs(spec) for part in planned - run.parts(table)})
+    outputs = output_tables(spec.get("predict", ["likelihood"]))
+    missing = sorted({part for table in outputs for part in planned - run.parts(table)})
     if missing:
         raise BiasevalError(
             f"{run.uri}: {len(missing)} of {len(planned)} parts missing (first: {missing[0]}); "
             "run the same command again"
         )
-
-
-def _outputs(spec: dict[str, Any]) -> set[str]:
-    """Return the tables that the model's outputs fill, each with a part for each part of the prompts."""
-    predict = spec.get("predict", ["likelihood"])
-    return {"label_scores" if way == "likelihood" else "generations" for way in predict}
 
 
 def _finished_run(run_dir: str | Path) -> Run:
@@ -397,7 +392,7 @@ def _create_staging(
     run: Run, spec: dict[str, Any], tables: Collection[str], connection: duckdb.DuckDBPyConnection
 ) -> None:
     """Create the views over the run's Parquet; a table of outputs that the spec does not ask for is an empty one."""
-    unasked = {"label_scores", "generations"} - _outputs(spec)
+    unasked = {"label_scores", "generations"} - set(output_tables(spec.get("predict", ["likelihood"])))
     for relation in _relations("staging", tables=tables):
         if relation.name in unasked and not run.parts(relation.name):
             connection.from_arrow(TABLES[relation.name].empty()).create(relation.name)

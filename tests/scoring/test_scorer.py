@@ -263,19 +263,6 @@ def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 
 
-def test_a_first_call_too_small_to_judge_by_does_not_end_the_self_test(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    model = random_model(PREFIX_CACHE["mpt"]())
-    scoring = LabelScorer(model, tokenizer)
-    one = pa.table({"prompt_id": ["a"], "text": ["one text"], "labels": [["yes"]]})
-    assert largest_difference(scoring.score(one), by_the_rule(model, tokenizer, one)) < EXACT
-    prompts = few_shot_prompts()
-    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
-    assert scoring.path == "prefix_cache"
-
-
 def test_texts_that_share_nothing_do_not_use_up_the_self_test(
     tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
