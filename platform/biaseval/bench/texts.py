@@ -56,7 +56,9 @@ class Task:
         """Read BoolQ's own JSONL format, passages left out; the definition is P2's instruction."""
         try:
             rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-            return cls("BoolQ", _BOOLQ_INSTRUCTION, tuple((str(row["question"]), str(row["answer"])) for row in rows))
+            answers = [str(row["answer"] if "answer" in row else row["label"]).capitalize() for row in rows]
+            questions = [str(row["question"]) for row in rows]
+            return cls("BoolQ", _BOOLQ_INSTRUCTION, tuple(zip(questions, answers, strict=True)))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{file}: not a file of BoolQ ({error!r}); give its train.jsonl") from error
 
