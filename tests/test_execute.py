@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from biaseval import execute
 from biaseval.errors import BiasevalError
-from biaseval.execute import ScoredPart
+from biaseval.execute import label_scores
+from biaseval.execute.label_scores import ScoredPart
 from biaseval.pipelines import _ScorerRecord, score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
@@ -43,7 +43,7 @@ def environment(run_dir: Path) -> dict[str, Any]:
 
 # ---- preparing while scoring -----------------------------------------------------------------------------------------
 
-_read_part, _ScoringActor = execute._read_part, execute._ScoringActor
+_read_part, _ScoringActor = label_scores._read_part, label_scores._ScoringActor
 
 
 def slowly_read_part(batch: pa.Table, *, run_uri: str, **settings: Any) -> pa.Table:
@@ -75,8 +75,8 @@ class SlowActor(_ScoringActor):
 def test_parts_are_prepared_while_others_are_scored(
     tmp_path: Path, tiny_llama: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "_read_part", slowly_read_part)
-    monkeypatch.setattr(execute, "_ScoringActor", SlowActor)
+    monkeypatch.setattr(label_scores, "_read_part", slowly_read_part)
+    monkeypatch.setattr(label_scores, "_ScoringActor", SlowActor)
     scored: list[ScoredPart] = []
     add = _ScorerRecord.add
 
@@ -132,7 +132,7 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     # Another kind of device: its budgets are its own.
     record = _ScorerRecord(run)
     record.add(part("d", 0, 1, 1, device="cpu", token_budget=5000, cache_budget=5000))
-    assert {name: record.facts[name] for name in execute.BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
+    assert {name: record.facts[name] for name in label_scores.BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
     shutil.copytree(finished / "out", run_dir)
     content = environment(run_dir)
     # One budget halved often, one beyond what a scorer takes by itself: neither is the scorer's own choice.
-    own = {name: content["scorer"][name] for name in execute.BUDGETS}
+    own = {name: content["scorer"][name] for name in label_scores.BUDGETS}
     budgets = {"token_budget": 33, "cache_budget": 7 * own["cache_budget"]}
     content["scorer"] |= {**budgets, "device": device}
     (run_dir / "environment.json").write_text(json.dumps(content))
@@ -202,7 +202,7 @@ class ActorWithoutMemory(ActorWithLittleMemory):
 def test_a_budget_that_was_halved_is_recorded(
     finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "_ScoringActor", ActorWithLittleMemory)
+    monkeypatch.setattr(label_scores, "_ScoringActor", ActorWithLittleMemory)
     prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
     score_prompts(ModelSpec(path=str(tiny_llama)), execution, prompts, str(tmp_path / "out"))
     assert environment(tmp_path / "out")["scorer"]["token_budget"] == 64
@@ -215,7 +215,7 @@ def test_a_budget_that_was_halved_is_recorded(
 def test_memory_that_never_suffices_is_said_with_the_prompt(
     finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "_ScoringActor", ActorWithoutMemory)
+    monkeypatch.setattr(label_scores, "_ScoringActor", ActorWithoutMemory)
     prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
     with pytest.raises(
         BiasevalError, match=r"^GPU memory runs out .*prompt 'p10', label '[a-z ]+' \(\d+ tokens\)[^\n]*$"

@@ -137,8 +137,8 @@ def test_majority_bias_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_p
 def test_a_local_run_does_not_join_somebody_elses_head(head: tuple[str, dict[str, str]]) -> None:
     """The head has left its address file; a run without RAY_ADDRESS starts a Ray of its own."""
     code = (
-        "import ray; from biaseval.execute import _ray; from biaseval.spec import ExecutionSpec\n"
-        "with _ray(ExecutionSpec()) as is_local: print(is_local, len(ray.nodes()), ray.cluster_resources()['CPU'])"
+        "import ray; from biaseval.execute.cluster import connected; from biaseval.spec import ExecutionSpec\n"
+        "with connected(ExecutionSpec()) as is_local: print(is_local, len(ray.nodes()), ray.cluster_resources()['CPU'])"
     )
     done = subprocess.run([sys.executable, "-c", code], env=head[1], capture_output=True, text=True, timeout=120)
     assert done.stdout.split()[:2] == ["True", "1"], done.stderr

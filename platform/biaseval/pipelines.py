@@ -37,7 +37,7 @@ from biaseval.store import Run
 from biaseval.tables import CONTEXTS, PROMPTS, TABLES, output_tables
 
 if TYPE_CHECKING:
-    from biaseval.execute import ScoredPart
+    from biaseval.execute.label_scores import ScoredPart
 
 _SHOWN_PROBLEMS = 10
 _END_CHARACTERS = 16
@@ -447,7 +447,7 @@ def _missing(run: Run, plan: dict[str, Any], predict: Sequence[str]) -> set[int]
 
 
 def _score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec, predict: tuple[Prediction, ...]) -> None:
-    from biaseval.execute import PartToScore, score_parts
+    from biaseval.execute.label_scores import PartToScore, score_parts
 
     plan = _read_plan(run)
     missing = _missing(run, plan, predict)
@@ -531,7 +531,7 @@ class _ScorerRecord:
 
 def _combined(known: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of a run's scorers so far and of one more."""
-    from biaseval.execute import BUDGETS, device_kind
+    from biaseval.execute.label_scores import BUDGETS, device_kind
 
     if not known:
         return facts
