@@ -16,7 +16,8 @@ import torch
 from biaseval.errors import BiasevalError
 from biaseval.execute import label_scores
 from biaseval.execute.label_scores import ScoredPart
-from biaseval.pipelines import _ScorerRecord, score_prompts
+from biaseval.pipelines import score_prompts
+from biaseval.pipelines.label_outputs import ScorerRecord
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from tests.tinymodels import make_llama
@@ -78,13 +79,13 @@ def test_parts_are_prepared_while_others_are_scored(
     monkeypatch.setattr(label_scores, "_read_part", slowly_read_part)
     monkeypatch.setattr(label_scores, "_ScoringActor", SlowActor)
     scored: list[ScoredPart] = []
-    add = _ScorerRecord.add
+    add = ScorerRecord.add
 
-    def note(record: _ScorerRecord, part: ScoredPart) -> None:
+    def note(record: ScorerRecord, part: ScoredPart) -> None:
         scored.append(part)
         add(record, part)
 
-    monkeypatch.setattr(_ScorerRecord, "add", note)
+    monkeypatch.setattr(ScorerRecord, "add", note)
     prompts, model = write_prompts(tmp_path, n=16), ModelSpec(path=str(tiny_llama))
     score_prompts(model, ExecutionSpec(part_rows=2), prompts, str(tmp_path / "out"))
     assert sorted(part.part for part in scored) == list(range(8))
@@ -108,7 +109,7 @@ def part(actor: str, arrived_s: float, ended_s: float, scoring_s: float, **facts
 def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run.open(str(tmp_path))
     run.write_text("environment.json", json.dumps({"seed": 42}))
-    record = _ScorerRecord(run)
+    record = ScorerRecord(run)
     record.add(part("a", 100, 103, 2, token_budget=1024, device="cuda:1: NVIDIA X"))
     left = {"packed": "is 0.5 nats off"}
     record.add(part("b", 7, 9, 2, path="prefix_cache", self_test_difference=1e-6, paths_left=left))
@@ -121,7 +122,7 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     expected |= {"device": "cuda:0: NVIDIA X", "scoring_s": 6, "elapsed_s": 10, "busy_share": 0.6}
     assert environment(tmp_path) == {"seed": 42, "scorer": expected}
 
-    again = _ScorerRecord(run)
+    again = ScorerRecord(run)
     assert again.facts == expected
     again.add(part("c", 0, 10, 9, path="full_text", self_test_difference=1e-7))
     assert again.busy_share == 0.9
@@ -130,7 +131,7 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     assert environment(tmp_path)["scorer"] == expected
 
     # Another kind of device: its budgets are its own.
-    record = _ScorerRecord(run)
+    record = ScorerRecord(run)
     record.add(part("d", 0, 1, 1, device="cpu", token_budget=5000, cache_budget=5000))
     assert {name: record.facts[name] for name in label_scores.BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
 
