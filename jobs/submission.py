@@ -1,7 +1,7 @@
-"""What the jobs of this folder have in common: `biaseval run`, inside a Ray job.
+"""What the jobs of this folder have in common: a command, inside a Ray job.
 
-A job takes what `biaseval run` takes. The run directory must be one that every node reaches and that outlives the job:
-the job's own working directory is a copy that Ray throws away.
+A job takes what its command takes, `biaseval run` unless it names another. The run directory must be one that every
+node reaches and that outlives the job: the job's own working directory is a copy that Ray throws away.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def check_run_dir(arguments: list[str]) -> None:
         )
 
 
-def submitted() -> None:
-    """Do what `biaseval run` does with the arguments of the job."""
+def submitted(*command: str) -> None:
+    """Do what a command does with the arguments of the job; without one named, `biaseval run`."""
     if "--help" not in sys.argv:
         try:
             check_run_dir(sys.argv[1:])
         except InputError as error:
             say(f"error: {error}")
             sys.exit(error.exit_code)
-    sys.argv = ["biaseval", "run", *sys.argv[1:]]
+    sys.argv = ["biaseval", *(command or ("run",)), *sys.argv[1:]]
     main()

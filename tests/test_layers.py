@@ -16,7 +16,7 @@ LAYERS = [
     {"demo"},
     {"pipelines"},
     {"execute", "report", "progress", "environment"},
-    {"analysis"},
+    {"analysis", "training"},
     {"majority_bias"},  # shares parts, calibration inputs and the check of labels with label_bias
     {"label_bias"},
     {"scoring"},
@@ -25,8 +25,8 @@ LAYERS = [
     {"tables", "spec"},
     {"errors"},
 ]
-HEAVY = {"torch", "transformers", "ray", "peft"}
-MAY_BE_HEAVY = {"models", "scoring", "execute", "demo", "bench"}
+HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
+MAY_BE_HEAVY = {"models", "scoring", "training", "execute", "demo", "bench"}
 
 
 def _level(module: str) -> int:

@@ -77,7 +77,7 @@ def test_all_mistakes_come_in_one_message(tmp_path: Path) -> None:
         ("- a\n- b\n", "a spec is a mapping"),
         ("a: [1\n", "is not valid YAML"),
         (MINIMAL + "sed: 3\n", "sed: unknown key; did you mean seed?"),
-        (MINIMAL + "lora: {r: 64}\n", "lora: adapters cannot be trained by this version"),
+        (MINIMAL + "lora: {rank: 64}\n", "lora.rank: unknown key"),
         (MINIMAL + "seed: -1\n", "seed:"),
         (MINIMAL + "calibration: [cc, cc]\n", "names a method twice"),
         (MINIMAL.replace("path: tasks", "path: tasks, suite: selection"), "tasks.table"),

@@ -36,6 +36,8 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(help="Work with task files.", no_args_is_help=True)
 app.add_typer(tasks_app, name="tasks")
+train_app = typer.Typer(help="Train adapters.", no_args_is_help=True)
+app.add_typer(train_app, name="train")
 
 
 def _print_version(is_asked: bool) -> None:
@@ -90,6 +92,8 @@ def run(
 def plan(spec: SpecArgument, overrides: SetOption = None) -> None:
     """Say what a spec would run: tasks, prompts, tokens with and without shared prefixes, FLOPs and GPU-hours.
 
+    With a section lora also what training its adapters needs: steps, time, memory by ZeRO stage, GPUs.
+
     Loads no weights and writes nothing.
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
@@ -99,6 +103,8 @@ def plan(spec: SpecArgument, overrides: SetOption = None) -> None:
 
     summary, facts = summarize_plan(load_spec(spec, overrides or ()))
     _print_plan(summary, facts)
+    if summary.training is not None:
+        _print_training_cost(summary.training)
 
 
 @app.command()
@@ -231,6 +237,36 @@ def tasks_check(
         raise typer.Exit(2)
 
 
+@train_app.command("lora")
+def train_lora(
+    spec: SpecArgument,
+    run_dir: Annotated[
+        str | None, typer.Option("--run-dir", metavar="DIR", help="Where the run lies; runs/NAME if left out.")
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Train one LoRA adapter for each task, number of demonstrations and demonstration set, as the section lora says.
+
+    They go to RUN/adapters in PEFT's layout, their steps to the table training. Run it again to resume: only what is
+    missing is trained.
+
+    Example: biaseval train lora jobs/specs/mistral-7b.yaml --run-dir runs/lora --set lora.preset=reif2024
+    """
+    from biaseval.pipelines import train_lora
+    from biaseval.spec import load_spec
+
+    loaded = load_spec(spec, overrides or ())
+    with _resumable():
+        summary = train_lora(loaded, run_dir or f"runs/{loaded.name}")
+    _print_training(summary)
+    if summary.stopped:
+        raise BiasevalError(
+            f"{len(summary.stopped)} adapters stopped because loss or gradient was not finite: "
+            f"{'; '.join(summary.stopped)}; their steps are in the table training; lower lora.learning_rate, or set "
+            "lora.precision to float32, in another --run-dir"
+        )
+
+
 def main() -> None:
     """Run the command line; our own errors become one message and an exit code."""
     try:
@@ -294,6 +330,47 @@ def _print_plan(summary: Any, facts: dict[str, Any]) -> None:
         typer.echo(f"left out: {name}: {reason}")
     for note in summary.notes:
         typer.echo(f"note: {note}")
+
+
+def _print_training(summary: Any) -> None:
+    lines = [
+        ("adapters", f"{summary.n_adapters:,} of {summary.n_planned:,} ({summary.n_trained:,} trained now)"),
+        ("steps", f"{summary.n_steps:,}"),
+    ]
+    if summary.first_loss is not None:
+        lines.append(("loss, first to last step", f"{summary.first_loss:.4f} to {summary.last_loss:.4f}"))
+    if summary.overhead_share is not None:
+        lines += [
+            ("seconds", f"{summary.seconds:,.1f}"),
+            ("outside optimizer steps", f"{summary.overhead_share:.1%} of them"),
+        ]
+    for name, value in lines:
+        typer.echo(f"{name:27}{value}")
+    typer.echo(f"adapters: {summary.uri}/adapters")
+
+
+def _print_training_cost(cost: Any) -> None:
+    hours = cost.flops / 1e14 / 3600
+    lines = [
+        ("adapters to train", f"{cost.n_adapters:,}"),
+        ("optimizer steps", f"{cost.n_steps:,}"),
+        ("tokens of training rows", f"{cost.tokens:,} (longest row {cost.longest:,})"),
+        ("training FLOPs", f"{cost.flops:.3g}"),
+        ("GPU-hours at 100 TFLOP/s", f"{hours:.3g}" if hours >= 0.01 else "under 0.01"),
+    ]
+    for name, value in lines:
+        typer.echo(f"{name:27}{value}")
+    table = Table(title="memory of one worker while it trains, GiB, about", title_justify="left")
+    names = ("weights", "adapter", "gradients", "optimizer", "activations", "total")
+    for name in ("model", "trainable", "ZeRO", *names, "GPUs of 80 GiB needed"):
+        table.add_column(Text(name), justify="left" if name == "model" else "right")
+    for shape, n_trainable, by_stage, gpus in zip(cost.shapes, cost.n_trainable, cost.memory, cost.gpus, strict=True):
+        for number, (stage, memory) in enumerate(by_stage.items()):
+            head = ["", "", stage] if number else [shape.name, f"{n_trainable:,}", stage]
+            values = [f"{getattr(memory, name) / 2**30:.2f}" for name in names]
+            needed = "" if number else str(gpus or "more than 64")
+            table.add_row(*map(Text, (*head, *values, needed)))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 _OVER_TASKS = """

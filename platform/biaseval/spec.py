@@ -8,7 +8,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeGuard, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -114,6 +114,81 @@ class ExecutionSpec(_Section):
     part_rows: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
 
 
+class LoraSpec(_Section):
+    """How one LoRA adapter per (task, n_demos, demo_set) is trained; defaults are those of P1's code (section 8)."""
+
+    RESOURCES: ClassVar[tuple[str, ...]] = (
+        "lora.workers",
+        "lora.zero",
+        "lora.deepspeed_config",
+        "lora.gradient_checkpointing",
+    )
+    """The keys that change what training costs, not what it computes: a resumed run may change them."""
+
+    preset: Literal["reif2024"] = "reif2024"
+    """Where the defaults of all other keys come from."""
+    r: Annotated[int, Field(gt=0)] = 64
+    alpha: Annotated[float, Field(gt=0)] = 16
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Above 0, what is dropped depends on the number of workers, and so does the adapter."""
+    targets: Literal["all_linear"] | Annotated[list[str], Field(min_length=1)] = "all_linear"
+    """Every linear layer, the output layer included, or the last parts of their names, such as ``q_proj``."""
+    learning_rate: Annotated[float, Field(gt=0)] = 2e-4
+    """P1's code; P1's text has 0.002."""
+    epochs: Annotated[int, Field(gt=0)] = 5
+    batch_size: Annotated[int, Field(gt=0)] = 1
+    """Rows in one forward pass of one worker."""
+    accumulation: Annotated[int, Field(gt=0)] = 8
+    """Forward passes in one optimizer step, over all workers together."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.03
+    max_grad_norm: Annotated[float, Field(gt=0)] = 0.3
+    beta2: Annotated[float, Field(gt=0, lt=1)] = 0.999
+    """Of Adam; beta1 is 0.9 and epsilon 1e-8."""
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the steps over which the learning rate rises; behind it falls linearly, to 0 after the last step."""
+    max_tokens: Annotated[int, Field(gt=0)] = 2048
+    """Longer training rows (prompt, label and EOS) are refused."""
+    seed: _Seed = 42
+    """Set anew for each adapter."""
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    """``bfloat16``: linear layers, embeddings and adapter in bfloat16, norms in float32, bfloat16 autocast."""
+    gradient_checkpointing: bool = True
+    n_examples: Annotated[int, Field(gt=0, le=N_DEMONSTRATIONS)] = 16
+    workers: Annotated[int, Field(gt=0)] = 1
+    """Processes that train one adapter together, each on a GPU where there are any."""
+    zero: Annotated[int, Field(ge=0, le=3)] | None = None
+    """DeepSpeed's ZeRO stage; null trains without DeepSpeed."""
+    deepspeed_config: str | None = None
+    """A DeepSpeed JSON file with what else DeepSpeed should do, such as offloading."""
+
+    @field_validator("alpha", "dropout", "learning_rate", "weight_decay", "max_grad_norm", "beta2", mode="before")
+    @classmethod
+    def _numbers_without_a_point(cls, value: object) -> object:
+        # YAML reads 2e-4 as a text, 2.0e-4 as a number.
+        if isinstance(value, str):
+            try:
+                return float(value)
+            except ValueError:
+                return value
+        return value
+
+    @model_validator(mode="after")
+    def _workers_share_a_step(self) -> LoraSpec:
+        problems = []
+        if self.accumulation % self.workers:
+            problems.append(
+                f"{self.workers} workers cannot share accumulation {self.accumulation} evenly; choose a number of "
+                "workers that divides it"
+            )
+        if self.deepspeed_config is not None and self.zero is None:
+            problems.append("deepspeed_config is set and zero is null, which trains without DeepSpeed; name a stage")
+        if isinstance(self.targets, list) and len(set(self.targets)) < len(self.targets):
+            problems.append(f"targets {self.targets} names a layer twice; name each once")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
 class LabelBiasSpec(_Section):
     """A label-bias run (P1)."""
 
@@ -124,6 +199,7 @@ class LabelBiasSpec(_Section):
         "tasks.table",
         "tasks.templates",
         "tasks.splits",
+        "lora.deepspeed_config",
     )
     """The keys that name files: relative ones are relative to the spec file."""
 
@@ -135,8 +211,30 @@ class LabelBiasSpec(_Section):
     prompt: PromptSpec = PromptSpec()
     calibration: list[Method] = []
     scoring: ScoringSpec = ScoringSpec()
-    lora: None = None
+    lora: LoraSpec | None = None
     execution: ExecutionSpec = ExecutionSpec()
+
+    @model_validator(mode="after")
+    def _adapters_can_be_trained(self) -> LabelBiasSpec:
+        if self.lora is None:
+            return self
+        problems = []
+        if self.model.quantization is not None:
+            problems.append("adapters are not trained on a quantized model; set model.quantization to null")
+        if self.model.adapter is not None:
+            problems.append("adapters are not trained on top of model.adapter; set one of the two to null")
+        for n_demos in self.prompt.n_demos:
+            for demo_set in range(self.prompt.demo_sets if n_demos else 1):
+                shown = set(range(n_demos * demo_set, n_demos * (demo_set + 1)))
+                if shown.intersection(training_positions(n_demos, demo_set, self.lora.n_examples)):
+                    problems.append(
+                        f"{self.lora.n_examples} training examples beside demonstration set {demo_set} of {n_demos} "
+                        f"would be among its own demonstrations: the pool has {N_DEMONSTRATIONS}; lower "
+                        "lora.n_examples, n_demos or demo_sets"
+                    )
+        if problems:
+            raise ValueError("; ".join(f"lora: {problem}" for problem in problems))
+        return self
 
     @model_validator(mode="after")
     def _suite_has_its_table(self) -> LabelBiasSpec:
@@ -298,6 +396,17 @@ _KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec]] = {
 }
 
 
+def training_positions(n_demos: int, demo_set: int, n_examples: int) -> list[int]:
+    """Return the pool positions of an adapter's training examples, in order (P1's code; protocol section 8).
+
+    They follow the demonstrations of the set, ``n_examples`` or more apart from one set to the next, and go on at the
+    pool's beginning behind its 64 demonstrations. For 16 examples: from 16i on for no demonstration, from k + 16i for
+    fewer than 16, from k(i + 1) for more.
+    """
+    start = n_demos + max(n_demos, n_examples) * demo_set
+    return [(start + number) % N_DEMONSTRATIONS for number in range(n_examples)]
+
+
 def label_key(value: object) -> str:
     """Return a label of a file, or a key of ``data.labels``, as the text that JSON has for it: ``true``, ``0``."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -388,7 +497,7 @@ def differences(old: str, new: Spec) -> list[str]:
 
     ``execution`` may differ, and so may the places of files: what they hold is compared by the run's fingerprints.
     """
-    ignored = {"execution", *new.PATHS}
+    ignored = {"execution", *new.PATHS, *LoraSpec.RESOURCES}
     before = _flatten(_parse_yaml(old, "spec.yaml"))
     if before.get("kind") != new.kind:
         return [f"kind: the run has {before.get('kind')!r}, the spec {new.kind!r}"]
@@ -403,7 +512,7 @@ def differences(old: str, new: Spec) -> list[str]:
     orders = [[key for key in flat if key.startswith("data.labels.")] for flat in (before, after)]
     if orders[0] != orders[1] and set(orders[0]) == set(orders[1]):
         lines.append(f"data.labels: the run has the order {', '.join(orders[0])}, the spec {', '.join(orders[1])}")
-    for key in new.PATHS:
+    for key in (key for key in new.PATHS if key not in LoraSpec.RESOURCES):
         if (before.get(key) is None) != (after.get(key) is None):
             lines.append(f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}")
     return lines
@@ -423,7 +532,9 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
     *parents, last = key.strip().split(".")
     section = content
     for parent in parents:
-        child = section.setdefault(parent, {})
+        child = section.get(parent)
+        if child is None:  # also a section that is written as null
+            child = section[parent] = {}
         if not isinstance(child, dict):
             raise InputError(f"--set {override}: {parent} is not a section of the spec")
         section = child
@@ -443,8 +554,6 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterable[str]:
             yield f"{key}: is required and missing; add it"
         elif detail["type"] == "value_error":
             yield f"{key}: {detail['ctx']['error']}"
-        elif key == "lora":
-            yield "lora: adapters cannot be trained by this version; remove the section or write null"
         else:
             yield f"{key}: {detail['msg'][0].lower()}{detail['msg'][1:]}, found {detail['input']!r}; change it"
 
@@ -452,16 +561,22 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterable[str]:
 def _known_keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
     for part in location:
         annotation = model.model_fields[str(part)].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        # A section that may be null is a union.
+        sections = [each for each in (annotation, *get_args(annotation)) if _is_section(each)]
+        if not sections:
             return []
-        model = annotation
+        model = sections[0]
     return list(model.model_fields)
+
+
+def _is_section(annotation: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _with_absolute_paths(content: dict[str, Any], paths: Sequence[str], folder: Path) -> dict[str, Any]:
     for key in paths:
         section, name = key.split(".")
-        value = content[section][name]
+        value = None if content[section] is None else content[section][name]
         if value is None or "://" in value:
             continue
         local = (folder / Path(value).expanduser()).resolve()

@@ -143,6 +143,26 @@ GENERATIONS = TableSchema(
     ),
 )
 
+TRAINING = TableSchema(
+    grain="(trained adapter, step)",
+    key=("adapter", "step"),
+    schema=pa.schema(
+        [
+            ("model", pa.string()),  # the spec's name
+            ("adapter", pa.string()),  # its folder below adapters/
+            ("task", pa.string()),
+            ("n_demos", pa.int32()),
+            ("demo_set", pa.int32()),
+            ("step", pa.int32()),  # 0-based
+            ("epoch", pa.int32()),  # 0-based
+            ("loss", pa.float64()),  # nats a target token: mean over each row's label and EOS, then over the rows
+            ("grad_norm", pa.float64()),  # of the whole adapter before clipping; null where the loss is not finite
+            ("learning_rate", pa.float64()),
+            ("seconds", pa.float64()),
+        ]
+    ),
+)
+
 TABLES: dict[str, TableSchema] = {
     "tasks": TASKS,
     "splits": SPLITS,
@@ -151,6 +171,7 @@ TABLES: dict[str, TableSchema] = {
     "label_scores": LABEL_SCORES,
     "settings": SETTINGS,
     "generations": GENERATIONS,
+    "training": TRAINING,
 }
 
 

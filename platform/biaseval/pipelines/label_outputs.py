@@ -23,6 +23,7 @@ from biaseval.tables import TABLES, output_tables
 
 if TYPE_CHECKING:
     from biaseval.execute.label_scores import ScoredPart
+    from biaseval.pipelines.training import TrainingCost
 
 _PATHS = (None, "packed", "prefix_cache", "full_text", "one_by_one")  # from the fastest to the slowest
 
@@ -49,6 +50,8 @@ class PlanSummary:
     left_out: dict[str, str]
     n_settings: int | None = None
     """Label proportions of a majority-bias run."""
+    training: TrainingCost | None = None
+    """What training the adapters of the spec would cost; where that was asked for."""
 
     def __add__(self, other: PlanSummary) -> PlanSummary:
         """Return the summary of both, which are of the same kind of run."""

@@ -5,23 +5,35 @@ spec → claim the run directory → plan (Parquet parts) → compute the missin
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import yaml
 
+from biaseval.errors import InputError
 from biaseval.pipelines.claim import read_plan, refuse_another, refuse_foreign
 from biaseval.pipelines.label_outputs import (
     LIKELIHOOD,
     PlanSummary,
     missing_parts,
+    model_inputs,
     read_inputs,
     score_missing,
     ways_of,
     write_plan,
 )
+from biaseval.pipelines.training import (
+    TrainingSummary,
+    TrainingTokens,
+    check_lora,
+    lora_of,
+    train_missing_adapters,
+    training_cost,
+)
 from biaseval.progress import say
-from biaseval.spec import Spec
+from biaseval.spec import LabelBiasSpec, Spec
 from biaseval.store import Run
 
 
@@ -51,6 +63,26 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
     from biaseval.analysis import build_marts
     from biaseval.report import write_report
 
+    if isinstance(spec, LabelBiasSpec) and spec.lora is not None:
+        raise InputError(
+            "lora: this version trains adapters only by biaseval train lora, and scores with one by model.adapter; "
+            "set lora to null to run this spec"
+        )
+    with planned_run(spec, run_uri) as run:
+        score_missing(run, spec.model, spec.execution, ways_of(spec))
+        say("computing the metrics")
+        build_marts(run.uri)
+        write_report([run.uri])
+    return run
+
+
+@contextmanager
+def planned_run(spec: Spec, run_uri: str) -> Iterator[Run]:
+    """Yield the run directory, claimed for the spec, locked and planned.
+
+    Raises:
+        InputError: bad input, or the directory is another's.
+    """
     run = Run.open(run_uri)
     refuse_foreign(run)
     inputs = None if run.has("plan.json") else read_inputs(spec)
@@ -61,17 +93,38 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
             refuse_another(run, spec)
         else:
             write_plan(run, spec, inputs or read_inputs(spec))
-        score_missing(run, spec.model, spec.execution, ways_of(spec))
-        say("computing the metrics")
-        build_marts(run.uri)
-        write_report([run.uri])
-    return run
+        yield run
+
+
+def train_lora(spec: Spec, run_uri: str) -> TrainingSummary:
+    """Plan a run as `run_spec` does, and train its adapters; on a directory that has it, only those that are missing.
+
+    Raises:
+        InputError: bad input, before any weights are loaded.
+        BiasevalError: training failed; the same call resumes.
+    """
+    checked, lora = lora_of(spec)
+    check_lora(lora)
+    with planned_run(checked, run_uri) as run:
+        return train_missing_adapters(run, checked, lora)
 
 
 def summarize_plan(spec: Spec) -> tuple[PlanSummary, dict[str, Any]]:
-    """Return what the spec would score, and the facts of its model; writes nothing and loads no weights."""
+    """Return what the spec would score and what training its adapters would cost, and the facts of its model.
+
+    Writes nothing and loads no weights.
+    """
     inputs = read_inputs(spec)
-    return sum((planned.summary for planned in inputs.planned), inputs.start), asdict(inputs.facts)
+    facts = asdict(inputs.facts)
+    summary, tokens = inputs.start, None
+    if isinstance(spec, LabelBiasSpec) and spec.lora is not None:
+        check_lora(spec.lora)
+        tokens = TrainingTokens(spec, spec.lora, model_inputs(spec.model)[1], inputs.facts.window)
+    for planned in inputs.planned:
+        summary += planned.summary
+        if tokens is not None:
+            tokens.add(planned.tables["tasks"], planned.tables["splits"])
+    return (summary if tokens is None else replace(summary, training=training_cost(tokens, facts))), facts
 
 
 def run_status(run_uri: str) -> Status:

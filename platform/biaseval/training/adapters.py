@@ -1,0 +1,141 @@
+"""Puts a LoRA adapter on a model, takes it off without residue, and gives its files (PEFT's layout)."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import save
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from biaseval.errors import InputError
+from biaseval.spec import LoraSpec, ModelSpec
+from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE
+
+
+def target_names(model: torch.nn.Module, lora: LoraSpec) -> list[str]:
+    """Return the last parts of the names of the layers that the adapter changes, sorted.
+
+    ``all_linear`` is every linear layer, the output layer (``lm_head``) included, as in P1's code; PEFT's own
+    ``all-linear`` leaves it out.
+
+    Raises:
+        InputError: a name in ``lora.targets`` is no linear layer of the model, or the model has none.
+    """
+    linear = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    if lora.targets == "all_linear":
+        if not linear:
+            raise InputError(f"lora.targets: {type(model).__name__} has no linear layer; LoRA cannot change this model")
+        return sorted(linear)
+    unknown = [name for name in lora.targets if name not in linear]
+    if unknown:
+        raise InputError(
+            f"lora.targets: {', '.join(unknown)}: no such linear layer in {type(model).__name__}; it has "
+            f"{', '.join(sorted(linear))}"
+        )
+    return sorted(lora.targets)
+
+
+def set_precision(model: PreTrainedModel, precision: str) -> None:
+    """Give the base model's parameters the dtypes that it is trained in (protocol section 8).
+
+    ``bfloat16``: all in bfloat16 but those of norms, in float32. A layer is a norm if its name says so, as in P1's
+    code. Buffers, such as rotary frequencies, stay as they are.
+    """
+    for name, module in model.named_modules():
+        is_norm = "norm" in name.rpartition(".")[2]
+        dtype = torch.float32 if precision == "float32" or is_norm else torch.bfloat16
+        for parameter in module.parameters(recurse=False):
+            parameter.data = parameter.data.to(dtype)
+
+
+def target_shapes(model: ModelSpec, lora: LoraSpec) -> list[tuple[int, int]]:
+    """Return inputs and outputs of every layer that an adapter changes; loads no weights.
+
+    Raises:
+        InputError: the model lacks a layer of ``lora.targets``.
+    """
+    config = AutoConfig.from_pretrained(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
+    auto: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        bare = auto.from_config(config, trust_remote_code=model.trust_remote_code)
+    names = set(target_names(bare, lora))
+    return [
+        (module.in_features, module.out_features)
+        for name, module in bare.named_modules()
+        if isinstance(module, torch.nn.Linear) and name.rpartition(".")[2] in names
+    ]
+
+
+@contextmanager
+def attached(model: PreTrainedModel, lora: LoraSpec) -> Iterator[PeftModel]:
+    """Yield the model with a fresh adapter, in training mode; behind the block it is the bare model again.
+
+    The adapter is drawn on the CPU from ``lora.seed`` alone, so all workers and devices begin with the same one. Base
+    weights are frozen and not changed.
+
+    Where the output layer is tied to the embedding, an adapter on it changes the logits alone: base weights stay
+    shared, and the adapter must not be merged into them.
+
+    Raises:
+        InputError: the model lacks a layer of ``lora.targets``, or gradient checkpointing where that is asked for.
+    """
+    if lora.gradient_checkpointing and not model.supports_gradient_checkpointing:
+        raise InputError(f"lora.gradient_checkpointing: {type(model).__name__} has none; set it to false")
+    config = LoraConfig(
+        r=lora.r,
+        lora_alpha=lora.alpha,  # type: ignore[arg-type]  # PEFT divides it by r: any number will do
+        lora_dropout=lora.dropout,
+        target_modules=target_names(model, lora),
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    torch.manual_seed(lora.seed)
+    switches: Any = model  # transformers leaves these methods untyped
+    with warnings.catch_warnings():
+        # PEFT warns that an adapter on a tied output layer cannot be merged.
+        warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
+        # In P1's code the adapter has the dtype of the layers that it changes.
+        adapted: Any = get_peft_model(model, config, autocast_adapter_dtype=False)
+    if lora.gradient_checkpointing:
+        switches.activation_checkpointing_enable({"use_reentrant": False})
+        # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
+        switches.disable_input_require_grads()
+    switches.train()
+    try:
+        yield adapted
+    finally:
+        adapted.unload()
+        if lora.gradient_checkpointing:
+            switches.activation_checkpointing_disable()
+        # PEFT leaves its configuration on the base model and warns at the next adapter because of it.
+        vars(model).pop("peft_config", None)
+        model.requires_grad_(False)
+        switches.eval()
+
+
+def trainable(adapted: PeftModel) -> list[torch.nn.Parameter]:
+    """Return the adapter's parameters, in the order of the model's modules."""
+    return [parameter for parameter in adapted.parameters() if parameter.requires_grad]
+
+
+def adapter_files(adapted: PeftModel) -> dict[str, bytes]:
+    """Return the files of the adapter on this model by name: weights as safetensors, then the configuration.
+
+    The configuration comes last: who writes the files in this order leaves no folder that looks like an adapter and is
+    none.
+    """
+    # PEFT would add the frozen output layer to every adapter that changes it.
+    state = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+    config = {**adapted.peft_config["default"].to_dict(), "inference_mode": True}
+    readable = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
+    return {
+        WEIGHTS_FILE: save(weights, metadata={"format": "pt"}),
+        CONFIG_FILE: (json.dumps(readable, indent=2, sort_keys=True) + "\n").encode(),
+    }

@@ -1,0 +1,43 @@
+"""Adapters on a real S3 server on loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.test_object_store import _call, bucket
+from tests.training.test_distributed import TASK, write_spec
+
+__all__ = ["bucket"]  # a fixture
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+def test_adapters_may_go_to_a_bucket(
+    bucket: dict[str, str],  # the fixture by its name
+    tmp_path: Path,
+    tiny_llama: Path,
+) -> None:
+    spec, run_dir = write_spec(tmp_path, tiny_llama), "s3://bias/runs/lora"
+    environment = {**bucket, "OMP_NUM_THREADS": "1"}
+    done = _call(environment, "train", "lora", str(spec), "--run-dir", run_dir)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 (2 trained now)" in done.stdout
+    assert f"adapters: {run_dir}/adapters" in done.stdout
+    again = _call(environment, "train", "lora", str(spec), "--run-dir", run_dir)
+    assert again.returncode == 0, again.stderr
+    assert "all 2 adapters are trained already" in again.stderr
+    import boto3
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=bucket["AWS_ENDPOINT_URL"],
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+        region_name="us-east-1",
+    )
+    keys = {each["Key"] for each in client.list_objects_v2(Bucket="bias", Prefix="runs/lora/")["Contents"]}
+    for name in ("adapter_model.safetensors", "adapter_config.json"):
+        assert f"runs/lora/adapters/{TASK}/k2.s0/{name}" in keys
+    assert not [key for key in keys if ".train" in key]

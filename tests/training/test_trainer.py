@@ -1,0 +1,235 @@
+"""Training one adapter after another: as a plain loop does, without residue on the model."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load
+from transformers import PreTrainedModel
+
+from biaseval.demo import MODEL_PATH
+from biaseval.errors import InputError
+from biaseval.models import load_model, load_tokenizer
+from biaseval.scoring import LabelScorer
+from biaseval.spec import LoraSpec
+from biaseval.training.adapters import adapter_files, attached, set_precision, target_names
+from biaseval.training.batches import EncodedRow, collate, encode_rows
+from biaseval.training.loss import RowLoss, weighted_loss
+from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE, TrainingRow
+from biaseval.training.schedule import learning_rate_at, n_steps_of, step_rows
+from biaseval.training.trainer import TrainedAdapter, train_adapter
+from tests.training.trainingtexts import SMALL, plain_training, random_rows
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def model(tiny_llama: Path) -> PreTrainedModel:
+    return load_model(str(tiny_llama))
+
+
+def train(model: PreTrainedModel, rows: list[EncodedRow], **changes: Any) -> TrainedAdapter:
+    return train_adapter(model, rows, SMALL.model_copy(update=changes), device=CPU)
+
+
+def weights(trained: TrainedAdapter) -> dict[str, torch.Tensor]:
+    assert trained.files is not None
+    return load(trained.files[WEIGHTS_FILE])
+
+
+def hooks(model: torch.nn.Module) -> int:
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return sum(len(getattr(module, kind)) for module in model.modules() for kind in kinds)
+
+
+@pytest.mark.parametrize("n_rows", [16, 11])
+def test_the_adapter_is_that_of_a_plain_loop(tiny_llama: Path, model: PreTrainedModel, n_rows: int) -> None:
+    rows = random_rows(n_rows)
+    lora = SMALL.model_copy(update={"learning_rate": LoraSpec().learning_rate})
+    trained = train_adapter(model, rows, lora, device=CPU)
+    expected = plain_training(tiny_llama, rows, lora)
+    found = weights(trained)
+    assert set(found) == set(expected)
+    assert any("lm_head" in name for name in found)
+    for name, value in expected.items():
+        assert torch.allclose(found[name], value, rtol=0, atol=1e-6), name
+    moved = max(value.abs().max().item() for name, value in expected.items() if "lora_B" in name)
+    assert moved > 5e-4
+    assert len(trained.steps) == 10
+
+
+@pytest.mark.parametrize("changes", [{"gradient_checkpointing": True}, {"batch_size": 2, "accumulation": 4}])
+def test_memory_settings_change_nothing(model: PreTrainedModel, changes: dict[str, Any]) -> None:
+    rows = random_rows()
+    one, other = weights(train(model, rows)), weights(train(model, rows, **changes))
+    assert max((one[name] - other[name]).abs().max().item() for name in one) < 1e-5
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_model_is_left_without_residue(model: PreTrainedModel, checkpointing: bool) -> None:
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    modules, n_hooks, attributes = [type(module) for module in model.modules()], hooks(model), set(vars(model))
+    rows = random_rows()
+    first = train(model, rows, gradient_checkpointing=checkpointing)
+    after = model.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert [type(module) for module in model.modules()] == modules
+    assert hooks(model) == n_hooks
+    assert not any("peft" in name for name in set(vars(model)) - attributes)
+    assert not model.training
+    assert not any(parameter.requires_grad or parameter.grad is not None for parameter in model.parameters())
+    # So an adapter does not depend on those trained before it.
+    train(model, random_rows(seed=1))
+    assert weights(train(model, rows, gradient_checkpointing=checkpointing)).keys() == weights(first).keys()
+    again = weights(train(model, rows, gradient_checkpointing=checkpointing))
+    assert all(torch.equal(again[name], value) for name, value in weights(first).items())
+
+
+def test_a_model_is_whole_again_after_an_error(model: PreTrainedModel) -> None:
+    names = [name for name, _ in model.named_parameters()]
+
+    def fail() -> None:
+        assert [name for name, _ in model.named_parameters()] != names
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), attached(model, SMALL):
+        fail()
+    assert [name for name, _ in model.named_parameters()] == names
+
+
+def test_what_is_trained_is_every_linear_layer_and_the_head(model: PreTrainedModel) -> None:
+    expected = ["down_proj", "gate_proj", "k_proj", "lm_head", "o_proj", "q_proj", "up_proj", "v_proj"]
+    assert target_names(model, SMALL) == expected
+    found = weights(train(model, random_rows(), targets=["q_proj"]))
+    assert {name.split(".")[-3] for name in found} == {"q_proj"}
+    with pytest.raises(InputError, match=r"lora.targets: qproj: no such linear layer"):
+        train(model, random_rows(), targets=["qproj"])
+
+
+def test_a_tied_output_layer_is_changed_and_its_embedding_is_not(tmp_path: Path) -> None:
+    model = load_model(str(MODEL_PATH))
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    before = model.get_input_embeddings().weight.clone()
+    trained = train(model, random_rows(), learning_rate=0.01)
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    assert torch.equal(model.get_input_embeddings().weight, before)
+    assert trained.files is not None
+    for name, content in trained.files.items():
+        (tmp_path / name).write_bytes(content)
+    # The head itself, as large as the embedding, is in no adapter.
+    assert {name.split(".")[-2] for name in weights(trained)} == {"lora_A", "lora_B"}
+    adapted = load_model(str(MODEL_PATH), adapter=str(tmp_path))
+    assert adapted.get_input_embeddings().weight is adapted.get_output_embeddings().get_base_layer().weight
+    assert torch.equal(adapted.get_input_embeddings().weight, before)
+
+
+def test_merged_and_attached_adapters_score_the_same(tiny_llama: Path, model: PreTrainedModel, tmp_path: Path) -> None:
+    trained = train(model, random_rows(), learning_rate=0.02)
+    assert trained.files is not None
+    assert list(trained.files)[-1] == CONFIG_FILE
+    (tmp_path / "adapter").mkdir()
+    for name, content in trained.files.items():
+        (tmp_path / "adapter" / name).write_bytes(content)
+    merged: Any = PeftModel.from_pretrained(load_model(str(tiny_llama)), tmp_path / "adapter").merge_and_unload()
+    merged.save_pretrained(tmp_path / "merged")
+    load_tokenizer(str(tiny_llama)).save_pretrained(tmp_path / "merged")
+    texts = [f"Say which.\n\nInput: river {number}.\n\nOutput:" for number in range(4)]
+    prompts = pa.table({"prompt_id": list("abcd"), "text": texts, "labels": [["yes", "not sure"]] * 4})
+    loaded = [(str(tiny_llama), str(tmp_path / "adapter")), (str(tmp_path / "merged"), None), (str(tiny_llama), None)]
+    attached_, merged_, bare = (
+        np.array(LabelScorer.load(path, adapter=adapter).score(prompts)["token_logprobs"].combine_chunks().flatten())
+        for path, adapter in loaded
+    )
+    assert np.abs(attached_ - merged_).max() < 1e-4
+    assert np.abs(attached_ - bare).max() > 0.01
+
+
+def test_a_row_counts_by_the_mean_over_its_own_targets(model: PreTrainedModel) -> None:
+    rows = random_rows(2)
+    assert rows[0].n_targets != rows[1].n_targets
+    loss = RowLoss(model, "float32", CPU)
+    expected = []
+    for row in rows:
+        ids = torch.from_numpy(row.token_ids)[None]
+        logprobs = model(input_ids=ids).logits[0].log_softmax(-1)
+        expected.append(-np.mean([logprobs[i - 1, ids[0, i]].item() for i in range(row.n_context, ids.shape[1])]))
+    assert loss(collate(rows, [0.5, 0.5])).item() == pytest.approx(np.mean(expected), abs=1e-5)
+    assert loss(collate(rows, [0.0, 0.0])).item() == 0
+
+
+def test_an_infinite_logit_where_nothing_is_predicted_does_no_harm() -> None:
+    logits = torch.zeros(1, 2, 3)
+    logits[0, 1] = float("-inf")
+    found = weighted_loss(logits, torch.zeros(1, 2, dtype=torch.long), torch.tensor([[1.0, 0.0]]))
+    assert found.item() == pytest.approx(np.log(3))
+
+
+def test_the_rate_falls_linearly_and_rises_before_over_the_warm_up() -> None:
+    lora = LoraSpec(learning_rate=1.0)
+    assert [learning_rate_at(step, 10, lora) for step in (0, 1, 9)] == pytest.approx([1, 0.9, 0.1])
+    warm = LoraSpec(learning_rate=1.0, warmup=0.2)
+    assert [learning_rate_at(step, 10, warm) for step in (0, 1, 2, 3, 9)] == pytest.approx([0, 0.5, 1, 0.875, 0.125])
+
+
+def test_sixteen_rows_make_ten_steps_and_each_row_counts_once_an_epoch() -> None:
+    steps = list(step_rows(16, LoraSpec()))
+    assert [epoch for epoch, _ in steps] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    for epoch in range(5):
+        assert sorted(row for own, rows in steps if own == epoch for row in rows) == list(range(16))
+    assert steps[0][1] != steps[2][1]
+    assert steps == list(step_rows(16, LoraSpec()))
+    assert [len(rows) for _, rows in step_rows(11, LoraSpec(epochs=1))] == [8, 3]
+    assert n_steps_of(11, LoraSpec()) == 10
+
+
+def test_a_loss_that_is_not_finite_ends_the_adapter_and_not_the_next(model: PreTrainedModel) -> None:
+    trained = train(model, random_rows(), learning_rate=1e30)
+    assert trained.files is None
+    last = trained.steps[-1]
+    assert len(trained.steps) < 10
+    assert not np.isfinite(last.loss) or last.grad_norm is None or not np.isfinite(last.grad_norm)
+    assert all(np.isfinite(step.loss) for step in trained.steps[:-1])
+    assert train(model, random_rows()).files is not None
+
+
+def test_bfloat16_leaves_norms_in_float32_and_trains() -> None:
+    model = load_model(str(MODEL_PATH), dtype="bfloat16")
+    set_precision(model, "bfloat16")
+    dtypes = {name.split(".")[-2]: value.dtype for name, value in model.named_parameters()}
+    assert dtypes["input_layernorm"] == dtypes["norm"] == torch.float32
+    assert dtypes["q_proj"] == dtypes["embed_tokens"] == torch.bfloat16
+    assert model.model.rotary_emb.inv_freq.dtype == torch.float32
+    trained = train(model, random_rows(), precision="bfloat16")
+    expected = train(load_model(str(MODEL_PATH)), random_rows())
+    assert {value.dtype for value in weights(trained).values()} == {torch.bfloat16}
+    losses, wanted = ([step.loss for step in each.steps] for each in (trained, expected))
+    assert losses == pytest.approx(wanted, rel=0.05)
+
+
+def test_the_loss_falls_on_a_real_task() -> None:
+    tokenizer = load_tokenizer(str(MODEL_PATH))
+    texts = ["The soup was cold", "The bread was fresh", "The tea was bitter", "The cake was sweet"] * 4
+    rows = [
+        TrainingRow(str(n), f"Say good or bad.\n\nInput: {text} {n}.\n\nOutput:", ("bad", "good")[n % 2], 0)
+        for n, text in enumerate(texts)
+    ]
+    encoded = encode_rows(tokenizer, rows, ["bad", "good"], 2048)
+    trained = train(load_model(str(MODEL_PATH)), encoded, r=16)
+    losses = [step.loss for step in trained.steps]
+    assert np.mean(losses[-2:]) < 0.7 * np.mean(losses[:2])
+
+
+def test_files_do_not_depend_on_where_they_were_made(model: PreTrainedModel) -> None:
+    with attached(model, SMALL) as adapted:
+        files = adapter_files(adapted)
+        assert files == adapter_files(copy.copy(adapted))
+    assert b'"r": 4' in files[CONFIG_FILE]
+    assert b'"inference_mode": true' in files[CONFIG_FILE]
