@@ -18,15 +18,15 @@ LAYERS = [
     {"execute", "report", "progress", "environment"},
     {"analysis"},
     {"majority_bias"},  # shares parts, calibration inputs and the check of labels with label_bias
-    {"label_bias"},
-    {"scoring"},
+    {"label_bias", "qa_bias"},
+    {"scoring", "reading"},
     {"models"},
     {"store"},
     {"tables", "spec"},
     {"errors"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft"}
-MAY_BE_HEAVY = {"models", "scoring", "execute", "demo", "bench"}
+MAY_BE_HEAVY = {"models", "scoring", "reading", "execute", "demo", "bench"}
 
 
 def _level(module: str) -> int:

@@ -290,11 +290,160 @@ class MajorityBiasSpec(_Section):
         return self
 
 
-Spec = LabelBiasSpec | MajorityBiasSpec
+HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
+"""The heuristics of P3, by their ids."""
 
-_KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec]] = {
+
+class QaModelSpec(_Section):
+    """A QA model that is measured: one that reads contexts, one that writes answers, or predictions from elsewhere."""
+
+    name: _Name
+    path: str | None = None
+    """A local directory, or a Hugging Face name where there is a network."""
+    revision: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    adapter: str | None = None
+    trust_remote_code: bool = False
+    answers: Literal["extractive", "generative"] = "extractive"
+    """``generative``: a sequence-to-sequence or causal LM that is given ``prompt``."""
+    prompt: str = "{context} {question} Answer:"
+    """What a generative model is given; ``{context}`` and ``{question}`` stand there once each (P3's code)."""
+    allow_untrained_head: bool = False
+    """Run an encoder without a QA head, whose head is then random."""
+    predictions: dict[str, str] | None = None
+    """Data set to a file of predictions, SQuAD's ``{id: text}``; then nothing is loaded."""
+    on_missing: Literal["error", "drop"] = "error"
+    """Questions without a prediction: refuse the file, or leave them out for this model, recorded."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_has_its_fields(cls, value: str) -> str:
+        if value.count("{context}") != 1 or value.count("{question}") != 1:
+            raise ValueError(f"{value!r} must hold {{context}} and {{question}} once each")
+        return value
+
+    @model_validator(mode="after")
+    def _is_a_model_or_predictions(self) -> QaModelSpec:
+        if (self.path is None) == (self.predictions is None):
+            raise ValueError("has both path and predictions or neither; keep one")
+        return self
+
+
+class QaDatasetsSpec(_Section):
+    """The questions of a QA-bias run."""
+
+    train: str | None = None
+    """Training questions: ``cos_sim`` takes its document frequencies from their contexts."""
+    in_distribution: Annotated[dict[_Name, str], Field(min_length=1)]
+    """Name to file: sets like the one that the models were trained on."""
+    out_of_distribution: dict[_Name, str] = {}
+    max_examples: Annotated[int, Field(gt=0)] | None = None
+    """At most so many questions of each set, drawn by the seed."""
+    on_bad_example: Literal["error", "drop"] = "error"
+    """Questions without an answer in their context, empty contexts, ids twice: refuse the file, or leave them out."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> QaDatasetsSpec:
+        twice = sorted(self.in_distribution.keys() & self.out_of_distribution.keys())
+        if twice:
+            raise ValueError(f"{', '.join(twice)}: stands under in_distribution and out_of_distribution; keep one")
+        return self
+
+
+class WindowsSpec(_Section):
+    """How long contexts are read, and which spans may be answers (P3's code)."""
+
+    max_tokens: Annotated[int, Field(gt=8)] = 384
+    stride: Annotated[int, Field(ge=0)] = 128
+    """Tokens that neighbouring windows share."""
+    n_best: Annotated[int, Field(gt=0)] = 20
+    max_answer_tokens: Annotated[int, Field(gt=0)] = 30
+
+
+class BootstrapSpec(_Section):
+    """How segments are sampled (P3)."""
+
+    trials: Annotated[int, Field(gt=1)] = 100
+    sample: Annotated[int, Field(gt=1)] = 800
+    replacement: bool = False
+    """False: subsamples, as published; true: a bootstrap."""
+
+
+class QaTextSpec(_Section):
+    """Where sentences, words, entities and subjects come from; null: an embedded approximation."""
+
+    nltk_data: str | None = None
+    spacy: str | None = None
+    """A pipeline's name or directory, such as ``en_core_web_sm``."""
+
+
+class QaBiasSpec(_Section):
+    """A QA prediction-bias run (P3)."""
+
+    PATHS: ClassVar[tuple[str, ...]] = (
+        "models.*.path",
+        "models.*.adapter",
+        "models.*.predictions.*",
+        "datasets.train",
+        "datasets.in_distribution.*",
+        "datasets.out_of_distribution.*",
+        "text.nltk_data",
+        "text.spacy",
+    )
+    """The keys that name files: relative ones are relative to the spec file."""
+
+    kind: Literal["qa_bias"]
+    name: _Name
+    seed: _Seed = 42
+    models: Annotated[list[QaModelSpec], Field(min_length=1)]
+    datasets: QaDatasetsSpec
+    heuristics: Annotated[list[str], Field(min_length=1)] = list(HEURISTICS)
+    """Ids of P3's heuristics, or ``module:function`` for one of the user's."""
+    thresholds: Literal["search", "mikula2024"] | dict[str, float] = "search"
+    """Searched, the published ones, or heuristic to threshold (the others are searched).
+
+    ``variant: paper`` searches on the first model and keeps its thresholds for all; ``reference`` searches for each.
+    """
+    bootstrap: BootstrapSpec = BootstrapSpec()
+    variant: Literal["paper", "reference"] = "paper"
+    windows: WindowsSpec = WindowsSpec()
+    text: QaTextSpec = QaTextSpec()
+    execution: ExecutionSpec = ExecutionSpec()
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> QaBiasSpec:
+        problems = []
+        names = [model.name for model in self.models]
+        for key, values in (("models", names), ("heuristics", self.heuristics)):
+            if len(set(values)) < len(values):
+                problems.append(f"{key} {values} names one twice; name each once")
+        for heuristic in self.heuristics:
+            if heuristic not in HEURISTICS and not _is_function_name(heuristic):
+                problems.append(
+                    f"heuristics: {heuristic!r} is unknown; use {', '.join(HEURISTICS)}, or module:function for your own"
+                )
+        if isinstance(self.thresholds, dict):
+            unknown = [name for name in self.thresholds if name not in self.heuristics]
+            if unknown:
+                problems.append(f"thresholds: {', '.join(unknown)} not among heuristics; add or remove it")
+        datasets = {*self.datasets.in_distribution, *self.datasets.out_of_distribution}
+        for model in self.models:
+            foreign = sorted(set(model.predictions or {}) - datasets)
+            if foreign:
+                problems.append(f"models: predictions of {model.name} for {', '.join(foreign)}, no set of datasets")
+        if self.windows.stride >= self.windows.max_tokens:
+            problems.append("windows: stride must be smaller than max_tokens")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+Spec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec
+
+_KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec] | type[QaBiasSpec]] = {
     "label_bias": LabelBiasSpec,
     "majority_bias": MajorityBiasSpec,
+    "qa_bias": QaBiasSpec,
 }
 
 
@@ -483,6 +632,11 @@ def _wrong_shares(row: object) -> Iterable[str]:
             return
     if abs(sum(row.values()) - 1) > 1e-6:
         yield f"the shares sum to {sum(row.values()):.6g}; make it 1"
+
+
+def _is_function_name(text: str) -> bool:
+    module, colon, function = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in [*module.split("."), function])
 
 
 def _is_number(value: object) -> bool:
