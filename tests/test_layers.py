@@ -19,7 +19,8 @@ LAYERS = [
     {"analysis"},
     {"majority_bias"},  # shares parts, calibration inputs and the check of labels with label_bias
     {"label_bias", "qa_bias"},
-    {"scoring", "reading"},
+    {"reading"},  # its causal models are continued by scoring
+    {"scoring"},
     {"models"},
     {"store"},
     {"tables", "spec"},

@@ -26,13 +26,16 @@ import yaml
 from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
 
 from biaseval.errors import BiasevalError, InputError
+from biaseval.qa_bias.significance import fixed_thresholds, segment_draws, threshold_grid
 from biaseval.store import Run
 from biaseval.tables import TABLES, output_tables
 
 N_DRAWS = 1000
 """Bootstrap resamples behind every interval: of tasks (label bias), of test rows (majority bias)."""
 
-_LABEL_BIAS, _MAJORITY_BIAS = "label_bias", "majority_bias"
+_LABEL_BIAS, _MAJORITY_BIAS, _QA_BIAS = "label_bias", "majority_bias", "qa_bias"
+
+_QA_MEASUREMENTS = ("qa_examples", "qa_attributes", "qa_predictions")
 
 _TABLES: dict[object, frozenset[str]] = {
     _LABEL_BIAS: frozenset(
@@ -41,6 +44,7 @@ _TABLES: dict[object, frozenset[str]] = {
     _MAJORITY_BIAS: frozenset(
         {"settings", "contexts", "prompts", "label_scores", "generations", "row_draws", "run_settings"}
     ),
+    _QA_BIAS: frozenset({*_QA_MEASUREMENTS, "qa_models", "qa_settings", "qa_thresholds", "qa_draws"}),
 }
 """The kinds of run that have metrics, and the tables that these are made of."""
 
@@ -78,13 +82,18 @@ def build_marts(run_dir: str | Path) -> None:
     spec = _read_spec(run)
     kind = spec.get("kind")
     if kind not in _TABLES:
-        raise InputError(f"{run.uri}: holds no label-bias run and no majority-bias run; name the directory of one")
+        raise InputError(
+            f"{run.uri}: holds no label-bias run, no majority-bias run and no QA-bias run; name the directory of one"
+        )
     _refuse_unscored(run, spec)
-    if kind == _LABEL_BIAS:
-        run.write_part("bootstrap_draws", 0, _bootstrap_draws(run, spec["seed"]))
+    if kind == _QA_BIAS:
+        _write_qa_tables(run, spec)
     else:
-        run.write_part("row_draws", 0, _row_draws(run, spec["seed"]))
-    run.write_part("run_settings", 0, _run_settings(spec))
+        if kind == _LABEL_BIAS:
+            run.write_part("bootstrap_draws", 0, _bootstrap_draws(run, spec["seed"]))
+        else:
+            run.write_part("row_draws", 0, _row_draws(run, spec["seed"]))
+        run.write_part("run_settings", 0, _run_settings(spec))
     for name, rows in _computed_marts(run, spec).items():
         run.write_table(_mart_file(name), rows)
     run.write_bytes("results.duckdb", _results_database(run, spec))
@@ -166,6 +175,9 @@ def _read_spec(run: Run) -> dict[str, Any]:
 
 
 def _refuse_unscored(run: Run, spec: dict[str, Any]) -> None:
+    if spec.get("kind") == _QA_BIAS:
+        _refuse_unread(run, spec)
+        return
     planned = run.parts("prompts")
     if not planned:
         raise BiasevalError(f"{run.uri}: has no planned prompts; run the same command again")
@@ -174,6 +186,28 @@ def _refuse_unscored(run: Run, spec: dict[str, Any]) -> None:
     if missing:
         raise BiasevalError(
             f"{run.uri}: {len(missing)} of {len(planned)} parts missing (first: {missing[0]}); "
+            "run the same command again"
+        )
+
+
+def _refuse_unread(run: Run, spec: dict[str, Any]) -> None:
+    """Raise BiasevalError unless every part of the questions has its attributes, and the predictions of every model.
+
+    Part p of the questions belongs to part m * n_parts + p of the predictions for model m of the spec.
+    """
+    questions = run.parts("qa_examples")
+    if not questions:
+        raise BiasevalError(f"{run.uri}: has no questions; run the same command again")
+    n_parts, n_models = len(questions), len(spec["models"])
+    wanted = {
+        "qa_attributes": questions,
+        "qa_predictions": {model * n_parts + part for model in range(n_models) for part in questions},
+    }
+    missing = [(table, part) for table, parts in wanted.items() for part in sorted(parts - run.parts(table))]
+    if missing:
+        table, part = missing[0]
+        raise BiasevalError(
+            f"{run.uri}: {len(missing)} of {n_parts * (1 + n_models)} parts missing (first: {part} of {table}); "
             "run the same command again"
         )
 
@@ -264,6 +298,96 @@ def _run_settings(spec: dict[str, Any]) -> pa.Table:
             "calibration": pa.array([spec.get("calibration", [])], strings),
         }
     )
+
+
+def _write_qa_tables(run: Run, spec: dict[str, Any]) -> None:
+    """Write what a QA-bias run's metrics need beside its measurements: settings, models, thresholds, draws by model."""
+    run.write_part("qa_settings", 0, _qa_settings(spec))
+    run.write_part("qa_models", 0, _qa_models(spec))
+    bootstrap = spec["bootstrap"]
+    with _local_copy(run, _QA_MEASUREMENTS) as source, closing(_connect([source])) as connection:
+        _create_staging(source, spec, _QA_MEASUREMENTS, connection)
+        for relation in _relations("intermediate", tables=_QA_MEASUREMENTS):
+            _create("view", relation.name, relation.sql, connection)
+        thresholds = _qa_thresholds(spec, connection)
+        run.write_part("qa_thresholds", 0, thresholds)
+        for number, model in enumerate(spec["models"]):
+            measured = _rows(
+                "select dataset, heuristic, value, exact_match, f1 from qa_measured "
+                f"where model = {_literal(model['name'])} order by dataset, heuristic, row, example_id",
+                connection,
+            )
+            draws = segment_draws(
+                model["name"],
+                measured,
+                thresholds,
+                seed=spec["seed"],
+                trials=bootstrap["trials"],
+                sample=bootstrap["sample"],
+                replacement=bootstrap["replacement"],
+            )
+            run.write_part("qa_draws", number, draws)
+
+
+def _qa_settings(spec: dict[str, Any]) -> pa.Table:
+    """Return one row: the facts of a resolved QA-bias spec that the metrics need."""
+    return pa.table(
+        {
+            "seed": pa.array([spec["seed"]], pa.int64()),
+            "variant": pa.array([spec["variant"]], pa.string()),
+            "heuristics": pa.array([spec["heuristics"]], pa.list_(pa.string())),
+            "trials": pa.array([spec["bootstrap"]["trials"]], pa.int32()),
+            "sample": pa.array([spec["bootstrap"]["sample"]], pa.int32()),
+            "replacement": pa.array([spec["bootstrap"]["replacement"]], pa.bool_()),
+        }
+    )
+
+
+def _qa_models(spec: dict[str, Any]) -> pa.Table:
+    """Return a row per model of a QA-bias run; one with predictions from elsewhere has those of some data sets."""
+    models = spec["models"]
+    answered = [None if model["predictions"] is None else sorted(model["predictions"]) for model in models]
+    return pa.table(
+        {
+            "number": pa.array(range(len(models)), pa.int32()),
+            "model": pa.array([model["name"] for model in models], pa.string()),
+            "on_missing": pa.array([model["on_missing"] for model in models], pa.string()),
+            "datasets": pa.array(answered, pa.list_(pa.string())),
+        }
+    )
+
+
+def _qa_thresholds(spec: dict[str, Any], connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Return the thresholds to try of each data set and heuristic; one that the spec fixes is the only one."""
+    # P3's code takes the range of all values, with -1 for undefined ones.
+    taken = "isfinite(value)" if spec["variant"] == "reference" else "is_measured and isfinite(value)"
+    ranges = _rows(
+        f"select dataset, heuristic, min(value) filter ({taken}) as lowest, max(value) filter ({taken}) as highest "
+        "from qa_attributes group by all order by all",
+        connection,
+    )
+    fixed = fixed_thresholds(spec["thresholds"])
+    rows = []
+    for span in ranges.to_pylist():
+        dataset, heuristic, lowest, highest = span.values()
+        grid: list[float] = []
+        if heuristic in fixed:
+            grid = [fixed[heuristic]]
+        elif lowest is not None:
+            grid = threshold_grid(heuristic, lowest, highest, variant=spec["variant"])
+        place = {"dataset": dataset, "heuristic": heuristic, "is_fixed": heuristic in fixed}
+        rows += [{**place, "threshold": threshold} for threshold in grid]
+    columns = {"dataset": pa.string(), "heuristic": pa.string(), "threshold": pa.float64(), "is_fixed": pa.bool_()}
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))
+
+
+def _rows(select: str, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    try:
+        return connection.sql(select).to_arrow_table()
+    except duckdb.Error as error:  # a file that is no Parquet, too little memory
+        raise BiasevalError(
+            f"the run's tables cannot be read: {error}; mend this and run the same command again"
+        ) from error
 
 
 def _computed_marts(run: Run, spec: dict[str, Any]) -> dict[str, pa.Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import math
 import string
 from collections import Counter
@@ -32,6 +33,9 @@ N_NEW_TOKENS = 2
 LABEL = "label"
 """The field of an item template where the answer stands."""
 
+
+_PATHS_OR_NAMES = ("model.path", "model.adapter", "models.*.path", "models.*.adapter", "text.spacy")
+"""Keys of paths that may be names instead, of the Hugging Face hub or of an installed pipeline."""
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 _Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -417,11 +421,11 @@ class QaBiasSpec(_Section):
         for key, values in (("models", names), ("heuristics", self.heuristics)):
             if len(set(values)) < len(values):
                 problems.append(f"{key} {values} names one twice; name each once")
-        for heuristic in self.heuristics:
-            if heuristic not in HEURISTICS and not _is_function_name(heuristic):
-                problems.append(
-                    f"heuristics: {heuristic!r} is unknown; use {', '.join(HEURISTICS)}, or module:function for your own"
-                )
+        problems += [
+            f"heuristics: {heuristic!r} is unknown; use {', '.join(HEURISTICS)}, or module:function for one of yours"
+            for heuristic in self.heuristics
+            if heuristic not in HEURISTICS and not _is_function_name(heuristic)
+        ]
         if isinstance(self.thresholds, dict):
             unknown = [name for name in self.thresholds if name not in self.heuristics]
             if unknown:
@@ -438,7 +442,10 @@ class QaBiasSpec(_Section):
         return self
 
 
-Spec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec
+CausalSpec = LabelBiasSpec | MajorityBiasSpec
+"""What scores labels with a causal LM."""
+
+Spec = CausalSpec | QaBiasSpec
 
 _KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec] | type[QaBiasSpec]] = {
     "label_bias": LabelBiasSpec,
@@ -537,14 +544,13 @@ def differences(old: str, new: Spec) -> list[str]:
 
     ``execution`` may differ, and so may the places of files: what they hold is compared by the run's fingerprints.
     """
-    ignored = {"execution", *new.PATHS}
     before = _flatten(_parse_yaml(old, "spec.yaml"))
     if before.get("kind") != new.kind:
         return [f"kind: the run has {before.get('kind')!r}, the spec {new.kind!r}"]
     after = _flatten(new.model_dump(mode="json"))
     lines = []
     for key in [*before, *(key for key in after if key not in before)]:
-        if key in ignored or key.split(".")[0] in ignored:
+        if key.split(".")[0] == "execution" or _is_path(key, new):
             continue
         if before.get(key) != after.get(key):
             lines.append(f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}")
@@ -552,10 +558,14 @@ def differences(old: str, new: Spec) -> list[str]:
     orders = [[key for key in flat if key.startswith("data.labels.")] for flat in (before, after)]
     if orders[0] != orders[1] and set(orders[0]) == set(orders[1]):
         lines.append(f"data.labels: the run has the order {', '.join(orders[0])}, the spec {', '.join(orders[1])}")
-    for key in new.PATHS:
+    for key in dict.fromkeys(key for key in (*before, *after) if _is_path(key, new)):
         if (before.get(key) is None) != (after.get(key) is None):
             lines.append(f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}")
     return lines
+
+
+def _is_path(key: str, spec: Spec) -> bool:
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in spec.PATHS)
 
 
 def _parse_yaml(text: str, source: str) -> Any:
@@ -609,15 +619,28 @@ def _known_keys(model: type[BaseModel], location: Sequence[str | int]) -> list[s
 
 def _with_absolute_paths(content: dict[str, Any], paths: Sequence[str], folder: Path) -> dict[str, Any]:
     for key in paths:
-        section, name = key.split(".")
-        value = content[section][name]
-        if value is None or "://" in value:
-            continue
-        local = (folder / Path(value).expanduser()).resolve()
-        # A model or adapter that is no local directory is a Hugging Face name.
-        if section != "model" or local.exists() or value.startswith((".", "/", "~")):
-            content[section][name] = str(local)
+        for section, name in _places(content, key.split(".")):
+            value = section[name]
+            if value is None or "://" in value:
+                continue
+            local = (folder / Path(value).expanduser()).resolve()
+            # A model, adapter or spaCy pipeline that is no local directory is a name.
+            if key not in _PATHS_OR_NAMES or local.exists() or value.startswith((".", "/", "~")):
+                section[name] = str(local)
     return content
+
+
+def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:
+    """Yield the sections and names that a key stands for; ``*`` is any name or place in a list."""
+    name, *rest = key
+    if content is None:
+        return
+    names = [name] if name != "*" else list(content if isinstance(content, dict) else range(len(content)))
+    for each in names:
+        if rest:
+            yield from _places(content[each], rest)
+        else:
+            yield content, each
 
 
 def _wrong_shares(row: object) -> Iterable[str]:
@@ -644,6 +667,8 @@ def _is_number(value: object) -> bool:
 
 
 def _flatten(content: Any, prefix: str = "") -> dict[str, Any]:
+    if prefix == "models." and isinstance(content, list):
+        content = dict(enumerate(content))
     if not isinstance(content, dict):
         return {prefix.rstrip("."): content}
     flat: dict[str, Any] = {}

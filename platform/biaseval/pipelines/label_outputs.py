@@ -17,7 +17,7 @@ from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines.claim import as_json, file_digests, read_plan
 from biaseval.progress import say, scoring_progress
-from biaseval.spec import ExecutionSpec, LabelBiasSpec, MajorityBiasSpec, ModelSpec, Prediction, Spec, dump_spec
+from biaseval.spec import CausalSpec, ExecutionSpec, LabelBiasSpec, MajorityBiasSpec, ModelSpec, Prediction, dump_spec
 from biaseval.store import Run
 from biaseval.tables import TABLES, output_tables
 
@@ -91,12 +91,12 @@ class Inputs:
     """The plan, one task or setting in memory at a time; it can be gone through once."""
 
 
-def read_inputs(spec: Spec) -> Inputs:
+def read_inputs(spec: CausalSpec) -> Inputs:
     """Return what planning starts from, all validated; loads no weights."""
     return _label_bias_inputs(spec) if isinstance(spec, LabelBiasSpec) else _majority_bias_inputs(spec)
 
 
-def write_plan(run: Run, spec: Spec, inputs: Inputs) -> None:
+def write_plan(run: Run, spec: CausalSpec, inputs: Inputs) -> None:
     """Write the plan of a run, in Parquet parts; ``plan.json`` comes last and says that it is complete.
 
     Raises:
@@ -127,7 +127,7 @@ def write_plan(run: Run, spec: Spec, inputs: Inputs) -> None:
         raise
 
 
-def _write_plan(run: Run, spec: Spec, inputs: Inputs, environment: dict[str, Any]) -> None:
+def _write_plan(run: Run, spec: CausalSpec, inputs: Inputs, environment: dict[str, Any]) -> None:
     summary = inputs.start
     parts: list[dict[str, int]] = []
     for number, planned in enumerate(inputs.planned):
@@ -225,7 +225,7 @@ def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
     )
 
 
-def ways_of(spec: Spec) -> tuple[Prediction, ...]:
+def ways_of(spec: CausalSpec) -> tuple[Prediction, ...]:
     """Return how a run's predictions are made."""
     return tuple(spec.predict) if isinstance(spec, MajorityBiasSpec) else LIKELIHOOD
 

@@ -5,6 +5,7 @@ spec → claim the run directory → plan (Parquet parts) → compute the missin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,8 +21,16 @@ from biaseval.pipelines.label_outputs import (
     ways_of,
     write_plan,
 )
+from biaseval.pipelines.questions import (
+    QuestionsPlan,
+    answer_and_measure_missing,
+    n_missing_parts,
+    n_missing_rows,
+    read_questions_inputs,
+    write_questions_plan,
+)
 from biaseval.progress import say
-from biaseval.spec import Spec
+from biaseval.spec import CausalSpec, QaBiasSpec, Spec
 from biaseval.store import Run
 
 
@@ -31,8 +40,9 @@ class Status:
 
     n_parts: int
     n_parts_done: int
-    n_prompts: int
-    n_prompts_done: int
+    n_rows: int
+    """Prompts to score; of a QA-bias run, questions to measure and, by each model, to answer."""
+    n_rows_done: int
     kind: str
     has_marts: bool
     has_report: bool
@@ -53,22 +63,39 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
 
     run = Run.open(run_uri)
     refuse_foreign(run)
-    inputs = None if run.has("plan.json") else read_inputs(spec)
+    plan = None if run.has("plan.json") else _planner(spec)
     run.create()
     with run.lock():
         run.sweep()
         if run.has("plan.json"):
             refuse_another(run, spec)
         else:
-            write_plan(run, spec, inputs or read_inputs(spec))
-        score_missing(run, spec.model, spec.execution, ways_of(spec))
+            (plan or _planner(spec))(run)
+        if isinstance(spec, QaBiasSpec):
+            answer_and_measure_missing(run, spec)
+        else:
+            score_missing(run, spec.model, spec.execution, ways_of(spec))
         say("computing the metrics")
         build_marts(run.uri)
         write_report([run.uri])
     return run
 
 
-def summarize_plan(spec: Spec) -> tuple[PlanSummary, dict[str, Any]]:
+def _planner(spec: Spec) -> Callable[[Run], None]:
+    """Validate a spec's inputs, and return what writes the plan that follows from them."""
+    if isinstance(spec, QaBiasSpec):
+        questions = read_questions_inputs(spec)
+        return lambda run: write_questions_plan(run, spec, questions)
+    inputs = read_inputs(spec)
+    return lambda run: write_plan(run, spec, inputs)
+
+
+def summarize_questions(spec: QaBiasSpec) -> QuestionsPlan:
+    """Return what a QA-bias spec would measure; writes nothing and loads no weights."""
+    return read_questions_inputs(spec).plan
+
+
+def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any]]:
     """Return what the spec would score, and the facts of its model; writes nothing and loads no weights."""
     inputs = read_inputs(spec)
     return sum((planned.summary for planned in inputs.planned), inputs.start), asdict(inputs.facts)
@@ -83,12 +110,21 @@ def run_status(run_uri: str) -> Status:
     run = Run.open(run_uri)
     plan = read_plan(run)
     spec = yaml.safe_load(run.read_text("spec.yaml"))
-    done = set(range(plan["n_parts"])) - missing_parts(run, plan, spec.get("predict", LIKELIHOOD))
+    if spec.get("kind") == "qa_bias":
+        n_models = len(spec["models"])
+        n_parts, n_rows = ((1 + n_models) * n for n in (plan["n_parts"], sum(plan["datasets"].values())))
+        n_parts_done = n_parts - n_missing_parts(run, plan, n_models)
+        n_rows_done = n_rows - n_missing_rows(run, plan, n_models)
+    else:
+        missing = missing_parts(run, plan, spec.get("predict", LIKELIHOOD))
+        n_parts, n_rows = plan["n_parts"], plan["n_prompts"]
+        n_parts_done = n_parts - len(missing)
+        n_rows_done = n_rows - sum(part["n_prompts"] for part in plan["parts"] if part["part"] in missing)
     return Status(
-        n_parts=plan["n_parts"],
-        n_parts_done=len(done),
-        n_prompts=plan["n_prompts"],
-        n_prompts_done=sum(part["n_prompts"] for part in plan["parts"] if part["part"] in done),
+        n_parts=n_parts,
+        n_parts_done=n_parts_done,
+        n_rows=n_rows,
+        n_rows_done=n_rows_done,
         kind=str(spec.get("kind")),
         has_marts=run.has("results.duckdb"),
         has_report=run.has("report.html"),
