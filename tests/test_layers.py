@@ -78,7 +78,11 @@ def test_the_source_root_does_not_shadow_the_standard_library() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["cli", "spec", "store", "analysis", "report", "label_bias.plan", "majority_bias.plan", "pipelines"]
+    "module",
+    [
+        *("cli", "spec", "store", "analysis", "report", "pipelines"),
+        *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.heuristics", "qa_bias.significance"),
+    ],
 )
 def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:
     code = f"import sys, biaseval.{module}; print([m for m in ('torch', 'transformers', 'ray') if m in sys.modules])"

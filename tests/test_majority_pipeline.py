@@ -159,7 +159,7 @@ def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path]
     (again / "label_scores" / "part-00003.parquet").unlink()
     status = run_status(str(again))
     assert status.n_parts_done == status.n_parts - 2
-    assert status.n_prompts_done < status.n_prompts == N_PROMPTS
+    assert status.n_rows_done < status.n_rows == N_PROMPTS
     untouched = (again / "generations" / "part-00000.parquet").stat().st_mtime_ns
     run_spec(load_spec(spec), str(again))
     for table in ("generations", "label_scores", "marts"):

@@ -71,7 +71,7 @@ def build_marts(run_dir: str | Path) -> None:
     of Parquet, whatever the number of threads.
 
     Args:
-        run_dir: a local path or ``s3://`` URI whose prompts are all scored.
+        run_dir: a local path or ``s3://`` URI whose prompts are all scored, or whose questions are all answered.
 
     Raises:
         InputError: it holds no run of a kind that has metrics.

@@ -6,6 +6,7 @@ import difflib
 import fnmatch
 import math
 import string
+import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -610,10 +611,14 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterable[str]:
 
 def _known_keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
     for part in location:
-        annotation = model.model_fields[str(part)].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        if isinstance(part, int):  # a place in a list of sections
+            continue
+        annotation = model.model_fields[part].annotation
+        candidates = (annotation, *typing.get_args(annotation))
+        section = next((own for own in candidates if isinstance(own, type) and issubclass(own, BaseModel)), None)
+        if section is None:
             return []
-        model = annotation
+        model = section
     return list(model.model_fields)
 
 

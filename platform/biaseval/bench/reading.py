@@ -123,18 +123,13 @@ class Timed:
     method: str
     seconds: float
     """From texts to answers."""
-    tokenise_s: float
-    """Part of it: from texts to windows."""
-    model_s: float
-    """Part of it: forward passes."""
-    search_s: float
-    """Part of it: from logits to answers."""
     questions_per_s: float
-    n_windows: int
     n_tokens: int
     """Tokens of all windows."""
     padding: float
     """Padding as a share of all tokens that the model ran."""
+    padded_tokens_per_s: float
+    """Tokens that the model ran, padding counted."""
 
 
 def benchmark(questions: pa.Table, shape_name: str, dtype: str, device: str) -> dict[str, Any]:
@@ -161,59 +156,21 @@ def benchmark(questions: pa.Table, shape_name: str, dtype: str, device: str) -> 
         raise BiasevalError(f"{n_different} of {len(read)} answers differ between the two ways; report this")
     environment = describe_environment()
     is_cuda = device == "cuda"
-    lengths = np.array(facts.pop("lengths"))
     return {
         "shape": {"name": shape_name, "parameters": sum(own.numel() for own in model.parameters()), **asdict(shape)},
         "device": torch.cuda.get_device_name() if is_cuda else f"{environment['hardware']['cpu']} (CPU)",
         "threads": torch.get_num_threads(),
         "dtype": dtype,
         "matrix_flops_per_s": rate,
-        "ours_flops_per_s": _flops(lengths, shape) / ours.model_s,
+        "linear_flops_per_s": 24 * shape.hidden**2 * shape.layers * ours.n_tokens / ours.seconds,
         "n_questions": len(read),
         "n_different_answers": n_different,
         "n_different_where_padding_competes": sum(a != b for a, b in zip(read, with_padding, strict=True)),
         "ratio": published.seconds / ours.seconds,
-        "ratio_of_model_time": published.model_s / ours.model_s,
         "reader": facts,
         "environment": environment,
         "records": [asdict(ours), asdict(published)],
     }
-
-
-def _flops(lengths: npt.NDArray[np.int64], shape: EncoderShape) -> int:
-    """Return the operations of the encoder's matrix products on windows without padding."""
-    per_token = 24 * shape.hidden**2 * shape.layers
-    return int(per_token * lengths.sum() + 4 * shape.hidden * shape.layers * (lengths**2).sum())
-
-
-class _Clock:
-    """Adds up the seconds of a model's forward passes."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.seconds = 0.0
-        self.lengths: list[int] = []
-        self._start = 0.0
-        self._hooks = [
-            model.register_forward_pre_hook(self._before, with_kwargs=True),
-            model.register_forward_hook(self._after),
-        ]
-        self._device = model.device.type
-
-    def _before(self, module: Any, args: Any, kwargs: Mapping[str, torch.Tensor]) -> None:
-        self.lengths += kwargs["attention_mask"].sum(dim=1).tolist()
-        self._start = self._now()
-
-    def _after(self, module: Any, args: Any, output: Any) -> None:
-        self.seconds += self._now() - self._start
-
-    def _now(self) -> float:
-        if self._device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    def stop(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
 
 
 def _ours(
@@ -225,27 +182,18 @@ def _ours(
     runs = []
     for _ in range(_N_REPEATS):
         before = reader.facts()
-        clock = _Clock(model)
         start = time.perf_counter()
         answers = reader.read(questions)
         seconds = time.perf_counter() - start
-        clock.stop()
         after = reader.facts()
         n_tokens, n_padded = (after[name] - before[name] for name in ("n_tokens", "n_padded_tokens"))
-        search_s = after["search_s"] - before["search_s"]
-        timed = Timed(
-            method="biaseval",
-            seconds=seconds,
-            tokenise_s=seconds - clock.seconds - search_s,
-            model_s=clock.seconds,
-            search_s=search_s,
-            questions_per_s=len(questions) / seconds,
-            n_windows=len(clock.lengths),
-            n_tokens=n_tokens,
-            padding=1 - n_tokens / n_padded,
-        )
-        runs.append((timed, answers, {**after, "lengths": clock.lengths}))
-    return sorted(runs, key=lambda run: run[0].seconds)[_N_REPEATS // 2]
+        runs.append((_timed("biaseval", seconds, len(questions), n_tokens, n_padded), answers))
+    timed, answers = sorted(runs, key=lambda run: run[0].seconds)[_N_REPEATS // 2]
+    return timed, answers, reader.facts()
+
+
+def _timed(method: str, seconds: float, n_questions: int, n_tokens: int, n_padded: int) -> Timed:
+    return Timed(method, seconds, n_questions / seconds, n_tokens, 1 - n_tokens / n_padded, n_padded / seconds)
 
 
 def _published(
@@ -254,25 +202,13 @@ def _published(
     """Answer as the published code does; also return the answers that it gives where padding competes with tokens."""
     _published_logits(model, tokenizer, questions.slice(0, BATCH_SIZE))  # warms up
     start = time.perf_counter()
-    encoded, logits, tokenise_s, model_s = _published_logits(model, tokenizer, questions)
-    search_start = time.perf_counter()
+    encoded, logits = _published_logits(model, tokenizer, questions)
     predictions = _published_search(questions, encoded, logits, is_padding_left_out=True)
-    stop = time.perf_counter()
+    seconds = time.perf_counter() - start
     with_padding = _published_search(questions, encoded, logits, is_padding_left_out=False)
     n_tokens = int(np.sum(encoded["attention_mask"]))
-    n_windows = len(encoded["input_ids"])
-    timed = Timed(
-        method="published settings",
-        seconds=stop - start,
-        tokenise_s=tokenise_s,
-        model_s=model_s,
-        search_s=stop - search_start,
-        questions_per_s=len(questions) / (stop - start),
-        n_windows=n_windows,
-        n_tokens=n_tokens,
-        padding=1 - n_tokens / (n_windows * MAX_TOKENS),
-    )
-    return timed, predictions, with_padding
+    n_padded = len(logits) * MAX_TOKENS
+    return _timed("published settings", seconds, len(questions), n_tokens, n_padded), predictions, with_padding
 
 
 Logits = list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]
@@ -281,8 +217,7 @@ Logits = list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]
 @torch.inference_mode()
 def _published_logits(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, questions: pa.Table
-) -> tuple[Any, Logits, float, float]:
-    start = time.perf_counter()
+) -> tuple[Any, Logits]:
     encoded = tokenizer(
         [question.lstrip() for question in questions["question"].to_pylist()],
         questions["context"].to_pylist(),
@@ -295,10 +230,7 @@ def _published_logits(
     )
     for row, offsets in enumerate(encoded["offset_mapping"]):
         owner = encoded.sequence_ids(row)
-        encoded["offset_mapping"][row] = [
-            own if owner[place] == 1 else None for place, own in enumerate(offsets)
-        ]
-    tokenised = time.perf_counter()
+        encoded["offset_mapping"][row] = [own if owner[place] == 1 else None for place, own in enumerate(offsets)]
     names = ("input_ids", "attention_mask", "token_type_ids")
     logits: Logits = []
     any_model: Any = model
@@ -307,7 +239,7 @@ def _published_logits(
         outputs = any_model(**batch)
         both = (own.float().cpu().numpy() for own in (outputs.start_logits, outputs.end_logits))
         logits += zip(*both, strict=True)
-    return encoded, logits, tokenised - start, time.perf_counter() - tokenised
+    return encoded, logits
 
 
 def _published_search(questions: pa.Table, encoded: Any, logits: Logits, *, is_padding_left_out: bool) -> list[str]:
@@ -330,3 +262,33 @@ def _published_search(questions: pa.Table, encoded: Any, logits: Logits, *, is_p
                 if so_far is None or score > so_far[0]:
                     best[question] = (score, contexts[question][offsets[start][0] : offsets[end][1]])
     return [own[1] if own is not None else "" for own in best]
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Return both ways as a table, with what they were measured on below."""
+    lines = [
+        "| way | seconds | questions/s | tokens | of what ran, padding | ran, tokens/s |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {own['method']} | {own['seconds']:.2f} | {own['questions_per_s']:.1f} | {own['n_tokens']} | "
+        f"{own['padding']:.1%} | {own['padded_tokens_per_s']:.0f} |"
+        for own in report["records"]
+    ]
+    versions = report["environment"]["versions"]
+    shape, rate = report["shape"], report["matrix_flops_per_s"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{report['ratio']:.1f} times the speed, from texts to answers; {report['n_different_answers']} of "
+            f"{report['n_questions']} answers differ (of the published way with padding kept out of the best tokens; "
+            f"with it among them {report['n_different_where_padding_competes']} would, the weights being random).",
+            "",
+            f"Questions: {report['questions']}. A BERT of {shape['parameters'] / 1e6:.0f}M random parameters "
+            f"({shape['layers']} layers of {shape['hidden']}), {report['dtype']}; {report['device']}, "
+            f"{report['threads']} threads; torch {versions['torch']}, transformers {versions['transformers']}. Linear "
+            f"layers do {report['linear_flops_per_s'] / 1e9:.0f} GFLOP/s of useful work in biaseval, a plain matrix "
+            f"product {rate / 1e9:.0f}.",
+        ]
+    )

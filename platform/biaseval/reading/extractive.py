@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import time
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +20,12 @@ from biaseval.reading.spans import Answer, best_spans, merged, window_answers
 from biaseval.reading.windows import Windows, cut_windows, pair_form
 
 logger = logging.getLogger(__name__)
+
+_TYPED_FAMILIES = ("bert", "electra", "albert", "convbert", "funnel", "mobilebert", "rembert", "roformer", "xlnet")
+"""Families whose tokenizers made token types up to transformers 4, when their checkpoints were trained.
+
+From 5 on some of them leave token types out unless the tokenizer's files name them.
+"""
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """What padding may change in a logit at most, as a share of the largest logit (or of 1, where all are smaller)."""
@@ -75,9 +80,11 @@ class ExtractiveReader:
         self.max_answer_tokens = max_answer_tokens
         self._inputs = _inputs(model, tokenizer)
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-        self._batches = Batches(token_budget if token_budget is not None else token_budget_of(model, max_tokens))
+        self._batches = Batches(
+            token_budget if token_budget is not None else token_budget_of(model, max_tokens),
+            n_workers=torch.get_num_threads() if model.device.type == "cpu" else 1,
+        )
         self._difference: float | None = None
-        self._search_s = 0.0
 
     @classmethod
     def load(
@@ -130,11 +137,11 @@ class ExtractiveReader:
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "device": _device_name(self.model.device),
             "token_budget": batches.token_budget,
+            "n_workers": batches.n_workers,
             "is_padded": batches.is_padded,
             "self_test_difference": self._difference,
             "n_tokens": batches.n_tokens,
             "n_padded_tokens": batches.n_padded_tokens,
-            "search_s": self._search_s,
         }
 
     @torch.inference_mode()
@@ -172,13 +179,11 @@ class ExtractiveReader:
 
         def run(batch: Integers) -> None:
             start_logits, end_logits = self._logits(windows, batch)
-            started = time.perf_counter()
             spans = self._spans(windows, batch, names, start_logits, end_logits)
             for place, window in enumerate(batch.tolist()):
                 context = contexts[rows[windows.pair[window]]]
                 characters = windows.characters(window)
                 found[window] = window_answers(spans, place, context, characters, self.n_best)
-            self._search_s += time.perf_counter() - started
 
         self._batches.run(windows.n_tokens, run, lambda window: f"question {names[window]!r}")
         bounds = np.searchsorted(windows.pair, np.arange(len(rows) + 1))
@@ -260,7 +265,8 @@ def _inputs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[
     """Return the inputs that the tokenizer makes and the model takes."""
     taken = inspect.signature(type(model).forward).parameters
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in taken]
-    if "token_type_ids" not in tokenizer.model_input_names:
+    is_silent = model.config.model_type in _TYPED_FAMILIES and "model_input_names" not in tokenizer.init_kwargs
+    if "token_type_ids" not in tokenizer.model_input_names and not is_silent:
         return [name for name in names if name != "token_type_ids"]
     n_types = getattr(model.config, "type_vocab_size", None)
     form = pair_form(tokenizer)
