@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,13 @@ def _fast(tokenizer: Tokenizer, **special: Any) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
+def _trained_once(make: Callable[[], PreTrainedTokenizerFast]) -> Callable[[], PreTrainedTokenizerFast]:
+    """Return copies of one tokenizer: training breaks ties in another way each time."""
+    trained = cache(make)
+    return wraps(make)(lambda: copy.deepcopy(trained()))
+
+
+@_trained_once
 def wordpiece() -> PreTrainedTokenizerFast:
     """Return a lower-casing WordPiece as BERT's."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -63,6 +72,7 @@ def wordpiece() -> PreTrainedTokenizerFast:
     return _fast(tokenizer, **tokens, model_input_names=WITH_TYPES)
 
 
+@_trained_once
 def bpe() -> PreTrainedTokenizerFast:
     """Return a byte-level BPE as RoBERTa's: two separators, offsets without the space in front."""
     tokenizer = Tokenizer(models.BPE())
@@ -77,8 +87,7 @@ def bpe() -> PreTrainedTokenizerFast:
     return _fast(tokenizer, **tokens, model_input_names=["input_ids", "attention_mask"])
 
 
-def unigram(pair: str = "[CLS] $A [SEP] $B:1 [SEP]:1", **settings: Any) -> PreTrainedTokenizerFast:
-    """Return a unigram model over words that carry the space in front, as ALBERT's, DeBERTa's and XLNet's."""
+def _unigram(pair: str, **settings: Any) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -94,13 +103,21 @@ def unigram(pair: str = "[CLS] $A [SEP] $B:1 [SEP]:1", **settings: Any) -> PreTr
     return _fast(tokenizer, **tokens, eos_token="</s>", **{"model_input_names": WITH_TYPES, **settings})
 
 
+@_trained_once
+def unigram() -> PreTrainedTokenizerFast:
+    """Return a unigram model over words that carry the space in front, as ALBERT's and DeBERTa's."""
+    return _unigram("[CLS] $A [SEP] $B:1 [SEP]:1")
+
+
+@_trained_once
 def t5_tokenizer() -> PreTrainedTokenizerFast:
-    return unigram("$A </s> $B </s>", model_input_names=["input_ids", "attention_mask"])
+    return _unigram("$A </s> $B </s>", model_input_names=["input_ids", "attention_mask"])
 
 
+@_trained_once
 def left_padding() -> PreTrainedTokenizerFast:
     """Return a tokenizer as XLNet's: padding on the left, CLS at the end."""
-    return unigram("$A [SEP] $B:1 [SEP]:1 [CLS]:2", padding_side="left")
+    return _unigram("$A [SEP] $B:1 [SEP]:1 [CLS]:2", padding_side="left")
 
 
 SMALL: dict[str, Any] = {
@@ -169,7 +186,7 @@ def features(
 ) -> list[dict[str, Any]]:
     """Cut one question as protocol section 7 says, by the tokenizer itself; offsets are None outside the context."""
     is_right = tokenizer.padding_side == "right"
-    pair = (question.lstrip(), context) if is_right else (context, question.lstrip())
+    pair = ([question.lstrip()], [context]) if is_right else ([context], [question.lstrip()])
     encoded = tokenizer(
         *pair, truncation="only_second" if is_right else "only_first", max_length=max_tokens, stride=stride,
         return_overflowing_tokens=True, return_offsets_mapping=True,

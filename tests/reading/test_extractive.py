@@ -50,11 +50,14 @@ def assert_by_the_rule(
 def test_answers_are_those_of_the_protocol(name: str) -> None:
     config, make = FAMILIES[name]
     model, tokenizer, asked = random_reader(config()), make(), questions()
-    for budget in (100, 2000):
-        reader = ExtractiveReader(model, tokenizer, **WINDOWS, token_budget=budget)
-        assert_by_the_rule(reader.read(asked), asked, model, tokenizer)
-        assert reader.facts()["is_padded"]
-        assert reader.facts()["self_test_difference"] < EXACT
+    reader = ExtractiveReader(model, tokenizer, **WINDOWS, token_budget=2000)
+    answers = reader.read(asked)
+    assert_by_the_rule(answers, asked, model, tokenizer)
+    assert reader.facts()["is_padded"]
+    assert reader.facts()["self_test_difference"] < EXACT
+    in_small_batches = ExtractiveReader(model, tokenizer, **WINDOWS, token_budget=100).read(asked)
+    assert in_small_batches["prediction"].equals(answers["prediction"])
+    assert in_small_batches["score"].to_pylist() == pytest.approx(answers["score"].to_pylist(), abs=2 * EXACT)
 
 
 def bert_reader(**settings: Any) -> ExtractiveReader:
@@ -66,6 +69,19 @@ def test_answers_do_not_depend_on_the_order_of_questions() -> None:
     answers = bert_reader(token_budget=300).read(asked)
     order = np.random.default_rng(1).permutation(len(asked))
     assert bert_reader(token_budget=300).read(asked.take(order)).equals(answers.take(order))
+
+
+def test_batches_on_several_threads_give_the_same_answers() -> None:
+    asked = questions()
+    expected = bert_reader(token_budget=100).read(asked)
+    torch.set_num_threads(3)
+    try:
+        reader = bert_reader(token_budget=100)
+        assert reader.facts()["n_workers"] == 3
+        assert reader.read(asked).equals(expected)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_the_same_question_is_read_once() -> None:
@@ -97,7 +113,7 @@ def test_lengths_of_a_batch_are_alike() -> None:
     )
     reader = bert_reader(max_tokens=200, token_budget=400)
     reader.read(asked)
-    assert reader.facts()["n_padded_tokens"] < 1.05 * reader.facts()["n_tokens"]
+    assert reader.facts()["n_padded_tokens"] < 1.15 * reader.facts()["n_tokens"]
 
 
 def test_a_context_without_tokens_has_no_answer() -> None:

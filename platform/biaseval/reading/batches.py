@@ -81,7 +81,7 @@ class Batches:
                     run_all(run, batches)
                 except torch.OutOfMemoryError as error:
                     rows = batches[0]
-                    if len(rows) == 1 or self.token_budget // 2 < SMALLEST_BUDGET:
+                    if all(len(own) == 1 for own in batches) or self.token_budget // 2 < SMALLEST_BUDGET:
                         raise BiasevalError(
                             f"GPU memory runs out with {self.token_budget} tokens in a pass, at {name(int(rows[0]))} "
                             f"({lengths[rows[0]]} tokens): use a GPU with more memory, or float16 or bfloat16"

@@ -16,7 +16,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.models import encoder_window, load_extractive_model, load_reader_tokenizer
 from biaseval.reading.batches import Batches, token_budget_of
 from biaseval.reading.questions import ANSWERS, Integers, check_questions, distinct
-from biaseval.reading.spans import Answer, best_spans, merged, window_answers
+from biaseval.reading.spans import Answer, Spans, best_spans, merged, window_answers
 from biaseval.reading.windows import Windows, cut_windows, pair_form
 
 logger = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ class ExtractiveReader:
 
     def _spans(
         self, windows: Windows, rows: Integers, names: list[str], start_logits: torch.Tensor, end_logits: torch.Tensor
-    ) -> Any:
+    ) -> Spans:
         n_tokens, place, n_context = (
             torch.from_numpy(own[rows]).to(start_logits.device)
             for own in (windows.n_tokens, windows.context_place, windows.stop - windows.start)
