@@ -30,7 +30,9 @@ from biaseval.bench.texts import SCENARIOS, Scenario, scenarios, training_texts
 from biaseval.errors import BiasevalError, InputError
 
 ROOT = Path(__file__).resolve().parents[1]
-TASKS = Path(os.environ.get("BIASEVAL_SHARED", ROOT.parent / "shared")) / "data" / "superni" / "tasks"
+DATA = Path(os.environ.get("BIASEVAL_SHARED", ROOT.parent / "shared")) / "data"
+TASKS = DATA / "superni" / "tasks"
+BOOLQ = DATA / "majority" / "boolq" / "train.jsonl"
 DTYPES = {"cpu": "float32,bfloat16", "cuda": "bfloat16,float16,float32"}
 
 
@@ -46,6 +48,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="comma-separated (default: %(default)s)")
     parser.add_argument("--tasks", type=Path, help="folder of Super-NaturalInstructions task files (default: "
                         "$BIASEVAL_SHARED/data/superni/tasks; texts are generated where a file is absent)")  # fmt: skip
+    parser.add_argument("--boolq", type=Path, help="train.jsonl of BoolQ (default: "
+                        "$BIASEVAL_SHARED/data/majority/boolq/train.jsonl; else generated texts)")  # fmt: skip
     parser.add_argument("--out", help="path or s3:// URI (default: tests/bench/results/DEVICE-SHAPE.json)")
     return parser.parse_args(arguments)
 
@@ -63,7 +67,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     folder = arguments.tasks or (TASKS if TASKS.is_dir() else None)
     if folder is not None and not folder.is_dir():
         raise InputError(f"--tasks {folder}: no such folder; leave it out to measure on generated texts")
-    chosen = scenarios(folder, _names("--scenarios", arguments.scenarios, SCENARIOS))
+    boolq = arguments.boolq or (BOOLQ if BOOLQ.is_file() else None)
+    chosen = scenarios(folder, _names("--scenarios", arguments.scenarios, SCENARIOS), boolq)
     tokenizer = train_tokenizer(training_texts(folder, chosen), SHAPES[arguments.shape].vocabulary)
     if arguments.gpus and "RAY_ADDRESS" in os.environ:
         return _in_ray_task(arguments.gpus, chosen, tokenizer, settings)

@@ -19,7 +19,9 @@ from biaseval.bench.methods import has_harness
 from biaseval.bench.results import COLUMNS, Measured, markdown, records, summary
 from biaseval.bench.shapes import SHAPES, random_model, train_tokenizer
 from biaseval.bench.texts import SCENARIOS, Task, scenarios, training_texts
+from biaseval.majority_bias.prompts import template_of
 from biaseval.scoring.trie import build_trie
+from biaseval.spec import MajorityPromptSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 N_ROWS = 6
@@ -158,18 +160,31 @@ def test_scenarios_have_the_labels_that_they_name() -> None:
     n_labels = {own.name: len(set(own.labels)) for own in scenarios(None)}
     assert n_labels == {
         "base": 3, "single-token": 3, "2-labels": 2, "8-labels": 8, "26-labels": 26, "short": 2, "long": 2,
+        "majority": 2,
     }  # fmt: skip
     assert tuple(n_labels) == SCENARIOS
 
 
 def test_real_tasks_are_taken_where_their_files_are(shared: Path) -> None:
     folder = shared / "data" / "superni" / "tasks"
-    found = {own.name: own for own in scenarios(folder)}
+    boolq = shared / "data" / "majority" / "boolq" / "train.jsonl"
+    found = {own.name: own for own in scenarios(folder, boolq=boolq)}
     assert not any(own.task.name.startswith("generated") for own in found.values())
     task = Task.read(folder / f"{found['base'].task.name}.json")
     frequent = [label for label, _ in Counter(label for _, label in task.instances).most_common(3)]
     assert sorted(found["base"].labels) == sorted(frequent)
     assert {label for _, label in found["base"].task.instances} == set(frequent)
+
+
+def test_a_majority_prompt_of_the_benchmark_is_that_of_a_run(shared: Path) -> None:
+    (scenario,) = scenarios(None, ["majority"], shared / "data" / "majority" / "boolq" / "train.jsonl")
+    template = template_of(MajorityPromptSpec(preset="boolq", n_demos=50))
+    items = [template.demonstration({"sentence": text}, label) for text, label in scenario.task.instances[:50]]
+    context = template.context(items, instruction=True)
+    rows = scenario.prompts(256)["text"].to_pylist()
+    assert len(rows) == 256
+    assert rows[0] == context + template.test_item({"sentence": scenario.task.instances[50][0]})
+    assert all(row.startswith(context) for row in rows)
 
 
 def _command(*arguments: str) -> list[str]:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 import torch
 
-from biaseval import execute
 from biaseval.errors import BiasevalError
-from biaseval.execute import ScoredPart
-from biaseval.pipelines import _ScorerRecord, score_prompts
+from biaseval.execute import label_scores
+from biaseval.execute.label_scores import ScoredPart
+from biaseval.pipelines import score_prompts
+from biaseval.pipelines.label_outputs import ScorerRecord
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from tests.tinymodels import make_llama
@@ -43,7 +44,7 @@ def environment(run_dir: Path) -> dict[str, Any]:
 
 # ---- preparing while scoring -----------------------------------------------------------------------------------------
 
-_read_part, _ScoringActor = execute._read_part, execute._ScoringActor
+_read_part, _ScoringActor = label_scores._read_part, label_scores._ScoringActor
 
 
 def slowly_read_part(batch: pa.Table, *, run_uri: str, **settings: Any) -> pa.Table:
@@ -75,16 +76,16 @@ class SlowActor(_ScoringActor):
 def test_parts_are_prepared_while_others_are_scored(
     tmp_path: Path, tiny_llama: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "_read_part", slowly_read_part)
-    monkeypatch.setattr(execute, "_ScoringActor", SlowActor)
+    monkeypatch.setattr(label_scores, "_read_part", slowly_read_part)
+    monkeypatch.setattr(label_scores, "_ScoringActor", SlowActor)
     scored: list[ScoredPart] = []
-    add = _ScorerRecord.add
+    add = ScorerRecord.add
 
-    def note(record: _ScorerRecord, part: ScoredPart) -> None:
+    def note(record: ScorerRecord, part: ScoredPart) -> None:
         scored.append(part)
         add(record, part)
 
-    monkeypatch.setattr(_ScorerRecord, "add", note)
+    monkeypatch.setattr(ScorerRecord, "add", note)
     prompts, model = write_prompts(tmp_path, n=16), ModelSpec(path=str(tiny_llama))
     score_prompts(model, ExecutionSpec(part_rows=2), prompts, str(tmp_path / "out"))
     assert sorted(part.part for part in scored) == list(range(8))
@@ -108,7 +109,7 @@ def part(actor: str, arrived_s: float, ended_s: float, scoring_s: float, **facts
 def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run.open(str(tmp_path))
     run.write_text("environment.json", json.dumps({"seed": 42}))
-    record = _ScorerRecord(run)
+    record = ScorerRecord(run)
     record.add(part("a", 100, 103, 2, token_budget=1024, device="cuda:1: NVIDIA X"))
     left = {"packed": "is 0.5 nats off"}
     record.add(part("b", 7, 9, 2, path="prefix_cache", self_test_difference=1e-6, paths_left=left))
@@ -121,7 +122,7 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     expected |= {"device": "cuda:0: NVIDIA X", "scoring_s": 6, "elapsed_s": 10, "busy_share": 0.6}
     assert environment(tmp_path) == {"seed": 42, "scorer": expected}
 
-    again = _ScorerRecord(run)
+    again = ScorerRecord(run)
     assert again.facts == expected
     again.add(part("c", 0, 10, 9, path="full_text", self_test_difference=1e-7))
     assert again.busy_share == 0.9
@@ -130,9 +131,9 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     assert environment(tmp_path)["scorer"] == expected
 
     # Another kind of device: its budgets are its own.
-    record = _ScorerRecord(run)
+    record = ScorerRecord(run)
     record.add(part("d", 0, 1, 1, device="cpu", token_budget=5000, cache_budget=5000))
-    assert {name: record.facts[name] for name in execute.BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
+    assert {name: record.facts[name] for name in label_scores.BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
     shutil.copytree(finished / "out", run_dir)
     content = environment(run_dir)
     # One budget halved often, one beyond what a scorer takes by itself: neither is the scorer's own choice.
-    own = {name: content["scorer"][name] for name in execute.BUDGETS}
+    own = {name: content["scorer"][name] for name in label_scores.BUDGETS}
     budgets = {"token_budget": 33, "cache_budget": 7 * own["cache_budget"]}
     content["scorer"] |= {**budgets, "device": device}
     (run_dir / "environment.json").write_text(json.dumps(content))
@@ -202,7 +203,7 @@ class ActorWithoutMemory(ActorWithLittleMemory):
 def test_a_budget_that_was_halved_is_recorded(
     finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "_ScoringActor", ActorWithLittleMemory)
+    monkeypatch.setattr(label_scores, "_ScoringActor", ActorWithLittleMemory)
     prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
     score_prompts(ModelSpec(path=str(tiny_llama)), execution, prompts, str(tmp_path / "out"))
     assert environment(tmp_path / "out")["scorer"]["token_budget"] == 64
@@ -215,7 +216,7 @@ def test_a_budget_that_was_halved_is_recorded(
 def test_memory_that_never_suffices_is_said_with_the_prompt(
     finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "_ScoringActor", ActorWithoutMemory)
+    monkeypatch.setattr(label_scores, "_ScoringActor", ActorWithoutMemory)
     prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
     with pytest.raises(
         BiasevalError, match=r"^GPU memory runs out .*prompt 'p10', label '[a-z ]+' \(\d+ tokens\)[^\n]*$"

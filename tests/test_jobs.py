@@ -1,4 +1,4 @@
-"""The quickstart through a real Ray head and its job server."""
+"""Runs of every kind through a real Ray head and its job server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from biaseval.analysis import query
 from biaseval.pipelines import run_status
+from tests.test_majority_pipeline import write_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -43,7 +45,7 @@ def _processes_of(temporary: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def head() -> Iterator[tuple[str, dict[str, str]]]:
     """Start a head with a job server; yield its address and environment; end the processes that it started."""
     # A socket's path must be short.
@@ -99,31 +101,44 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(log.read_text())
 
 
-def test_the_quickstart_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+def _submit(head: tuple[str, dict[str, str]], *arguments: str) -> subprocess.CompletedProcess[str]:
     address, environment = head
-    run_dir = tmp_path / "run"
-    submit = [
+    command = [
         *(str(BIN / "ray"), "job", "submit", "--address", address, "--working-dir", str(ROOT), "--"),
-        *(sys.executable, "jobs/label_bias.py", "jobs/specs/quickstart.yaml", "--run-dir", str(run_dir)),
-        *("--set", "prompt.n_demos=[0,2]", "--set", "tasks.max_eval=20", "--set", "prompt.demo_sets=1"),
+        *(sys.executable, *arguments),
     ]
-    done = subprocess.run(submit, env=environment, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def _assert_whole(done: subprocess.CompletedProcess[str], run_dir: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"report: {run_dir}/report.html" in done.stdout
     status = run_status(str(run_dir))
     assert status.n_parts_done == status.n_parts > 0
     assert status.has_report
-    without = [*submit[: submit.index("--run-dir")]]
-    refused = subprocess.run(without, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_the_quickstart_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    job = ("jobs/label_bias.py", "jobs/specs/quickstart.yaml")
+    settings = ("--set", "prompt.n_demos=[0,2]", "--set", "tasks.max_eval=20", "--set", "prompt.demo_sets=1")
+    _assert_whole(_submit(head, *job, "--run-dir", str(tmp_path / "run"), *settings), tmp_path / "run")
+    refused = _submit(head, *job)
     assert refused.returncode != 0
     assert "--run-dir: name an absolute path" in refused.stdout + refused.stderr
+
+
+def test_majority_bias_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path, tiny_llama: Path) -> None:
+    spec = write_spec(tmp_path, tiny_llama)
+    run_dir = tmp_path / "run"
+    _assert_whole(_submit(head, "jobs/majority_bias.py", str(spec), "--run-dir", str(run_dir)), run_dir)
+    assert query([run_dir], "from majority_by_model").num_rows == 8  # with and without instruction, four ways
 
 
 def test_a_local_run_does_not_join_somebody_elses_head(head: tuple[str, dict[str, str]]) -> None:
     """The head has left its address file; a run without RAY_ADDRESS starts a Ray of its own."""
     code = (
-        "import ray; from biaseval.execute import _ray; from biaseval.spec import ExecutionSpec\n"
-        "with _ray(ExecutionSpec()) as is_local: print(is_local, len(ray.nodes()), ray.cluster_resources()['CPU'])"
+        "import ray; from biaseval.execute.cluster import connected; from biaseval.spec import ExecutionSpec\n"
+        "with connected(ExecutionSpec()) as is_local: print(is_local, len(ray.nodes()), ray.cluster_resources()['CPU'])"
     )
     done = subprocess.run([sys.executable, "-c", code], env=head[1], capture_output=True, text=True, timeout=120)
     assert done.stdout.split()[:2] == ["True", "1"], done.stderr

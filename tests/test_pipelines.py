@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import run_label_bias, run_status, score_prompts
+from biaseval.pipelines import run_spec, run_status, score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
 from biaseval.store import Run
 from tests.taskfiles import write_task
@@ -82,7 +82,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_clu
     """Return (spec file, run directory) of an undisturbed run."""
     folder = tmp_path_factory.mktemp("finished")
     spec = write_spec(folder, tiny_llama)
-    run_label_bias(load_spec(spec), str(folder / "run"))
+    run_spec(load_spec(spec), str(folder / "run"))
     return spec, folder / "run"
 
 
@@ -132,7 +132,7 @@ def test_running_again_computes_only_what_is_missing(finished: tuple[Path, Path]
     before, expected = digests(run_dir / "label_scores"), marts(run_dir)
     times = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
     (run_dir / "label_scores" / "part-00001.parquet").unlink()
-    run_label_bias(load_spec(spec), str(run_dir))
+    run_spec(load_spec(spec), str(run_dir))
     after = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
     assert {name for name in times if times[name] != after[name]} == {"part-00001.parquet"}
     assert digests(run_dir / "label_scores") == before
@@ -148,7 +148,7 @@ def test_another_number_of_actors_on_restart_changes_nothing_beyond_rounding(
     before = run.read_table("label_scores").to_pylist()
     for number in (1, 4, 7):
         (run_dir / "label_scores" / f"part-{number:05d}.parquet").unlink()
-    run_label_bias(load_spec(spec, ["execution.actors=2"]), str(run_dir))
+    run_spec(load_spec(spec, ["execution.actors=2"]), str(run_dir))
     after = run.read_table("label_scores").to_pylist()
     assert [(row["prompt_id"], row["label"]) for row in after] == [(row["prompt_id"], row["label"]) for row in before]
     for row, wanted in zip(after, before, strict=True):
@@ -159,23 +159,23 @@ def test_a_different_spec_is_refused_and_nothing_is_touched(finished: tuple[Path
     spec, run_dir = finished
     before = digests(run_dir)
     with pytest.raises(InputError, match="seed: the run has 42, the spec 7"):
-        run_label_bias(load_spec(spec, ["seed=7"]), str(run_dir))
+        run_spec(load_spec(spec, ["seed=7"]), str(run_dir))
     assert digests(run_dir) == before
-    run_label_bias(load_spec(spec, ["execution.part_rows=99"]), str(run_dir))
+    run_spec(load_spec(spec, ["execution.part_rows=99"]), str(run_dir))
     assert len(list((run_dir / "prompts").iterdir())) == len(list((run_dir / "label_scores").iterdir()))
 
 
 def test_changed_inputs_are_refused(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
     model = make_llama(tmp_path / "model")
     spec = write_spec(tmp_path, model, calibration=[], prompt={"n_demos": [0]})
-    run_label_bias(load_spec(spec), str(tmp_path / "run"))
+    run_spec(load_spec(spec), str(tmp_path / "run"))
     (tmp_path / "run" / "label_scores" / "part-00000.parquet").unlink()
     make_llama(model, seed=1)
     with pytest.raises(InputError, match="is not the model that"):
-        run_label_bias(load_spec(spec), str(tmp_path / "run"))
+        run_spec(load_spec(spec), str(tmp_path / "run"))
     write_task(tmp_path / "tasks", "task9501_two_classification", n_instances=141, number=9501)
     with pytest.raises(InputError, match=r"task9501_two_classification\.json: changed since .* was planned"):
-        run_label_bias(load_spec(spec), str(tmp_path / "run"))
+        run_spec(load_spec(spec), str(tmp_path / "run"))
 
 
 def test_a_finished_run_is_not_taken_for_that_of_another_model_or_splits(
@@ -185,10 +185,10 @@ def test_a_finished_run_is_not_taken_for_that_of_another_model_or_splits(
     before = digests(run_dir)
     other = make_llama(tmp_path / "model", seed=3)
     with pytest.raises(InputError, match="is not the model that"):
-        run_label_bias(load_spec(spec, [f"model.path={other}"]), str(run_dir))
+        run_spec(load_spec(spec, [f"model.path={other}"]), str(run_dir))
     write_task(tmp_path / "tasks", "task9501_two_classification", n_instances=140, number=9501)
     with pytest.raises(InputError, match=r"task9502_three_detection\.json: changed"):
-        run_label_bias(load_spec(spec, [f"tasks.path={tmp_path / 'tasks'}"]), str(run_dir))
+        run_spec(load_spec(spec, [f"tasks.path={tmp_path / 'tasks'}"]), str(run_dir))
     assert digests(run_dir) == before
 
 
@@ -208,7 +208,7 @@ def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_p
     """More main rows than max_eval asks for included."""
     spec, run_dir = finished
     overrides = [f"tasks.splits={run_dir / 'splits'}", "seed=9", "tasks.max_eval=5", "calibration=[]", "name=again"]
-    run_label_bias(load_spec(spec, overrides), str(tmp_path / "run"))
+    run_spec(load_spec(spec, overrides), str(tmp_path / "run"))
     first, second = (Run.open(str(folder)).read_table("splits") for folder in (run_dir, tmp_path / "run"))
     assert first.equals(second)
 
@@ -219,7 +219,7 @@ def test_a_second_process_is_kept_out_of_a_run(finished: tuple[Path, Path]) -> N
         Run.open(str(run_dir)).lock(),
         pytest.raises(BiasevalError, match="another process is working on this run"),
     ):
-        run_label_bias(load_spec(spec), str(run_dir))
+        run_spec(load_spec(spec), str(run_dir))
 
 
 def test_a_directory_left_by_an_early_kill_is_taken_up(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
@@ -227,7 +227,7 @@ def test_a_directory_left_by_an_early_kill_is_taken_up(tmp_path: Path, tiny_llam
     (tmp_path / "run").mkdir()
     for name in (".writable", ".lock", "environment.json.incomplete-1234"):
         (tmp_path / "run" / name).write_text("")
-    run_label_bias(load_spec(spec), str(tmp_path / "run"))
+    run_spec(load_spec(spec), str(tmp_path / "run"))
     assert not list((tmp_path / "run").glob("*incomplete*"))
 
 
@@ -235,12 +235,12 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path, tiny_llama: Pat
     spec = write_spec(tmp_path, tiny_llama)
     before = digests(tmp_path)
     with pytest.raises(InputError, match="is not empty and not a run directory"):
-        run_label_bias(load_spec(spec), str(tmp_path / "tasks"))
+        run_spec(load_spec(spec), str(tmp_path / "tasks"))
     # A spec file alone does not make a directory a run, though a run has one of that name.
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "spec.yaml").write_text(spec.read_text())
     with pytest.raises(InputError, match="is not empty and not a run directory"):
-        run_label_bias(load_spec(spec), str(tmp_path / "specs"))
+        run_spec(load_spec(spec), str(tmp_path / "specs"))
     assert (tmp_path / "specs" / "spec.yaml").read_text() == spec.read_text()
     assert {name: digest for name, digest in digests(tmp_path).items() if not name.startswith("specs")} == before
 
@@ -252,9 +252,9 @@ def test_a_plan_that_fails_leaves_nothing_in_the_way_of_a_mended_spec(
     (tmp_path / "templates.csv").write_text("task,template\ntask9502_three_detection,Nothing {INPUT} of it\n")
     bad = load_spec(spec, ["calibration=[dc]", "tasks.templates=templates.csv"])
     with pytest.raises(InputError, match="inputs lack a literal part of the template"):
-        run_label_bias(bad, str(tmp_path / "run"))
+        run_spec(bad, str(tmp_path / "run"))
     assert {path.name for path in (tmp_path / "run").iterdir()} <= {".lock"}
-    run_label_bias(load_spec(spec), str(tmp_path / "run"))
+    run_spec(load_spec(spec), str(tmp_path / "run"))
     assert yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["calibration"] == []
 
 
@@ -285,7 +285,7 @@ def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: 
     """8-bit weights need CUDA and bitsandbytes; the worker finds out, the user hears it."""
     spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
     with pytest.raises(InputError, match="8bit"):
-        run_label_bias(load_spec(spec, ["model.quantization=8bit"]), str(tmp_path / "run"))
+        run_spec(load_spec(spec, ["model.quantization=8bit"]), str(tmp_path / "run"))
 
 
 def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
@@ -333,7 +333,7 @@ def test_a_killed_run_resumes_to_the_marts_of_an_undisturbed_one(
     assert 0 < status.n_parts_done < status.n_parts
     assert not status.has_marts
     kept = digests(run_dir / "label_scores")
-    run_label_bias(load_spec(spec), str(run_dir))
+    run_spec(load_spec(spec), str(run_dir))
     assert {name: digest for name, digest in digests(run_dir / "label_scores").items() if name in kept} == kept
     assert_same(marts(run_dir), marts(finished[1]))
 

@@ -11,7 +11,7 @@ from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.prompts import TokenCounter
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.models import load_tokenizer
-from biaseval.pipelines import run_label_bias
+from biaseval.pipelines import run_spec
 from biaseval.spec import LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
 from biaseval.store import Run
 
@@ -64,7 +64,7 @@ def test_a_window_of_512_tokens_is_enough_where_prompts_leave_room_for_the_label
         prompt=PromptSpec(n_demos=[0, 4], demo_sets=1, max_tokens=490),
         calibration=["cc", "dc", "looc"],
     )
-    run_label_bias(spec, str(tmp_path / "run"))
+    run_spec(spec, str(tmp_path / "run"))
     run = Run.open(str(tmp_path / "run"))
     used = {row["n_demos_used"] for row in run.read_table("prompts").to_pylist() if row["n_demos"] == 4}
     assert used - {4}, "the limit leaves demonstrations out"

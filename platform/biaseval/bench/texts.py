@@ -1,13 +1,14 @@
 """The benchmark's texts: prompts of real Super-NaturalInstructions tasks, or of generated ones where those are absent.
 
 The scenarios vary one thing at a time: the number of demonstrations, tokens per label, labels, length of the input.
+One more is a setting of majority-label bias: BoolQ's questions, without passages, behind 50 demonstrations.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from biaseval.errors import InputError
 from biaseval.label_bias.prompts import build_prompt
 
 _N_RESERVED = 16
-"""Instances that serve as demonstrations only, so that all numbers of demonstrations score the same rows."""
 _N_GENERATED = 400
 _N_TRAINING_INPUTS = 300
 
@@ -51,6 +51,21 @@ class Task:
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
             raise InputError(f"{file}: not a task file ({error!r}); give a folder of task files") from error
 
+    @classmethod
+    def read_boolq(cls, file: Path) -> Task:
+        """Read BoolQ's own JSONL format, passages left out; the definition is P2's instruction."""
+        try:
+            rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            answers = [str(row["answer"] if "answer" in row else row["label"]).capitalize() for row in rows]
+            questions = [str(row["question"]) for row in rows]
+            return cls("BoolQ", _BOOLQ_INSTRUCTION, tuple(zip(questions, answers, strict=True)))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{file}: not a file of BoolQ ({error!r}); give its train.jsonl") from error
+
+
+_Build = Callable[[str, Sequence[tuple[str, str]], str], str]
+"""Takes a definition, demonstrations as (input, label), and an input; returns the prompt."""
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -60,18 +75,30 @@ class Scenario:
     task: Task
     labels: tuple[str, ...]
     n_demos: int
+    n_reserved: int
+    """Instances that serve as demonstrations only, so that all numbers of demonstrations score the same rows."""
+    build: _Build
 
     def prompts(self, n_rows: int) -> pa.Table:
-        """Return at most ``n_rows`` prompts (P1's), with the columns that ``LabelScorer.score`` takes."""
+        """Return at most ``n_rows`` prompts, with the columns that ``LabelScorer.score`` takes."""
         demos = self.task.instances[: self.n_demos]
-        rows = self.task.instances[_N_RESERVED : _N_RESERVED + n_rows]
+        rows = self.task.instances[self.n_reserved : self.n_reserved + n_rows]
         return pa.table(
             {
                 "prompt_id": [str(row) for row in range(len(rows))],
-                "text": [build_prompt(self.task.definition, demos, text) for text, _ in rows],
+                "text": [self.build(self.task.definition, demos, text) for text, _ in rows],
                 "labels": [list(self.labels)] * len(rows),
             }
         )
+
+
+# P2's words for BoolQ, as in majority_bias/prompts.py; the benchmark runs where specs, and so that module, do not.
+_BOOLQ_INSTRUCTION = "You need to classify the following sentence as True or False. Below, some examples are provided"
+
+
+def _boolq_prompt(definition: str, demos: Sequence[tuple[str, str]], text: str) -> str:
+    items = [f"Sentence: {sentence}\noutput: {label}" for sentence, label in demos]
+    return "\n\n".join([definition, *items, f"Sentence: {text}\noutput:"])
 
 
 @dataclass(frozen=True)
@@ -86,9 +113,11 @@ class _Plan:
     """What the labels are in place of the task's own where the texts are generated."""
     n_words: int
     """Words of an input, about, where the texts are generated: as in the task file."""
+    build: _Build = build_prompt
 
 
 _PRIVACY = "task682_online_privacy_policy_text_classification"
+_BOOLQ = "boolq"
 _SHORT_LABELS = words.MEAL_PARTS[:3]
 
 _PLANS = (
@@ -99,23 +128,31 @@ _PLANS = (
     _Plan("26-labels", _PRIVACY, WORD_LABELS[:26], (4,), WORD_LABELS[:26], 25),
     _Plan("short", "task1208_atomic_classification_xreason", 2, (16,), _SHORT_LABELS[:2], 7),
     _Plan("long", "task623_ohsumed_yes_no_answer_generation", 2, (4,), _SHORT_LABELS[:2], 178),
+    _Plan("majority", _BOOLQ, 2, (50,), ("True", "False"), 9, _boolq_prompt),
 )
 
 SCENARIOS = tuple(plan.name for plan in _PLANS)
 
 
-def scenarios(folder: Path | None, names: Sequence[str] = SCENARIOS) -> list[Scenario]:
-    """Return the scenarios of these names, on the task files in ``folder`` where it has them, else on generated texts.
+def scenarios(folder: Path | None, names: Sequence[str] = SCENARIOS, boolq: Path | None = None) -> list[Scenario]:
+    """Return the scenarios of these names, on real texts where they are there, else on generated ones.
+
+    Args:
+        folder: the task files.
+        names: some of ``SCENARIOS``.
+        boolq: BoolQ's ``train.jsonl``.
 
     Raises:
-        InputError: a task file that cannot be read.
+        InputError: a file that cannot be read.
     """
     found = []
     for plan in _PLANS:
         if plan.name not in names:
             continue
         file = folder / f"{plan.file}.json" if folder is not None else None
-        if file is not None and file.exists():
+        if plan.file == _BOOLQ and boolq is not None:
+            task = Task.read_boolq(boolq)
+        elif file is not None and file.exists():
             task = Task.read(file)
             task = _with_most_frequent(task, plan.labels) if isinstance(plan.labels, int) else task
         else:
@@ -126,7 +163,8 @@ def scenarios(folder: Path | None, names: Sequence[str] = SCENARIOS) -> list[Sce
             task = replace(
                 task, instances=tuple((text, labels[i % len(labels)]) for i, (text, _) in enumerate(task.instances))
             )
-        found += [Scenario(plan.name, task, labels, n_demos) for n_demos in plan.n_demos]
+        n_reserved = max(_N_RESERVED, *plan.n_demos)
+        found += [Scenario(plan.name, task, labels, n_demos, n_reserved, plan.build) for n_demos in plan.n_demos]
     return found
 
 

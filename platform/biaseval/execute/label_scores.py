@@ -9,24 +9,18 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
-import os
 import pickle
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import ray
 
-import biaseval
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError
+from biaseval.execute.cluster import allocate, answer, as_row, connected, device_of, map_parts, quiet_worker
 from biaseval.majority_bias.matching import constrained_choice, match_label
 from biaseval.spec import N_NEW_TOKENS, ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run
@@ -34,11 +28,6 @@ from biaseval.tables import GENERATIONS, LABEL_SCORES, output_tables
 
 if TYPE_CHECKING:
     from biaseval.scoring import LabelScorer, Prepared
-
-logger = logging.getLogger(__name__)
-
-_SPARE_CPUS = 2
-"""Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
 
 BUDGETS = ("token_budget", "cache_budget")
 """What of a scorer's facts says how much memory it may use; smaller is safer."""
@@ -86,17 +75,6 @@ class _ReadPart:
     """The prompts to predict by generation: ``prompt_id``, ``text``, ``labels``; None where nothing asks for that."""
 
 
-@dataclass(frozen=True)
-class _Allocation:
-    """What one actor gets."""
-
-    n_actors: int | tuple[int, int]
-    """A number, or (at least, at most)."""
-    num_cpus: float
-    num_gpus: int
-    n_threads: int | None
-
-
 def score_parts(
     run: Run,
     parts: list[PartToScore],
@@ -124,46 +102,19 @@ def score_parts(
     """
     if not parts:
         return
-    with _ray(execution) as is_local:
-        allocation = _allocate(execution, len(parts), is_local=is_local)
-        _quiet_context()
-        rows = [{"part": json.dumps(asdict(part))} for part in parts]
+    with connected(execution) as is_local:
+        allocation = allocate(execution, len(parts), is_local=is_local)
         settings = json.dumps(model.model_dump())
-        scored = (
-            ray.data.from_items(rows, override_num_blocks=len(rows))
-            .map_batches(
-                cast(Any, _read_part),  # Ray's annotations know no Arrow table
-                batch_size=1,
-                batch_format="pyarrow",
-                num_cpus=min(1.0, allocation.num_cpus) or 1.0,
-                fn_kwargs={"run_uri": run.uri, "model": settings, "predict": tuple(predict)},
-            )
-            .map_batches(
-                _ScoringActor,
-                batch_size=1,
-                batch_format="pyarrow",
-                compute=_pool(allocation),
-                num_cpus=allocation.num_cpus,
-                num_gpus=allocation.num_gpus,
-                fn_constructor_kwargs={
-                    "run_uri": run.uri,
-                    "model": settings,
-                    "known": json.dumps(dict(known or {})),
-                    "num_gpus": allocation.num_gpus,
-                    "n_threads": allocation.n_threads,
-                    "predict": tuple(predict),
-                },
-            )
-        )
-        try:
-            for row in scored.iter_rows():
-                if row["error"] is not None:
-                    kind, message = json.loads(row["error"])
-                    raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
-                on_scored(ScoredPart(**json.loads(row["scored"])))
-        except (ray.exceptions.RayError, RuntimeError) as error:
-            lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
-            raise BiasevalError(f"scoring failed: {lines[-1]}; run the same command again to resume") from error
+        reading = {"run_uri": run.uri, "model": settings, "predict": tuple(predict)}
+        scoring = {
+            **reading,
+            "known": json.dumps(dict(known or {})),
+            "num_gpus": allocation.num_gpus,
+            "n_threads": allocation.n_threads,
+        }
+        rows = [asdict(part) for part in parts]
+        for scored in map_parts(rows, _ScoringActor, scoring, allocation, _read_part, reading):
+            on_scored(ScoredPart(**scored))
 
 
 def _read_part(batch: pa.Table, *, run_uri: str, model: str, predict: tuple[Prediction, ...]) -> pa.Table:
@@ -171,13 +122,13 @@ def _read_part(batch: pa.Table, *, run_uri: str, model: str, predict: tuple[Pred
 
     Our own errors travel to the driver as rows: Ray would wrap them, and lose what they are.
     """
-    _quiet_worker()
+    quiet_worker()
     prepared = error = None
     try:
         part = json.loads(batch["part"][0].as_py())
         prepared = pickle.dumps(_prepared_part(part, run_uri, model, predict), protocol=5)
     except BiasevalError as caught:
-        error = _as_row(caught)
+        error = as_row(caught)
     return pa.table(
         {
             "part": batch["part"],
@@ -209,10 +160,6 @@ def _prepared_part(part: dict[str, int], run_uri: str, model: str, predict: tupl
     )
 
 
-def _as_row(error: BiasevalError) -> str:
-    return json.dumps([type(error).__name__, str(error)])
-
-
 @functools.lru_cache(maxsize=1)
 def _tokenizer(model: str) -> Any:
     from biaseval.models import load_tokenizer
@@ -237,7 +184,7 @@ class _ScoringActor:
 
         from biaseval.scoring import LabelScorer
 
-        _quiet_worker()
+        quiet_worker()
         if n_threads is not None:
             # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
             torch.set_num_threads(n_threads)
@@ -262,22 +209,20 @@ class _ScoringActor:
             )
         except BiasevalError as caught:
             # Ray would start the actor again and again; said with the first part instead.
-            self._error = _as_row(caught)
+            self._error = as_row(caught)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         arrived = time.monotonic()
-        scored, error = None, self._error or batch["error"][0].as_py()
-        if error is None and self._scorer is not None:
-            try:
-                part = json.loads(batch["part"][0].as_py())
-                read = pickle.loads(batch["prepared"][0].as_buffer())
-                scored = json.dumps(asdict(self._score(self._scorer, part, read, arrived)))
-            except BiasevalError as caught:
-                error = _as_row(caught)
-        return pa.table({"scored": pa.array([scored], pa.string()), "error": pa.array([error], pa.string())})
+        error = self._error or batch["error"][0].as_py()
+        if error is not None:
+            return pa.table({"done": pa.array([None], pa.string()), "error": pa.array([error], pa.string())})
+        part = json.loads(batch["part"][0].as_py())
+        read = pickle.loads(batch["prepared"][0].as_buffer())
+        return answer(lambda: asdict(self._score(part, read, arrived)))
 
-    def _score(self, scorer: LabelScorer, part: dict[str, int], read: _ReadPart, arrived: float) -> ScoredPart:
+    def _score(self, part: dict[str, int], read: _ReadPart, arrived: float) -> ScoredPart:
         started = time.monotonic()
+        scorer = cast("LabelScorer", self._scorer)  # without one there was an error
         for table, rows in _outputs(scorer, read, self._predict):
             self._run.write_part(table, part["part"], rows)
         ended = time.monotonic()
@@ -342,123 +287,3 @@ def _known_budgets(known: dict[str, Any], num_gpus: int) -> dict[str, int]:
     if not known or device_kind(known["device"]) != kind:
         return {}
     return {name: known[name] for name in BUDGETS if known.get(name) is not None}
-
-
-def device_of(num_gpus: int) -> Literal["cpu", "cuda", "auto"]:
-    """Return where a model lies that has ``num_gpus`` GPUs: several share it (``device_map``)."""
-    if num_gpus == 0:
-        return "cpu"
-    return "cuda" if num_gpus == 1 else "auto"
-
-
-@contextmanager
-def _ray(execution: ExecutionSpec) -> Iterator[bool]:
-    """Connect to Ray; yield whether it is this machine's own.
-
-    A job or a ``RAY_ADDRESS`` decides for a cluster; otherwise a Ray of this run's own starts and ends with it, and no
-    address file of a cluster that is gone is picked up.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray reports each actor pool's arguments as an error, which they are not while this process lives.
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    # Ray's coming default: a task without a GPU keeps the machine's CUDA_VISIBLE_DEVICES. Unset, it warns each time.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    if ray.is_initialized():
-        yield len(ray.nodes()) == 1
-        return
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address == "local":
-        n_actors = 1 if execution.actors == "auto" else execution.actors
-        options |= {
-            "num_cpus": n_actors * max(1, _cores() // n_actors) + _SPARE_CPUS,
-            "include_dashboard": False,
-        }
-    else:
-        # Workers run this very code, installed there or not.
-        options["runtime_env"] = {"py_modules": [str(Path(biaseval.__file__).parent)]}
-    try:
-        with _without_chatter():
-            ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise BiasevalError(f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS") from error
-    try:
-        yield address == "local"
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _without_chatter() -> Iterator[None]:
-    """Keep off standard error what Ray's core prints there below Python; its failures come as exceptions."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
-def _allocate(execution: ExecutionSpec, n_parts: int, *, is_local: bool) -> _Allocation:
-    resources = ray.cluster_resources()
-    total_gpus = int(resources.get("GPU", 0))
-    num_gpus = min(1, total_gpus) if execution.gpus_per_actor == "auto" else execution.gpus_per_actor
-    if is_local and num_gpus > total_gpus:
-        raise InputError(
-            f"execution.gpus_per_actor: {num_gpus} asked for and this machine has {total_gpus}; "
-            "lower it, or submit the run to a cluster with GPUs"
-        )
-    if num_gpus:
-        at_most = max(1, min(n_parts, 1000))
-        n_actors = (1, at_most) if execution.actors == "auto" else execution.actors
-        if is_local and execution.actors == "auto":
-            n_actors = min(at_most, total_gpus // num_gpus)
-        # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
-        return _Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None)
-    nodes = [cpus for node in ray.nodes() if node["Alive"] and (cpus := node["Resources"].get("CPU", 0))]
-    if not is_local:
-        logger.warning(
-            "scoring on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
-        )
-    n_actors = (1 if is_local else max(1, len(nodes))) if execution.actors == "auto" else execution.actors
-    n_actors = min(n_actors, n_parts)
-    if is_local:
-        threads = max(1, _cores() // n_actors)
-        # A Ray that somebody else started may have fewer slots than this machine has cores.
-        slots = max(0.5, min(threads, (sum(nodes) - _SPARE_CPUS) / n_actors))
-        return _Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads)
-    per_actor = _slots(max(0.5, min(min(nodes) - 1, (sum(nodes) - _SPARE_CPUS) / n_actors)))
-    return _Allocation(n_actors, num_cpus=per_actor, num_gpus=0, n_threads=max(1, int(per_actor)))
-
-
-def _slots(number: float) -> float:
-    """Return a number of CPUs that Ray takes: a fraction below one, whole above."""
-    return number if number < 1 else float(int(number))
-
-
-def _pool(allocation: _Allocation) -> ray.data.ActorPoolStrategy:
-    if isinstance(allocation.n_actors, int):
-        return ray.data.ActorPoolStrategy(size=allocation.n_actors)
-    at_least, at_most = allocation.n_actors
-    return ray.data.ActorPoolStrategy(min_size=at_least, max_size=at_most)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _quiet_context() -> None:
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    # Loading a large model while a node starts can outlast any fixed limit.
-    context.execution_no_progress_timeout_s = -1
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-
-
-def _quiet_worker() -> None:
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

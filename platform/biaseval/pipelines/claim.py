@@ -1,0 +1,119 @@
+"""Whose a run directory is: nothing foreign is written over, and no run goes on with another spec, model or data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from biaseval.errors import InputError
+from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, ModelSpec, Spec, differences
+from biaseval.store import Run
+
+
+def refuse_foreign(run: Run) -> None:
+    """Make sure that the directory is new, or a run: nothing else is ever written over.
+
+    Raises:
+        InputError: it holds files and none says that they are a run's.
+    """
+    if not set(run.names()) - run.leftovers():
+        return
+    # The first file that a run writes.
+    if run.has("environment.json"):
+        try:
+            if "versions" in json.loads(run.read_text("environment.json")):
+                return
+        except (ValueError, TypeError):
+            pass
+    raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
+
+
+def refuse_another(run: Run, spec: Spec) -> None:
+    """Make sure that a planned run is this spec's, on the same model and data.
+
+    Raises:
+        InputError: it belongs to another spec, or an input changed since it was planned.
+    """
+    different = differences(run.read_text("spec.yaml"), spec)
+    if different:
+        lines = "".join(f"\n  - {line}" for line in different)
+        raise InputError(
+            f"{run.uri}: belongs to another spec; choose another --run-dir, or undo the difference:{lines}"
+        )
+    environment = json.loads(run.read_text("environment.json"))
+    problems = []
+    if isinstance(spec, LabelBiasSpec):
+        folder = Path(spec.tasks.path)
+        for name, sha256 in environment["data"].items():
+            path = folder / name if folder.is_dir() else folder
+            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+                problems.append(f"{path}: changed")
+    for key, digest in file_digests(spec).items():
+        if environment["inputs"].get(key) != digest:
+            problems.append(f"{key}: the file changed")
+    if problems:
+        raise InputError.of(
+            [f"{problem} since {run.uri} was planned; restore it, or choose another --run-dir" for problem in problems]
+        )
+    refuse_another_model(run, spec.model)
+
+
+def refuse_another_model(run: Run, model: ModelSpec) -> None:
+    """Make sure that a planned run's model is still the same.
+
+    Raises:
+        InputError: its files are others.
+    """
+    from biaseval.models import fingerprint_model
+
+    recorded = json.loads(run.read_text("environment.json"))["model"]
+    found = fingerprint_model(model.path, revision=model.revision, adapter=model.adapter)
+    if found["digest"] != recorded["digest"]:
+        raise InputError(
+            f"{model.path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
+        )
+
+
+def file_digests(spec: Spec) -> dict[str, str]:
+    """Return the SHA-256 of each input file of a spec that is no task file of its folder, by its key."""
+    if isinstance(spec, MajorityBiasSpec):
+        uris = {"data.train": spec.data.train, "data.test": spec.data.test}
+    else:
+        uris = {
+            "tasks.table": spec.tasks.table,
+            "tasks.templates": spec.tasks.templates,
+            "tasks.splits": spec.tasks.splits,
+        }
+    return {key: _digest(uri) for key, uri in uris.items() if uri is not None}
+
+
+def _digest(uri: str) -> str:
+    """Return the SHA-256 of a file, or of the Parquet files of a folder in the order of their names."""
+    folder = Run.open(uri)
+    digest = hashlib.sha256()
+    for path in [folder.path(name) for name in folder.names() if name.endswith(".parquet")] or [folder.root]:
+        try:
+            with folder.fs.open_input_stream(path) as stream:
+                digest.update(stream.read())
+        except OSError as error:
+            raise InputError(f"{uri}: cannot be read ({error}); check the spec's paths") from error
+    return digest.hexdigest()
+
+
+def read_plan(run: Run) -> dict[str, Any]:
+    """Return what ``plan.json`` holds.
+
+    Raises:
+        InputError: there is no planned run.
+    """
+    if not run.has("plan.json"):
+        raise InputError(f"{run.uri}: holds no planned run; check the path, or start one with biaseval run")
+    plan: dict[str, Any] = json.loads(run.read_text("plan.json"))
+    return plan
+
+
+def as_json(content: object) -> str:
+    """Return JSON as a run's files have it."""
+    return json.dumps(content, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
