@@ -2,44 +2,23 @@
 -- seeds. sd_f1 is the sample standard deviation over settings, as in P2; mean_sd_over_seeds the mean over settings of
 -- that over seeds. Intervals are over resamples of the test rows. share_majority is over settings with a majority.
 -- The interval of rb_at_10 leans low: resampling adds noise to each setting, so fewer lie near the best of them.
+-- n_parameters is the model's, null where the run does not say.
 with
 
-draw_means as (
+intervals as (
 
     select
         model,
         task,
         n_demos,
         instruction,
-        number,
         predict,
         method,
-        draw,
-        avg(weighted_f1 order by seed) as weighted_f1
-    from majority_draws
-    where draw > 0
-    group by all
-
-),
-
-draw_estimates as (
-
-    select
-        * exclude (number, weighted_f1),
-        avg(weighted_f1 order by number) as mean_f1,
-        rb_at_k(list(weighted_f1), 10) as rb_at_10
-    from draw_means
-    group by all
-
-),
-
-intervals as (
-
-    select
-        * exclude (draw, mean_f1, rb_at_10),
-        quantile_cont(mean_f1, [0.025, 0.975]) as mean_f1,
-        quantile_cont(rb_at_10, [0.025, 0.975]) as rb_at_10
-    from draw_estimates
+        interval_low(mean_f1, draw) as mean_f1_low,
+        interval_high(mean_f1, draw) as mean_f1_high,
+        interval_low(rb_at_10, draw) as rb_at_10_low,
+        interval_high(rb_at_10, draw) as rb_at_10_high
+    from majority_draws_by_model
     group by all
 
 ),
@@ -73,19 +52,20 @@ estimates as (
 
 select
     model,
+    run_settings.n_parameters,
     task,
     n_demos,
     instruction,
-    predict,
+    estimates.predict,
     method,
-    estimates.mean_f1,
-    intervals.mean_f1[1] as mean_f1_low,
-    intervals.mean_f1[2] as mean_f1_high,
+    mean_f1,
+    mean_f1_low,
+    mean_f1_high,
     sd_f1,
     max_f1,
-    estimates.rb_at_10,
-    intervals.rb_at_10[1] as rb_at_10_low,
-    intervals.rb_at_10[2] as rb_at_10_high,
+    rb_at_10,
+    rb_at_10_low,
+    rb_at_10_high,
     rb_at_10_relative,
     mean_sd_over_seeds,
     share_majority,
@@ -96,5 +76,6 @@ select
     n_seeds,
     n_rows
 from estimates
-left join intervals using (model, task, n_demos, instruction, predict, method)
+inner join intervals using (model, task, n_demos, instruction, predict, method)
+inner join run_settings using (model)
 order by all

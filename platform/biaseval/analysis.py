@@ -2,11 +2,13 @@
 
 Each file there is one relation of the same name. ``staging`` reads a run's Parquet parts, ``intermediate`` and
 ``marts`` read only relations, and each of ``checks`` must return no row. A kind of run has the relations that its
-tables allow. ``macros`` are functions that queries over any run may use.
+tables allow. ``comparisons`` are relations over several runs, whose rows have a column ``run``. ``macros`` are
+functions that queries over any run may use.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -50,7 +52,7 @@ _TABLES: dict[object, frozenset[str]] = {
 
 _STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
 
-_LAYERS = ("staging", "intermediate", "marts", "checks")
+_LAYERS = ("staging", "intermediate", "marts", "checks", "comparisons")
 
 _LARGE = ("label_logprobs", "calibrated_predictions")
 """Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
@@ -93,7 +95,7 @@ def build_marts(run_dir: str | Path) -> None:
             run.write_part("bootstrap_draws", 0, _bootstrap_draws(run, spec["seed"]))
         else:
             run.write_part("row_draws", 0, _row_draws(run, spec["seed"]))
-        run.write_part("run_settings", 0, _run_settings(spec))
+        run.write_part("run_settings", 0, _run_settings(run, spec))
     for name, rows in _computed_marts(run, spec).items():
         run.write_table(_mart_file(name), rows)
     run.write_bytes("results.duckdb", _results_database(run, spec))
@@ -116,8 +118,8 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
 
     A run of a kind without metrics has no marts, and the views that its tables allow. With several runs each
     view has the rows of those that have it, and a first column ``run``: the directory's name, with as many of its
-    parents as tell the runs apart. Nothing that is written through the connection outlives it, except by statements
-    that name a file.
+    parents as tell the runs apart; and there are the comparisons that their tables allow. Nothing that is written
+    through the connection outlives it, except by statements that name a file.
 
     Raises:
         InputError: there is no run, one is named twice, or is no run directory.
@@ -139,7 +141,18 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     connection.execute("use memory.main")
     for view, parts in selects.items():
         _create("view", view, " union all by name ".join(parts), connection)
+    for comparison in _relations("comparisons", tables=selects):
+        _create("view", comparison.name, comparison.sql, connection)
     return connection
+
+
+def run_names(run_dirs: Sequence[str | Path]) -> list[str]:
+    """Return what the column ``run`` of `open_runs` calls each of several runs.
+
+    Raises:
+        InputError: a run is named twice.
+    """
+    return _distinct_names([Run.open(str(run_dir)) for run_dir in run_dirs])
 
 
 def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
@@ -285,12 +298,14 @@ def _row_draws(run: Run, seed: int) -> pa.Table:
     )
 
 
-def _run_settings(spec: dict[str, Any]) -> pa.Table:
-    """Return one row: the facts of the resolved spec that the metrics need."""
+def _run_settings(run: Run, spec: dict[str, Any]) -> pa.Table:
+    """Return one row: the facts of the resolved spec that the metrics need, and the size of the model."""
     strings = pa.list_(pa.string())
+    environment = json.loads(run.read_text("environment.json")) if run.has("environment.json") else {}
     return pa.table(
         {
             "model": pa.array([spec["name"]], pa.string()),
+            "n_parameters": pa.array([environment.get("model_facts", {}).get("n_parameters")], pa.int64()),
             "seed": pa.array([spec["seed"]], pa.int64()),
             "normalization": pa.array([spec["scoring"]["normalization"]], pa.string()),
             "eos": pa.array([spec["scoring"]["eos"]], pa.bool_()),
@@ -457,6 +472,8 @@ def _connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.D
             "memory_limit": "50%",
         },
     )
+    # A query of more than two seconds would draw a progress bar on standard output, among its results.
+    connection.execute("set enable_progress_bar = false").fetchall()
     for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
         store = ArrowFSWrapper(filesystem, skip_instance_cache=True)
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.

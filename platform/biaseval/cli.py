@@ -181,17 +181,28 @@ def sql(
 
 
 @app.command()
-def report(runs: RunsArgument) -> None:
-    """Compute the metrics of finished runs anew and write their report.html.
+def report(
+    runs: RunsArgument,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FILE", help="One .html page over several majority-bias runs, instead."),
+    ] = None,
+) -> None:
+    """Compute the metrics of finished runs anew and write their report.html, or one page over all of them.
 
-    Example: biaseval report runs/quickstart
+    Example: biaseval report runs/boolq-7b runs/boolq-13b runs/rte-7b runs/rte-13b --out majority.html
     """
     from biaseval.analysis import build_marts
-    from biaseval.report import write_report
+    from biaseval.report import refuse_other_kinds, write_comparison, write_report
     from biaseval.store import absolute_uri
 
+    if out is not None:
+        refuse_other_kinds(runs, out)
     for directory in runs:
         build_marts(directory)
+    if out is not None:
+        typer.echo(f"report: {write_comparison(runs, out)}")
+        return
     write_report(runs)
     for directory in runs:
         typer.echo(f"report: {absolute_uri(directory)}/report.html")

@@ -1,4 +1,4 @@
-"""The HTML report of a run: one file that works offline, and its figures as SVG files."""
+"""The HTML report of a run, or of several: one file that works offline; and a run's figures as SVG files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import yaml
 
 from biaseval.errors import InputError
+from biaseval.report.comparison import read_comparison, render_comparison_page
 from biaseval.report.figures import Figure, metric_figures
 from biaseval.report.findings import read_findings
 from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
@@ -14,9 +15,9 @@ from biaseval.report.page import render_page
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_figures import qa_figures
 from biaseval.report.qa_findings import read_qa_findings
-from biaseval.store import Run
+from biaseval.store import Run, absolute_uri
 
-__all__ = ["write_report"]
+__all__ = ["refuse_other_kinds", "write_comparison", "write_report"]
 
 
 def write_report(run_uris: Sequence[str]) -> list[str]:
@@ -46,6 +47,44 @@ def write_report(run_uris: Sequence[str]) -> list[str]:
             run.write_bytes(name, content)
             written.append(f"{run.uri}/{name}")
     return written
+
+
+def write_comparison(run_uris: Sequence[str], out: str) -> str:
+    """Write one page over several majority-bias runs, with its figures inside; nothing is written into the runs.
+
+    Args:
+        run_uris: finished majority-bias runs, at least two; local paths or ``s3://`` URIs.
+        out: the page's file, which ends in ``.html``; one that exists is replaced in one step.
+
+    Returns:
+        The URI of the page.
+
+    Raises:
+        InputError: see `refuse_other_kinds` and `read_comparison`.
+        BiasevalError: a run has no metrics yet; the message says how to get them.
+    """
+    refuse_other_kinds(run_uris, out)
+    page = render_comparison_page(read_comparison(run_uris))
+    folder, _, name = absolute_uri(out).rpartition("/")
+    Run.open(folder or "/").write_text(name, page)
+    return absolute_uri(out)
+
+
+def refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
+    """Make sure that one page can be written over these runs.
+
+    Raises:
+        InputError: a directory holds no majority-bias run; ``out`` is no name of a page. The message lists all.
+    """
+    problems = [
+        f"{run.uri}: holds no majority-bias run; --out makes one page of such runs, leave it away for reports of others"
+        for run in map(Run.open, run_uris)
+        if _kind(run) != "majority_bias"
+    ]
+    if not out.endswith(".html"):
+        problems.append(f"--out {out}: does not end in .html; name the file of the page")
+    if problems:
+        raise InputError.of(problems)
 
 
 def _kind(run: Run) -> str:
