@@ -21,6 +21,9 @@ _FULL_TINT_POINTS = 15.0
 
 _FULL_TINT_PERCENT = 32
 
+_N_NOTES = 5
+"""Notes of the plan that stand with the warnings; more are folded."""
+
 _REASONS = {"groups too small": "too small", "no threshold to try": "one value"}
 
 _HIDDEN_FACTS = ("data", "models", "text", "inputs")
@@ -37,6 +40,8 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure]) -> str:
             comparisons=compare_models(findings),
             summary=summarize_models(findings),
             caveats=qa_caveats(findings),
+            notes=findings.plan.get("notes", []),
+            n_notes=_N_NOTES,
             significance=_by_suite(figures, SIGNIFICANCE),
             performance=_by_suite(figures, ELSEWHERE),
             curves=_by_suite(figures, CURVES),
@@ -125,20 +130,24 @@ def _tint(value: float | None) -> str:
 
 def threshold_sentence(findings: QaFindings, dataset: str, heuristic: str) -> str:
     """Return which threshold each model has and where it comes from, or why it has none."""
+    is_shared = findings.spec["variant"] != "reference" and len(findings.models) > 1
     models: dict[str, list[str]] = {}
     for model in findings.models:
         row = findings.by_heuristic.get((model, dataset, heuristic))
         if row is not None:
-            models.setdefault(_threshold(row, findings.spec["bootstrap"]["sample"]), []).append(model)
+            sentence = _threshold(row, findings.spec["bootstrap"]["sample"], is_shared=is_shared)
+            models.setdefault(sentence, []).append(model)
     return " ".join(
         sentence if len(models) == 1 else f"{', '.join(names)}: {sentence}" for sentence, names in models.items()
     )
 
 
-def _threshold(row: Row, sample: int) -> str:
-    searched = f", {row['n_tried']:,} tried on {row['searched_on']}" if row["n_tried"] is not None else ""
-    if searched:
-        searched += f", {row['n_tried_measured']:,} with {sample:,} questions in both groups"
+def _threshold(row: Row, sample: int, *, is_shared: bool) -> str:
+    searched = ""
+    if row["n_tried"] is not None:
+        whose = "its own answers" if row["searched_on"] == row["model"] and not is_shared else row["searched_on"]
+        with_both = f"{row['n_tried_measured']:,} with {sample:,} questions in both groups"
+        searched = f", {row['n_tried']:,} tried on {whose}, {with_both}"
     if row["threshold"] is not None:
         return f"T = {row['threshold']:g}{searched or ', given by the spec'}."
     undefined = f"; undefined for {row['n_unmeasured']:,} of {row['n_rows']:,} questions" if row["n_unmeasured"] else ""

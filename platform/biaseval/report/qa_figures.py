@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -21,7 +22,10 @@ _METRICS = {"exact_match": "EM", "f1": "F1"}
 _WIDTH_INCHES = 4.2
 _GRID = "#dddddd"
 _INK = "#333333"
+_SOFT = "#6b7178"
 _N_CHARACTERS = 22
+_N_CHARACTERS_AT_LINES = 14
+_N_LEGEND_COLUMNS = 2
 _N_CHARACTERS_WIDE = 42
 """Of a tick's size, side by side along an axis."""
 _BARS = 14.0
@@ -124,8 +128,9 @@ def _grouped(
     values: Mapping[str, Sequence[Estimate | None]],
 ) -> Figure:
     styles = {model: _style(findings, model) for model in values}
-    n_rows = len(groups) * (len(values) + 1)
-    size = (_WIDTH_INCHES, 0.9 + 0.2 * len(values) + max(0.11 * n_rows, 0.22 * len(groups)))
+    n_legend_lines = math.ceil(len(values) / _N_LEGEND_COLUMNS)
+    n_lines = len(groups) * (len(values) + 1)
+    size = (_WIDTH_INCHES, 0.9 + 0.2 * n_legend_lines + max(0.11 * n_lines, 0.22 * len(groups)))
     words = "; ".join(
         f"{model} " + ", ".join(f"{group} {_in_words(value)}" for group, value in zip(groups, own, strict=True))
         for model, own in values.items()
@@ -148,6 +153,7 @@ def _plot_grouped(
 ) -> None:
     """Draw a block of lines per group, from the top, with a line from 0 to the value of each model."""
     step = 1 / (len(values) + 1)
+    names = short_names(list(values))
     for number, (model, own) in enumerate(values.items()):
         color, marker = styles[model]
         places = [group + (number + 1) * step - 0.5 for group in range(len(groups))]
@@ -156,25 +162,30 @@ def _plot_grouped(
         axes.hlines(heights, 0, [value for value, _, _ in estimates], color=color, linewidth=1, alpha=0.45)
         axes.plot(
             [value for value, _, _ in estimates], heights, color=color, marker=marker, linestyle="", markersize=4.5,
-            label=_short(model), clip_on=False,
+            label=names[model], clip_on=False,
         )  # fmt: skip
         for height, (_, low, high) in _with_interval(heights, estimates):
             axes.hlines(height, low, high, color=color, linewidth=2.2)
-        for place, value in zip(places, own, strict=True):
-            if value is None:
-                axes.text(0, place, " not measured", color="#777777", fontsize=6.5, va="center")
+        for group, place in enumerate(places):
+            if own[group] is None and any(others[group] for others in values.values()):
+                axes.text(0, place, " not measured", color=_SOFT, fontsize=6.5, va="center")
+    for group in range(len(groups)):
+        if not any(own[group] for own in values.values()):
+            axes.text(0, group, " not measured", color=_SOFT, fontsize=8.5, va="center")
     axes.set_title(title, loc="left", fontweight="bold")
     axes.set_xlabel(unit)
     axes.set_xlim(0, max(axes.get_xlim()[1], 1.0))
-    axes.set_yticks(range(len(groups)), [_short(group) for group in groups])
+    axes.set_yticks(range(len(groups)), list(short_names(groups).values()))
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     for edge in range(1, len(groups)):
         axes.axhline(edge - 0.5, color=_GRID, linewidth=0.7)
     axes.grid(axis="x", color=_GRID, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.6 / (0.11 * len(groups) * (len(values) + 1) + 0.5)),
-                ncols=2, frameon=False, fontsize=8.5, handletextpad=0.2)  # fmt: skip
+    if axes.figure is not None:
+        axes.figure.legend(
+            loc="outside lower left", ncols=_N_LEGEND_COLUMNS, frameon=False, fontsize=8.5, handletextpad=0.2
+        )
 
 
 def _with_interval(heights: Sequence[float], estimates: Sequence[Estimate]) -> list[tuple[float, Estimate]]:
@@ -269,7 +280,8 @@ def _plot_curve(
     axes.set_ylim(0, 110)
     ends: dict[str, float] = {}
     colors: dict[str, str] = {}
-    for number, (model, rows) in enumerate(by_model.items(), start=1):
+    names = short_names(list(by_model), _N_CHARACTERS_AT_LINES)
+    for model, rows in by_model.items():
         color, marker = styles[model]
         x = [places[row["bin"]] for row in rows]
         axes.plot(x, [100 * row[metric] for row in rows], color=color, marker=marker, markersize=3.5, linewidth=1.3)
@@ -279,10 +291,8 @@ def _plot_curve(
             axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
         else:
             axes.vlines([places[row["bin"]] for row in banded], low, high, color=color, linewidth=1.2)
-        # Names cut to the same characters would fall together.
-        name = _short(model, 14)
-        ends[name if name not in ends else f"{_short(model, 11)} ({number})"] = 100 * rows[-1][metric]
-        colors[list(ends)[-1]] = color
+        ends[names[model]] = 100 * rows[-1][metric]
+        colors[names[model]] = color
     for threshold in sorted(set(thresholds.values())):
         own = [model for model in thresholds if thresholds[model] == threshold]
         color = _INK if len(own) == len(thresholds) else styles[own[0]].color
@@ -300,10 +310,10 @@ def _plot_curve(
     axes.set_title(title, loc="left", fontweight="bold")
     axes.set_yticks(range(0, 101, 20))
     axes.set_ylabel(f"{_METRICS[metric]} (%)")
-    names = [one.name for one in bins.values()]
-    widest = max((len(left) + len(right) for left, right in pairwise(names)), default=0) / 2 + 1
-    is_crowded = widest * len(names) > _N_CHARACTERS_WIDE
-    axes.set_xticks(list(places.values()), names, rotation=90 if is_crowded else 0, fontsize=7.5)
+    ticks = [one.name for one in bins.values()]
+    widest = max((len(left) + len(right) for left, right in pairwise(ticks)), default=0) / 2 + 1
+    is_crowded = widest * len(ticks) > _N_CHARACTERS_WIDE
+    axes.set_xticks(list(places.values()), ticks, rotation=90 if is_crowded else 0, fontsize=7.5)
     axes.set_xlim(-0.6, len(bins) - 0.4)
     axes.grid(axis="y", color=_GRID, linewidth=0.7)
     axes.set_axisbelow(True)
@@ -314,5 +324,13 @@ def _style(findings: QaFindings, model: str) -> _Style:
     return _STYLES[findings.models.index(model) % len(_STYLES)]
 
 
-def _short(name: str, n_characters: int = _N_CHARACTERS) -> str:
-    return name if len(name) <= n_characters else f"{name[: n_characters - 1]}…"
+def short_names(names: Sequence[str], n_characters: int = _N_CHARACTERS) -> dict[str, str]:
+    """Return each name in about ``n_characters``, cut in the middle; those that would be the same get a number."""
+    found: dict[str, str] = {}
+    for name in names:
+        short = name
+        if len(name) > n_characters:
+            n_end = (n_characters - 1) // 2
+            short = f"{name[: n_characters - 1 - n_end]}…{name[-n_end:]}"
+        found[name] = short if short not in found.values() else f"{short} ({len(found) + 1})"
+    return found

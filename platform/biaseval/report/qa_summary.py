@@ -37,14 +37,13 @@ def summarize_models(findings: QaFindings) -> list[tuple[str, list[str]]]:
 
 
 def qa_caveats(findings: QaFindings) -> list[str]:
-    """Return what a reader must know before trusting the numbers, a sentence each."""
+    """Return what a reader must know before trusting the numbers, beside the plan's notes, a sentence each."""
     return [
         *_low_exact_match(findings),
         *_not_measured(findings),
         *_searched(findings),
         *_narrow_intervals(findings),
         *_missing(findings),
-        *findings.plan.get("notes", []),
     ]
 
 
