@@ -179,7 +179,7 @@ def test_the_bias_is_found_where_it_was_put(finished: tuple[Path, Path]) -> None
     assert position["status"] == "measured"
     assert position["threshold"] == 1  # the answer's sentence is 1, 2 or 3; the first group is wrong
     assert (position["n_lower"], position["n_higher"]) == (20, 40)
-    assert position["bias_significance"] == 100
+    assert position["bias_significance"] == pytest.approx(100)
     assert position["biased_segment"] == "higher"
     assert by_heuristic["ans_len"]["bias_significance"] is None  # all answers have two words
 
@@ -320,4 +320,4 @@ def test_a_heuristic_of_the_users_is_measured(
     run_spec(load_spec(spec), str(tmp_path / "run"))
     [found] = rows(tmp_path / "run", "from qa_bias_by_heuristic where dataset = 'squad'")
     assert found["heuristic"] == heuristic
-    assert found["bias_significance"] == 100
+    assert found["bias_significance"] == pytest.approx(100)

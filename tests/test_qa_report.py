@@ -18,7 +18,7 @@ from biaseval.analysis import build_marts
 from biaseval.errors import BiasevalError
 from biaseval.report import write_report
 from biaseval.report.findings import Row
-from biaseval.report.qa import threshold_sentence
+from biaseval.report.qa import render_qa_page, threshold_sentence
 from biaseval.report.qa_figures import short_names, threshold_place
 from biaseval.report.qa_findings import N_EXAMPLES, QaFindings, excerpt, read_qa_findings
 from biaseval.report.qa_summary import compare_models, qa_caveats, summarize_models
@@ -178,6 +178,10 @@ def test_tables_have_captions_and_scoped_headers(run: Run) -> None:
     assert len(re.findall(r"<th\b", source)) == len(re.findall(r'<th scope="(?:row|col|rowgroup|colgroup)"', source))
 
 
+def shown(significance: Any) -> str:
+    return "0" if significance == 0 else f"{significance:.2f}"
+
+
 @pytest.mark.parametrize(("metric", "suffix"), [("EM", ""), ("F1", "_f1")])
 def test_every_significance_stands_beside_the_worse_groups_performance(run: Run, metric: str, suffix: str) -> None:
     rows = [row for row in mart(run, "qa_bias_by_heuristic") if row["dataset"] == "squad"]
@@ -188,10 +192,10 @@ def test_every_significance_stands_beside_the_worse_groups_performance(run: Run,
         cells = []
         for row in (own["ans_len"], own["sim_word"], own["word_dist"]):
             value, worse = row[f"bias_significance{suffix}"], row[f"worse_high{suffix}"]
-            cells.append(("0" if value == 0 else f"{value:.2f}") + (" (–)" if worse is None else f" ({worse:.2f})"))
+            cells.append(shown(value) + (" (–)" if worse is None else f" ({worse:.2f})"))
         values = [row[f"bias_significance{suffix}"] for row in own.values()]
         worse = [row[f"worse_high{suffix}"] for row in own.values() if row[f"worse_high{suffix}"] is not None]
-        assert f"{model} {' '.join(cells)} {np.mean(values):.2f} ({np.mean(worse):.2f}) 3 of 3 " in text
+        assert f"{model} {' '.join(cells)} {shown(np.mean(values))} ({np.mean(worse):.2f}) 3 of 3 " in text
 
 
 def test_performance_and_its_mean_elsewhere_stand_with_intervals_and_counts(run: Run, findings: QaFindings) -> None:
@@ -287,31 +291,29 @@ def test_a_model_that_answers_badly_has_no_success(tmp_path: Path) -> None:
 
 def test_without_significant_bias_the_page_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path, models={"fair": right(0.5, 0.5), "fairer": right(0.6, 0.6)})
-    write_report([run.uri])
     findings = read_qa_findings(run)
-    assert all(row["bias_significance"] in (0, None) for row in findings.by_heuristic.values())
+    on_squad = [row for row in findings.by_heuristic.values() if row["dataset"] == "squad"]
+    assert {row["bias_significance"] for row in on_squad} == {0}
     assert compare_models(findings) == ["On squad, no bias of any model is significant."]
     assert told(findings).count("0.00 EM points on squad, over 3 heuristics; none significant.") == 2
     assert "Largest" not in told(findings)
-    assert "leans high" not in " ".join(qa_caveats(findings))
     assert findings.examples == {}
-    text = page_of(run).text
+    text = Page(render_qa_page(findings, [])).text
     assert "There are none: on squad, no bias is significant." in text
     assert "fair 0 (–) 0 (–) 0 (–) 0 (–) 3 of 3" in text
 
 
 def test_groups_that_are_too_small_are_not_zero(tmp_path: Path) -> None:
     run = make_run(tmp_path, bootstrap={"trials": 20, "sample": 60}, thresholds={"sim_word": 99.0})
-    write_report([run.uri])
     findings = read_qa_findings(run)
     row = findings.by_heuristic["strong", "squad", "sim_word"]
     assert (row["status"], row["n_lower"], row["n_higher"]) == ("groups too small", 200, 0)
-    text = page_of(run).text
+    text = Page(render_qa_page(findings, [])).text
     assert re.search(r"strong \d+\.\d\d \(\d+\.\d\d\) too small (\S+ \(\S+\)|too small) ", text)
     assert " EM – – – – 99 groups too small 200 0 0 " in text
     caveats = " ".join(qa_caveats(findings))
     assert "squad: sim-word" in caveats
-    assert "trivia: no bias can be measured, a group has fewer than 60 questions" in caveats
+    assert "trivia: sim-word and word-dist cannot be measured, a group has fewer than 60 questions" in caveats
     n_measurable = sum(
         findings.by_heuristic["strong", "squad", name]["status"] != "groups too small" for name in findings.heuristics
     )
@@ -324,12 +326,12 @@ def test_a_heuristic_without_two_values_has_no_threshold(tmp_path: Path) -> None
         for row in plan.attributes:
             row["value"] = 7.0 if row["heuristic"] == "sim_word" else row["value"]
 
-    run = make_run(tmp_path, change=same)
-    write_report([run.uri])
-    findings = read_qa_findings(run)
-    assert "squad: sim-word cannot be measured, the values do not differ." in qa_caveats(findings)
+    findings = read_qa_findings(make_run(tmp_path, change=same, heuristics=["sim_word"]))
+    assert "squad: no bias can be measured, the values do not differ." in qa_caveats(findings)
+    assert told(findings).count("No heuristic can be measured on squad.") == 2
     assert threshold_sentence(findings, "squad", "sim_word") == "No T: no threshold to try."
-    assert " one value " in page_of(run).text
+    text = Page(render_qa_page(findings, [])).text
+    assert "strong one value – 0 of 1 " in text
 
 
 def test_a_users_heuristic_goes_by_its_name(tmp_path: Path) -> None:
@@ -346,7 +348,7 @@ def test_missing_predictions_are_counted_and_sets_without_answers_left_out(tmp_p
 
     def predictions_of_some_sets(plan: QaPlan) -> None:
         for model, names in zip(plan.spec["models"], (["squad", "trivia"], ["squad"]), strict=True):
-            model |= {"path": None, "predictions": {name: "p.json" for name in names}, "on_missing": "drop"}
+            model |= {"path": None, "predictions": dict.fromkeys(names, "p.json"), "on_missing": "drop"}
         plan.predictions = [
             row
             for row in plan.predictions
@@ -354,15 +356,15 @@ def test_missing_predictions_are_counted_and_sets_without_answers_left_out(tmp_p
         ]
 
     run = make_run(tmp_path, models={"whole": right(0.9, 0.6), "gaps": exact}, change=predictions_of_some_sets)
-    write_report([run.uri])
     findings = read_qa_findings(run)
     assert findings.datasets == ("squad", "trivia")
     caveat = "gaps has no answer to 2 of the 200 questions of squad, which are left out for it alone."
     assert caveat in qa_caveats(findings)
-    text = table(run.read_text("report.html"), "In percent").text
+    source = render_qa_page(findings, [])
+    text = table(source, "In percent").text
     assert re.search(r"gaps squad .*\] 198 2", text)
     assert "trivia" not in text.partition("gaps")[2]
-    assert "news" not in page_of(run).text.partition("Settings")[0]
+    assert "news" not in Page(source).text.partition("The spec, with every default")[0]
     assert "out of distribution (n = 40)" in told(findings)  # one set: no mean of sets
 
 
@@ -523,9 +525,7 @@ def test_figures_tell_their_numbers_in_words(run: Run, findings: QaFindings) -> 
 
 
 def test_missing_facts_of_plan_and_environment_are_left_out(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    write_report([run.uri])
-    text = page_of(run).text
+    text = Page(render_qa_page(read_qa_findings(make_run(tmp_path)), [])).text
     assert "Where the heuristics" not in text
     assert "None" not in text
 
