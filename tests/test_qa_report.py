@@ -19,7 +19,7 @@ from biaseval.errors import BiasevalError
 from biaseval.report import write_report
 from biaseval.report.findings import Row
 from biaseval.report.qa import render_qa_page, threshold_sentence
-from biaseval.report.qa_figures import short_names, threshold_place
+from biaseval.report.qa_figures import prediction_bias_figures, short_names, threshold_place
 from biaseval.report.qa_findings import N_EXAMPLES, QaFindings, excerpt, read_qa_findings
 from biaseval.report.qa_summary import compare_models, qa_caveats, summarize_models
 from biaseval.store import Run
@@ -511,6 +511,16 @@ def test_short_names_differ() -> None:
     long = [f"{'a' * 30}{middle}{'z' * 30}" for middle in "xyx"[:2]]
     shown = list(short_names(long, 11).values())
     assert shown == ["aaaaa…zzzzz", "aaaaa…zzzzz (2)"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_smallest_and_long_names_leave_room_for_the_plot(tmp_path: Path) -> None:
+    one = read_qa_findings(make_run(tmp_path / "one", models={"only": right(0.9, 0.5)}, heuristics=["sim_word"]))
+    assert all(b"</svg>" in figure.svg for figure in prediction_bias_figures(one))
+    names = [f"{'long-' * 18}{number}" for number in range(9)]
+    heuristics = ["ans_len", f"{'package.' * 12}module:function"]
+    many = make_run(tmp_path / "many", models={name: right(0.9, 0.5) for name in names}, heuristics=heuristics)
+    assert all(b"</svg>" in figure.svg for figure in prediction_bias_figures(read_qa_findings(many)))
 
 
 def test_figures_tell_their_numbers_in_words(run: Run, findings: QaFindings) -> None:

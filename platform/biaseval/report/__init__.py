@@ -13,7 +13,7 @@ from biaseval.report.findings import read_findings
 from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
 from biaseval.report.page import render_page
 from biaseval.report.qa import render_qa_page
-from biaseval.report.qa_figures import qa_figures
+from biaseval.report.qa_figures import prediction_bias_figures
 from biaseval.report.qa_findings import read_qa_findings
 from biaseval.store import Run, absolute_uri
 
@@ -106,5 +106,5 @@ def _majority_page(run: Run) -> tuple[list[Figure], str]:
 
 def _qa_page(run: Run) -> tuple[list[Figure], str]:
     findings = read_qa_findings(run)
-    figures = qa_figures(findings)
+    figures = prediction_bias_figures(findings)
     return figures, render_qa_page(findings, figures)

@@ -53,7 +53,7 @@ Estimate = tuple[float, float | None, float | None]
 """A value in points, and its interval."""
 
 
-def qa_figures(findings: QaFindings) -> list[Figure]:
+def prediction_bias_figures(findings: QaFindings) -> list[Figure]:
     """Return bias significance of each in-distribution set, performance by data set, and performance over attributes.
 
     Each comes for exact match and for F1. ``suite`` is the data set, or `curve_suite`.
@@ -130,7 +130,7 @@ def _grouped(
     styles = {model: _style(findings, model) for model in values}
     n_legend_lines = math.ceil(len(values) / _N_LEGEND_COLUMNS)
     n_lines = len(groups) * (len(values) + 1)
-    size = (_WIDTH_INCHES, 0.9 + 0.2 * n_legend_lines + max(0.11 * n_lines, 0.22 * len(groups)))
+    size = (_WIDTH_INCHES, 1.05 + 0.2 * n_legend_lines + max(0.11 * n_lines, 0.22 * len(groups), 0.5))
     words = "; ".join(
         f"{model} " + ", ".join(f"{group} {_in_words(value)}" for group, value in zip(groups, own, strict=True))
         for model, own in values.items()
@@ -164,7 +164,7 @@ def _plot_grouped(
             [value for value, _, _ in estimates], heights, color=color, marker=marker, linestyle="", markersize=4.5,
             label=names[model], clip_on=False,
         )  # fmt: skip
-        for height, (_, low, high) in _with_interval(heights, estimates):
+        for height, low, high in _intervals(heights, estimates):
             axes.hlines(height, low, high, color=color, linewidth=2.2)
         for group, place in enumerate(places):
             if own[group] is None and any(others[group] for others in values.values()):
@@ -188,12 +188,12 @@ def _plot_grouped(
         )
 
 
-def _with_interval(heights: Sequence[float], estimates: Sequence[Estimate]) -> list[tuple[float, Estimate]]:
-    """Return the estimates that have an interval, with their heights."""
+def _intervals(heights: Sequence[float], estimates: Sequence[Estimate]) -> list[tuple[float, float, float]]:
+    """Return (height, low, high) of the estimates that have an interval."""
     return [
-        (height, estimate)
-        for height, estimate in zip(heights, estimates, strict=True)
-        if estimate[1] is not None and estimate[2] is not None
+        (height, low, high)
+        for height, (_, low, high) in zip(heights, estimates, strict=True)
+        if low is not None and high is not None
     ]
 
 
@@ -214,7 +214,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
     name = f"{CURVES}_{dataset}_{heuristic.replace(':', '-')}_{metric}"
     plot = partial(
         _plot_curve,
-        title=title,
+        title=f"{_METRICS[metric]} by {_short(heuristic_name(heuristic), _N_CHARACTERS)}",
         metric=metric,
         bins=bins,
         by_model=by_model,
@@ -328,9 +328,11 @@ def short_names(names: Sequence[str], n_characters: int = _N_CHARACTERS) -> dict
     """Return each name in about ``n_characters``, cut in the middle; those that would be the same get a number."""
     found: dict[str, str] = {}
     for name in names:
-        short = name
-        if len(name) > n_characters:
-            n_end = (n_characters - 1) // 2
-            short = f"{name[: n_characters - 1 - n_end]}…{name[-n_end:]}"
+        short = _short(name, n_characters)
         found[name] = short if short not in found.values() else f"{short} ({len(found) + 1})"
     return found
+
+
+def _short(name: str, n_characters: int) -> str:
+    n_end = (n_characters - 1) // 2
+    return name if len(name) <= n_characters else f"{name[: n_characters - 1 - n_end]}…{name[-n_end:]}"
