@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -238,7 +239,8 @@ def _model_plan(
             ids = [question.example_id for question in sets[name][0].questions]
             found, said = read_predictions(uri, ids, on_missing=model.on_missing)
             n_questions += len(found)
-            notes += [f"{model.name}: {note}" for note in said]
+            # Where the file lies must not show in what is the same for the same file.
+            notes += [f"{model.name}: {note.replace(uri, Path(uri).name)}" for note in said]
         return ModelPlan(model.name, n_questions, None, None, None)
     from biaseval.models import count_reader_parameters
     from biaseval.reading import count_windows

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from biaseval.report.findings import Row
 from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.summary import join
 
 _N_LARGEST = 2
 """Shortcuts that a model's sentence names."""
@@ -95,7 +94,7 @@ def _bias(findings: QaFindings, model: str, dataset: str) -> list[str]:
             f"{row['worse_high']:.1f})"
             for row in shortcuts[:_N_LARGEST]
         ]
-        sentences.append(f"Largest: {_and(shown)}.")
+        sentences.append(f"Largest: {join(shown)}.")
     return sentences
 
 
@@ -146,7 +145,7 @@ def _low_exact_match(findings: QaFindings) -> list[str]:
     if not low:
         return []
     return [
-        f"Fewer than half of the answers are exact: {_and(low)}. A model that answers badly everywhere has a low "
+        f"Fewer than half of the answers are exact: {join(low)}. A model that answers badly everywhere has a low "
         "significance, which is no success; the EM in brackets tells."
     ]
 
@@ -175,7 +174,7 @@ def _not_measured(findings: QaFindings) -> list[str]:
                 shown = ["no bias"]
                 sentences.append(f"{dataset}: no bias can be measured, {reason}.")
             elif shown:
-                sentences.append(f"{dataset}: {_and(shown)} cannot be measured, {reason}.")
+                sentences.append(f"{dataset}: {join(shown)} cannot be measured, {reason}.")
     return sentences
 
 
@@ -200,7 +199,7 @@ def _searched(findings: QaFindings) -> list[str]:
         for model, own in places.items()
     ]
     return [
-        f"Thresholds are searched on the predictions of {_and(where)} and kept for the other models: {bent}, and the "
+        f"Thresholds are searched on the predictions of {join(where)} and kept for the other models: {bent}, and the "
         "others may have thresholds that separate their groups further."
     ]
 
@@ -224,7 +223,7 @@ def _narrow_intervals(findings: QaFindings) -> list[str]:
     if n_more > 0:
         shown = [*shown[:_N_NARROWEST], f"{n_more} more"]
     return [
-        f"Samples of {bootstrap['sample']:,} without replacement hold much of the smaller group of {_and(shown)}: its "
+        f"Samples of {bootstrap['sample']:,} without replacement hold much of the smaller group of {join(shown)}: its "
         "interval is too narrow and the significance leans high; see the plain difference."
     ]
 
@@ -241,8 +240,3 @@ def _missing(findings: QaFindings) -> list[str]:
 
 def _plural(number: int, singular: str, plural: str) -> str:
     return singular if number == 1 else plural
-
-
-def _and(words: Iterable[str] | Sequence[str]) -> str:
-    *first, last = list(words)
-    return f"{', '.join(first)} and {last}" if first else last
