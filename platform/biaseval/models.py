@@ -414,7 +414,7 @@ def _refuse_missing(path: str, model: PreTrainedModel, missing: Sequence[str]) -
         )
 
 
-def _for_inference(model: PreTrainedModel, adapter: str | None) -> PreTrainedModel:
+def _for_inference(model: Any, adapter: str | None) -> PreTrainedModel:
     if adapter is not None:
         model = _with_adapter(model, adapter)
     model.requires_grad_(False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -165,16 +166,15 @@ class _MeasuringActor(_QuestionsActor):
     ) -> Callable[[pa.Table], tuple[str, pa.Table, dict[str, Any]]]:
         heuristics, text = arguments["heuristics"], QaTextSpec(**arguments["text"])
         needed = set(heuristics)
-        given = {
-            "text": load_text(text.nltk_data) if needed & NEEDS_TEXT else None,
-            "annotator": load_annotator(text.spacy, heuristics) if needed & NEEDS_ANNOTATOR else None,
-            "tfidf": Tfidf.from_table(self._run.read_table("qa_tfidf")) if needed & NEEDS_TFIDF else None,
-        }
-        return lambda examples: (
-            "qa_attributes",
-            attributes(examples, heuristics, variant=arguments["variant"], **given),
-            {},
+        measure = partial(
+            attributes,
+            heuristics=heuristics,
+            variant=arguments["variant"],
+            text=load_text(text.nltk_data) if needed & NEEDS_TEXT else None,
+            annotator=load_annotator(text.spacy, heuristics) if needed & NEEDS_ANNOTATOR else None,
+            tfidf=Tfidf.from_table(self._run.read_table("qa_tfidf")) if needed & NEEDS_TFIDF else None,
         )
+        return lambda examples: ("qa_attributes", measure(examples), {})
 
 
 class _AnsweringActor(_QuestionsActor):

@@ -97,7 +97,7 @@ class Batches:
 
     def _next(self, order: Integers, lengths: Integers) -> list[Integers]:
         """Return the next batches to run: one, or some for each worker."""
-        batches = []
+        batches: list[Integers] = []
         while len(order) and len(batches) < (1 if self.n_workers == 1 else self.n_workers * _BATCHES_PER_WORKER):
             n = self._n_together(lengths[order])
             batches.append(order[:n])

@@ -157,7 +157,8 @@ class Windows:
 
     def characters(self, row: int) -> Integers:
         """Return where in the context's text each token of the window's part starts and stops, ``[n, 2]``."""
-        return self.contexts.characters[self.context[row]][self.start[row] : self.stop[row]]
+        found: Integers = self.contexts.characters[self.context[row]][self.start[row] : self.stop[row]]
+        return found
 
 
 def cut_windows(
@@ -222,7 +223,7 @@ def _refuse_long_questions(
         longest = n_question[too_long].max()
         raise InputError(
             f"{len(too_long)} questions are too long for windows of {max_tokens} tokens that share {stride} of their "
-            f"context ({named([names[row] for row in too_long])}; the longest has {longest} tokens): raise max_tokens, "
+            f"context ({named([names[row] for row in too_long.tolist()])}; the longest has {longest} tokens): raise max_tokens, "
             "lower stride, or leave them out"
         )
 
