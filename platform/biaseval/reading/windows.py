@@ -223,8 +223,8 @@ def _refuse_long_questions(
         longest = n_question[too_long].max()
         raise InputError(
             f"{len(too_long)} questions are too long for windows of {max_tokens} tokens that share {stride} of their "
-            f"context ({named([names[row] for row in too_long.tolist()])}; the longest has {longest} tokens): raise max_tokens, "
-            "lower stride, or leave them out"
+            f"context ({named([names[row] for row in too_long.tolist()])}; the longest has {longest} tokens): raise "
+            "max_tokens, lower stride, or leave them out"
         )
 
 
