@@ -578,6 +578,17 @@ def test_a_run_may_predict_in_some_ways_only(predict: tuple[str, ...], tmp_path:
         assert connection.execute(n_predictions).fetchall() == [(12 * 4 * len(predict),)]
 
 
+def test_shares_that_add_up_to_one_may_do_so_with_a_rounding_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "GOLD", "T" * 40)
+    predictions = "T" * 3 + "-" * 37  # 3 / 40 > 1 - 37 / 40 in floating point
+    answers = {(setting, True): (predictions, predictions) for setting in DEMOS}
+    run = MajorityPlan(("generate",), answers=answers).write(tmp_path)
+    build_marts(run)
+    assert {row["accuracy"] for row in rows(run, "from majority_by_setting where setting = '100/0'")} == {3 / 40}
+
+
 def test_without_both_instructions_there_is_no_gap(tmp_path: Path) -> None:
     plan = MajorityPlan(("likelihood",))
     plan.contexts = [row for row in plan.contexts if row["instruction"]]

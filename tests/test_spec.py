@@ -225,6 +225,14 @@ def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: 
         ({"proportions": []}, "proportions: [] is no grid"),
         ({"proportions": {"simplex": 0.3}}, "proportions: the step 0.3 does not divide 1 evenly"),
         ({"proportions": {"simplex": True}}, "proportions: the step True does not divide 1 evenly"),
+        (
+            {"proportions": {"simplex": 1e-300}},
+            "proportions: the step 1e-300 makes too many settings; use 0.001 or more",
+        ),
+        (
+            {"prompt": {"preset": "rte", "n_demos": 10**9}},
+            "prompt.n_demos: input should be less than or equal to 10000",
+        ),
         ({"proportions": {"simplex": 0}}, "proportions: the step 0 does not divide 1 evenly"),
         ({"proportions": [{"a": 1}, {"a": 0.3, "b": 0.6}]}, "proportions: setting 1: the shares sum to 0.9; make it 1"),
         ({"proportions": [{"a": 1.5, "b": -0.5}]}, "setting 0: the share 1.5 of 'a' is not between 0 and 1"),

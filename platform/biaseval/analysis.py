@@ -8,7 +8,6 @@ functions that queries over any run may use.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
@@ -24,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
-import yaml
 from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
 
 from biaseval.errors import BiasevalError, InputError
@@ -183,7 +181,7 @@ def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
 def _read_spec(run: Run) -> dict[str, Any]:
     if not run.has("spec.yaml"):
         raise InputError(f"{run.uri}: is not a run directory (no spec.yaml in it); name the directory of a run")
-    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    spec = run.read_yaml("spec.yaml")
     return spec if isinstance(spec, dict) else {}
 
 
@@ -231,7 +229,7 @@ def _finished_run(run_dir: str | Path) -> Run:
     _refuse_unscored(run, spec)
     for mart in _relations("marts", tables=_TABLES.get(spec.get("kind"), ())):
         if not run.has(_mart_file(mart.name)):
-            raise BiasevalError(f"{run.uri}: {_mart_file(mart.name)} is missing; run the same command again")
+            raise BiasevalError(f"{run.uri}: {_mart_file(mart.name)} is missing; biaseval report {run.uri} writes it")
     return run
 
 
@@ -282,9 +280,9 @@ def _row_draws(run: Run, seed: int) -> pa.Table:
     equal rows.
     """
     prompts = _literal(f"{_duckdb_path(run)}/prompts/part-*.parquet")
-    count = f"select count(distinct row) from read_parquet({prompts}) where purpose = 'majority'"
+    count = f"select count(distinct row) as n_rows from read_parquet({prompts}) where purpose = 'majority'"
     with closing(_connect([run])) as connection:
-        [(n_rows,)] = connection.execute(count).fetchall()
+        n_rows = _rows(count, connection)["n_rows"][0].as_py()
     n_drawn = np.ones((1, n_rows), dtype=np.int32)
     if n_rows > 1:
         draws = np.random.default_rng(seed).multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=N_DRAWS)
@@ -301,7 +299,7 @@ def _row_draws(run: Run, seed: int) -> pa.Table:
 def _run_settings(run: Run, spec: dict[str, Any]) -> pa.Table:
     """Return one row: the facts of the resolved spec that the metrics need, and the size of the model."""
     strings = pa.list_(pa.string())
-    environment = json.loads(run.read_text("environment.json")) if run.has("environment.json") else {}
+    environment = run.read_json("environment.json") if run.has("environment.json") else {}
     return pa.table(
         {
             "model": pa.array([spec["name"]], pa.string()),

@@ -188,21 +188,19 @@ def report(
         typer.Option("--out", metavar="FILE", help="One .html page over several majority-bias runs, instead."),
     ] = None,
 ) -> None:
-    """Compute the metrics of finished runs anew and write their report.html, or one page over all of them.
+    """Compute the metrics of finished runs anew and write their report.html; or, with --out, one page over all of them.
 
     Example: biaseval report runs/boolq-7b runs/boolq-13b runs/rte-7b runs/rte-13b --out majority.html
     """
     from biaseval.analysis import build_marts
-    from biaseval.report import refuse_other_kinds, write_comparison, write_report
+    from biaseval.report import write_comparison, write_report
     from biaseval.store import absolute_uri
 
     if out is not None:
-        refuse_other_kinds(runs, out)
-    for directory in runs:
-        build_marts(directory)
-    if out is not None:
         typer.echo(f"report: {write_comparison(runs, out)}")
         return
+    for directory in runs:
+        build_marts(directory)
     write_report(runs)
     for directory in runs:
         typer.echo(f"report: {absolute_uri(directory)}/report.html")
@@ -337,7 +335,7 @@ order by n_demos, array_position(['none', 'cc', 'dc', 'looc'], method)
 
 _OVER_SETTINGS = """
 select instruction, predict, method, mean_f1, sd_f1, max_f1, rb_at_10, share_majority, share_last, share_no_label,
-    n_settings, n_seeds
+    n_settings, n_seeds, n_rows
 from majority_by_model
 order by instruction, predict, array_position(['none', 'cc', 'dc', 'looc'], method)
 """

@@ -198,7 +198,7 @@ class DataSpec(_Section):
 class MajorityPromptSpec(_Section):
     """How the prompts of a majority-bias run are built: by a preset of P2, or by an item template."""
 
-    n_demos: Annotated[int, Field(gt=0)]
+    n_demos: Annotated[int, Field(gt=0, le=10_000)]
     """Demonstrations in each prompt: 50 (BoolQ), 10 (RTE) and 28 (COVID-5G) in P2."""
     instruction: Annotated[list[bool], Field(min_length=1)] = [True, False]
     """Prompts with the instruction, without it, or both."""
@@ -269,6 +269,8 @@ class MajorityBiasSpec(_Section):
             step = value["simplex"]
             if not _is_number(step) or not 0 < step <= 1 or not math.isclose(1 / step, round(1 / step), rel_tol=1e-9):
                 raise ValueError(f"the step {step!r} does not divide 1 evenly; use 0.1, 0.25 or 0.5")
+            if step < _SMALLEST_STEP:
+                raise ValueError(f"the step {step!r} makes too many settings; use {_SMALLEST_STEP} or more")
             return value
         if not isinstance(value, list) or not value:
             raise ValueError(
@@ -294,6 +296,9 @@ class MajorityBiasSpec(_Section):
             raise ValueError("; ".join(problems))
         return self
 
+
+_SMALLEST_STEP = 0.001
+"""Of a simplex grid: 1,001 settings of two labels, half a million of three."""
 
 HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
 """The heuristics of P3, by their ids."""

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from biaseval.errors import InputError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, ModelSpec, QaBiasSpec, QaModelSpec, Spec, differences
 from biaseval.store import Run
 
@@ -23,9 +23,9 @@ def refuse_foreign(run: Run) -> None:
     # The first file that a run writes.
     if run.has("environment.json"):
         try:
-            if "versions" in json.loads(run.read_text("environment.json")):
+            if "versions" in run.read_json("environment.json"):
                 return
-        except (ValueError, TypeError):
+        except (BiasevalError, TypeError):
             pass
     raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
 
@@ -42,7 +42,7 @@ def refuse_another(run: Run, spec: Spec) -> None:
         raise InputError(
             f"{run.uri}: belongs to another spec; choose another --run-dir, or undo the difference:{lines}"
         )
-    environment = json.loads(run.read_text("environment.json"))
+    environment = run.read_json("environment.json")
     problems = []
     if isinstance(spec, LabelBiasSpec):
         folder = Path(spec.tasks.path)
@@ -71,7 +71,7 @@ def refuse_another_model(run: Run, model: ModelSpec) -> None:
     Raises:
         InputError: its files are others.
     """
-    _refuse_another_model(run, model.path, model, json.loads(run.read_text("environment.json"))["model"])
+    _refuse_another_model(run, model.path, model, run.read_json("environment.json")["model"])
 
 
 def _refuse_another_model(run: Run, path: str, model: ModelSpec | QaModelSpec, recorded: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ def read_plan(run: Run) -> dict[str, Any]:
     """
     if not run.has("plan.json"):
         raise InputError(f"{run.uri}: holds no planned run; check the path, or start one with biaseval run")
-    plan: dict[str, Any] = json.loads(run.read_text("plan.json"))
+    plan: dict[str, Any] = run.read_json("plan.json")
     return plan
 
 

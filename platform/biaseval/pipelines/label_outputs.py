@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -319,7 +318,7 @@ class ScorerRecord:
             self._run.write_text("environment.json", as_json({**self._environment(), "scorer": facts}))
 
     def _environment(self) -> dict[str, Any]:
-        environment: dict[str, Any] = json.loads(self._run.read_text("environment.json"))
+        environment: dict[str, Any] = self._run.read_json("environment.json")
         return environment
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -316,7 +315,7 @@ def _follow(
 
 def _record(run: Run, model: str, facts: dict[str, Any]) -> None:
     """Note in ``environment.json`` how a model was run, as its latest part says."""
-    environment = json.loads(run.read_text("environment.json"))
+    environment = run.read_json("environment.json")
     readers = environment.setdefault("readers", {})
     if readers.get(model) != facts:
         readers[model] = facts

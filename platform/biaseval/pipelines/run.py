@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import yaml
-
 from biaseval.pipelines.claim import read_plan, refuse_another, refuse_foreign
 from biaseval.pipelines.label_outputs import (
     LIKELIHOOD,
@@ -109,7 +107,7 @@ def run_status(run_uri: str) -> Status:
     """
     run = Run.open(run_uri)
     plan = read_plan(run)
-    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    spec = run.read_yaml("spec.yaml")
     if spec.get("kind") == "qa_bias":
         n_models = len(spec["models"])
         n_parts, n_rows = ((1 + n_models) * n for n in (plan["n_parts"], sum(plan["datasets"].values())))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import yaml
-
 from biaseval.errors import InputError
 from biaseval.report.comparison import read_comparison, render_comparison_page
 from biaseval.report.figures import Figure, metric_figures
@@ -17,7 +15,7 @@ from biaseval.report.qa_figures import prediction_bias_figures
 from biaseval.report.qa_findings import read_qa_findings
 from biaseval.store import Run, absolute_uri
 
-__all__ = ["refuse_other_kinds", "write_comparison", "write_report"]
+__all__ = ["write_comparison", "write_report"]
 
 
 def write_report(run_uris: Sequence[str]) -> list[str]:
@@ -60,17 +58,17 @@ def write_comparison(run_uris: Sequence[str], out: str) -> str:
         The URI of the page.
 
     Raises:
-        InputError: see `refuse_other_kinds` and `read_comparison`.
+        InputError: a directory holds no majority-bias run, ``out`` is no name of a page, or `read_comparison`.
         BiasevalError: a run has no metrics yet; the message says how to get them.
     """
-    refuse_other_kinds(run_uris, out)
+    _refuse_other_kinds(run_uris, out)
     page = render_comparison_page(read_comparison(run_uris))
     folder, _, name = absolute_uri(out).rpartition("/")
     Run.open(folder or "/").write_text(name, page)
     return absolute_uri(out)
 
 
-def refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
+def _refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
     """Make sure that one page can be written over these runs.
 
     Raises:
@@ -88,7 +86,7 @@ def refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
 
 
 def _kind(run: Run) -> str:
-    spec = yaml.safe_load(run.read_text("spec.yaml")) if run.has("spec.yaml") else None
+    spec = run.read_yaml("spec.yaml") if run.has("spec.yaml") else None
     return str(spec.get("kind")) if isinstance(spec, dict) else ""
 
 

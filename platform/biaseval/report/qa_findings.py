@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 import duckdb
-import yaml
 
 from biaseval.analysis import open_runs
 from biaseval.report.findings import Row
@@ -86,7 +84,7 @@ def read_qa_findings(run: Run) -> QaFindings:
     Raises:
         BiasevalError: the run has no metrics yet.
     """
-    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    spec = run.read_yaml("spec.yaml")
     with closing(open_runs([run.uri])) as connection:
         by_heuristic = _rows(connection, _BY_HEURISTIC)
         by_dataset = _rows(connection, "from qa_by_dataset")
@@ -176,7 +174,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[
 
 
 def _read_json(run: Run, name: str) -> Row:
-    content: Row = json.loads(run.read_text(name)) if run.has(name) else {}
+    content: Row = run.read_json(name) if run.has(name) else {}
     return content
 
 
