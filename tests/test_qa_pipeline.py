@@ -225,6 +225,17 @@ def test_another_spec_model_or_file_is_refused(
     (tmp_path / "predictions.json").write_text(json.dumps(predictions() | {"squad-1": "else"}))
     with pytest.raises(InputError, match="predictions of given for squad: the file changed"):
         run_spec(load_spec(spec), str(run_dir))
+    folder = tmp_path / "nltk_data"
+    (folder / "tokenizers/punkt_tab/english").mkdir(parents=True)
+    for name in ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"):
+        (folder / "tokenizers/punkt_tab/english" / name).write_text("")
+    (folder / "corpora/stopwords").mkdir(parents=True)
+    (folder / "corpora/stopwords/english").write_text("the\n")
+    with_data = write_spec(tmp_path, bert, text={"nltk_data": str(folder)}, heuristics=["ans_pos"])
+    run_spec(load_spec(with_data), str(tmp_path / "with_data"))
+    (folder / "corpora/stopwords/english").write_text("a\n")
+    with pytest.raises(InputError, match=r"sentences and words: .* is not what .* was planned with"):
+        run_spec(load_spec(with_data), str(tmp_path / "with_data"))
     write_spec(tmp_path, bert)
     write_lines(tmp_path / "other.jsonl", [question(number, "other") for number in range(N_OTHER - 1)])
     with pytest.raises(InputError, match=r"datasets.train: the file changed(.|\n)*datasets.other: the file changed"):
@@ -284,9 +295,15 @@ def test_bad_input_is_refused_before_anything_is_computed(tmp_path: Path, bert: 
     spec = write_spec(tmp_path, bert)
     long = question(0, "squad") | {"question": "Who was the owner? " * 60}
     write_lines(tmp_path / "squad.jsonl", [long, *(question(number, "squad") for number in range(1, N_SQUAD))])
-    assert "1 questions are too long for windows of 128 tokens" in _without(spec, run_dir)
+    assert "1 question is too long for windows of 128 tokens" in _without(spec, run_dir)
     assert "is unknown" in _refused_spec(write_spec(tmp_path, bert, heuristics=["word_distance"]))
     assert "cannot be imported" in _without(write_spec(tmp_path, bert, heuristics=["no_such_module:value"]), run_dir)
+    few = _without(write_spec(tmp_path, bert, bootstrap={"trials": 20, "sample": 31}), run_dir)
+    assert "31 of each of two groups need 62 questions and squad has 60" in few
+    windows = _without(write_spec(tmp_path, bert, windows={"max_tokens": 300, "stride": 32}), run_dir)
+    assert "windows.max_tokens: 300" in windows
+    failing = "tests.qa_bias.tablerows:fails"
+    assert "failed with ZeroDivisionError" in _without(write_spec(tmp_path, bert, heuristics=[failing]), run_dir)
     missing = {"nltk_data": str(tmp_path / "nowhere"), "spacy": None}
     assert "nltk" in _without(write_spec(tmp_path, bert, text=missing), run_dir).lower()
     unknown = {"nltk_data": None, "spacy": "en_no_such_pipeline"}
@@ -303,9 +320,7 @@ def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path, ray
     headless = make_bert(tmp_path / "headless", has_head=False)
     model = {"name": "bert", "path": str(headless)}
     spec = write_spec(tmp_path, headless, models=[model])
-    with pytest.raises(InputError, match="would be new and untrained"):
-        run_spec(load_spec(spec), str(tmp_path / "run"))
-    assert not (tmp_path / "run" / "qa_predictions").exists()
+    assert "would be new and untrained" in _without(spec, tmp_path / "run")
     allowed = write_spec(tmp_path, headless, models=[model | {"allow_untrained_head": True}], heuristics=["ans_len"])
     run_spec(load_spec(allowed), str(tmp_path / "allowed"))
     assert pq.read_table(tmp_path / "allowed" / "qa_predictions").num_rows == N_SQUAD + N_OTHER

@@ -522,6 +522,23 @@ def test_the_first_models_threshold_is_kept_in_the_paper_and_searched_by_the_cod
     assert 0 < candidate["d"] < 100
 
 
+def test_a_model_without_a_threshold_does_not_hide_the_bias_of_the_others(tmp_path: Path) -> None:
+    plan = QaPlan(["random", "biased"])
+    plan.questions({"ans_len": [0] * 25 + [1] * 25 + [2] * 25})
+    plan.answers([0] * 75, model="random")
+    plan.answers([1] * 25 + [0] * 50, model="biased")
+    run = plan.write(tmp_path)
+    build_marts(run)
+    sql = (
+        "select model, threshold, searched_on, status, bias_significance as d from qa_bias_by_heuristic order by model"
+    )
+    [biased, random] = rows(run, sql)
+    assert biased == {
+        "model": "biased", "threshold": 0, "searched_on": "biased", "status": "measured", "d": pytest.approx(100)
+    }  # fmt: skip
+    assert random == {"model": "random", "threshold": 0, "searched_on": "biased", "status": "measured", "d": 0}
+
+
 def test_the_search_is_on_the_first_model_that_answers_the_data_set(tmp_path: Path) -> None:
     datasets = {"in_distribution": {"squad": "squad.json"}, "out_of_distribution": {"natural": "nq.json"}}
     plan = two_models(datasets=datasets)

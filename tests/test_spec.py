@@ -330,6 +330,9 @@ def test_paths_of_a_qa_bias_spec_are_relative_to_its_file_and_names_stay(tmp_pat
     [
         ({"models": [{"name": "a"}]}, "models.0: has both path and predictions or neither; keep one"),
         ({"models": [{"name": "a", "path": "x", "predictons": {}}]}, "models.0.predictons: unknown key; did you mean"),
+        ({"models": [{"name": "a", "predictions": {}}]}, "dictionary should have at least 1 item"),
+        ({"models": [{"name": "a", "path": "x", "on_missing": "drop"}]}, "on_missing: goes with predictions"),
+        ({"thresholds": {"ans_len": float("nan")}}, "finite number"),
         ({"models": [{"name": "a", "path": "x"}] * 2}, "models ['a', 'a'] names one twice"),
         ({"models": [{"name": "a", "predictions": {"nq": "n"}}]}, "predictions of a for nq, no set of datasets"),
         ({"models": [{"name": "a", "path": "x", "prompt": "{context}"}]}, "must hold {context} and {question} once"),

@@ -1,5 +1,6 @@
 -- One row per (model, dataset, heuristic): the prediction bias at the threshold chosen (P3), in points (0 to 100).
--- threshold: fixed by the spec, or searched on the predictions of `searched_on`. Bounds, means and *_f1 are as in
+-- threshold: fixed by the spec, or searched on the predictions of `searched_on`: in the variant paper those of the
+-- first model of the spec that finds one, for all models; in reference each model's own. Bounds, means and *_f1 are as in
 -- qa_bias_candidates; worse_high is the upper bound of the segment with the smaller one.
 -- status: 'measured'; 'not significant': no threshold separates the segments, the significance is 0; 'groups too
 -- small' (of the threshold, or of every one tried) and 'no threshold to try' (the values do not differ): it is null.
@@ -75,21 +76,40 @@ searched as (
 
 ),
 
+-- Those of the first model that finds one are kept for all (P3), unless each is to find its own (its code).
+sources as (
+
+    select
+        searched.dataset,
+        searched.heuristic,
+        arg_min(searched.model, qa_models.number) as first_model
+    from searched
+    inner join qa_models using (model)
+    where searched.threshold is not null
+    group by all
+
+),
+
 chosen as (
 
     select
         asked.*,
-        searched.threshold,
-        if(searched.is_fixed, null, qa_searches.searched_on) as searched_on,
-        searched.model is not null as has_candidates,
-        coalesce(searched.is_measured, false) as has_measured_candidates
+        source.threshold,
+        case when source.is_fixed then null else source.model end as searched_on,
+        own.model is not null as has_candidates,
+        coalesce(own.is_measured, false) as has_measured_candidates
     from asked
-    inner join qa_searches using (model, dataset)
-    left join searched
+    cross join qa_settings
+    left join sources using (dataset, heuristic)
+    left join searched as own using (model, dataset, heuristic)
+    left join searched as source
         on
-            qa_searches.searched_on = searched.model
-            and asked.dataset = searched.dataset
-            and asked.heuristic = searched.heuristic
+            asked.dataset = source.dataset
+            and asked.heuristic = source.heuristic
+            and source.model = case
+                when qa_settings.variant = 'reference' then asked.model
+                else coalesce(sources.first_model, asked.model)
+            end
 
 ),
 

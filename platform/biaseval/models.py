@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -275,17 +275,25 @@ def load_extractive_model(
     model = _for_inference(model, adapter)
     untrained = [name for name in missing if adapter is None or not _is_in_adapter(model, name)]
     if untrained and not allow_untrained_head:
-        raise InputError(
-            f"{path}: no question answering head: {', '.join(untrained)} of {type(model).__name__} would be new and "
-            "untrained; give a model fine-tuned for extractive question answering, or set allow_untrained_head"
-        )
+        raise untrained_head(path, untrained)
     return model
 
 
-def count_reader_parameters(
+@dataclass(frozen=True)
+class ReaderFacts:
+    """What is known of a model that answers questions before its weights are read."""
+
+    n_parameters: int
+    window: int | None
+    """Tokens that it (or its encoder) can read at a time; None where nothing limits them."""
+    missing: tuple[str, ...]
+    """Names of the weights outside its body that its local files do not have: those of a new, untrained head."""
+
+
+def describe_reader(
     path: str, *, answers: str, revision: str | None = None, trust_remote_code: bool = False
-) -> int:
-    """Return the number of parameters of a model that answers questions, from its configuration alone.
+) -> ReaderFacts:
+    """Describe a model that answers questions from its configuration and the names of its weights.
 
     Args:
         path: local directory or hub name.
@@ -297,14 +305,34 @@ def count_reader_parameters(
         InputError: no model at ``path``, or none of this form.
     """
     config = _load_config(path, revision=revision, trust_remote_code=trust_remote_code)
-    if Path(path).expanduser().is_dir():
-        _check_weights(path)
     auto: Any = AutoModelForQuestionAnswering
     if answers == "generative":
         auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    with _reading(path, "model that answers questions"), torch.device("meta"):
+    with _reading(path, f"model for {answers} answers"), torch.device("meta"):
         model = auto.from_config(config, trust_remote_code=trust_remote_code)
-    return sum(parameter.numel() for parameter in model.parameters())
+    missing: tuple[str, ...] = ()
+    if answers == "extractive" and Path(path).expanduser().is_dir():
+        _check_weights(path)
+        body = f"{model.base_model_prefix}."
+        there = _weight_names(Path(path).expanduser())
+        missing = tuple(name for name, _ in model.named_parameters() if not name.startswith(body) and name not in there)
+    return ReaderFacts(sum(parameter.numel() for parameter in model.parameters()), encoder_window(model), missing)
+
+
+def untrained_head(path: str, names: Sequence[str]) -> InputError:
+    """Return the error that a model without a trained question answering head is."""
+    return InputError(
+        f"{path}: no question answering head: {', '.join(names)} would be new and untrained; give a model fine-tuned "
+        "for extractive question answering, or set allow_untrained_head"
+    )
+
+
+def _weight_names(folder: Path) -> set[str]:
+    names: set[str] = set()
+    for file in sorted(folder.glob("model*.safetensors")):
+        with safe_open(file, framework="numpy") as weights:
+            names.update(weights.keys())
+    return names
 
 
 def load_sequence_model(

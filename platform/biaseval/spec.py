@@ -320,7 +320,7 @@ class QaModelSpec(_Section):
     """What a generative model is given; ``{context}`` and ``{question}`` stand there once each (P3's code)."""
     allow_untrained_head: bool = False
     """Run an encoder without a QA head, whose head is then random."""
-    predictions: dict[str, str] | None = None
+    predictions: Annotated[dict[str, str], Field(min_length=1)] | None = None
     """Data set to a file of predictions, SQuAD's ``{id: text}``; then nothing is loaded."""
     on_missing: Literal["error", "drop"] = "error"
     """Questions without a prediction: refuse the file, or leave them out for this model, recorded."""
@@ -336,6 +336,8 @@ class QaModelSpec(_Section):
     def _is_a_model_or_predictions(self) -> QaModelSpec:
         if (self.path is None) == (self.predictions is None):
             raise ValueError("has both path and predictions or neither; keep one")
+        if self.path is not None and self.on_missing != "error":
+            raise ValueError("on_missing: goes with predictions; a model that is run answers every question")
         return self
 
 
@@ -409,10 +411,10 @@ class QaBiasSpec(_Section):
     datasets: QaDatasetsSpec
     heuristics: Annotated[list[str], Field(min_length=1)] = list(HEURISTICS)
     """Ids of P3's heuristics, or ``module:function`` for one of the user's."""
-    thresholds: Literal["search", "mikula2024"] | dict[str, float] = "search"
+    thresholds: Literal["search", "mikula2024"] | dict[str, Annotated[float, Field(allow_inf_nan=False)]] = "search"
     """Searched, the published ones, or heuristic to threshold (the others are searched).
 
-    ``variant: paper`` searches on the first model and keeps its thresholds for all; ``reference`` searches for each.
+    ``variant: paper`` keeps those of the first model that has one for all models; ``reference`` searches for each.
     """
     bootstrap: BootstrapSpec = BootstrapSpec()
     variant: Literal["paper", "reference"] = "paper"

@@ -217,7 +217,7 @@ def test_a_question_too_long_is_refused_before_the_model_runs() -> None:
     asked = pa.table(
         {"example_id": ["fine", "long"], "question": ["Why?", "why " * 90], "context": [CONTEXTS[0], CONTEXTS[3]]}
     )
-    with pytest.raises(InputError, match=r"1 questions are too long .*'long'"):
+    with pytest.raises(InputError, match=r"1 question is too long .*'long'"):
         reader.read(asked)
 
 

@@ -65,7 +65,7 @@ def connected(execution: ExecutionSpec) -> Iterator[bool]:
     try:
         with _without_chatter():
             ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except Exception as error:  # Ray raises bare ones where a node does not start
         raise BiasevalError(f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS") from error
     try:
         yield address == "local"
@@ -183,7 +183,7 @@ def allocate(execution: ExecutionSpec, n_parts: int, *, is_local: bool) -> Alloc
         # A Ray that somebody else started may have fewer slots than this machine has cores.
         slots = max(0.5, min(threads, (sum(nodes) - _SPARE_CPUS) / n_actors))
         return Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads)
-    per_actor = _slots(max(0.5, min(min(nodes) - 1, (sum(nodes) - _SPARE_CPUS) / n_actors)))
+    per_actor = _slots(max(0.5, min(min(nodes, default=1) - 1, (sum(nodes) - _SPARE_CPUS) / n_actors)))
     return Allocation(n_actors, num_cpus=per_actor, num_gpus=0, n_threads=max(1, int(per_actor)))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from biaseval.errors import BiasevalError
-from biaseval.execute.cluster import allocate, answer, as_row, connected, device_of, map_parts, n_cores, quiet_worker
+from biaseval.execute.cluster import allocate, answer, as_row, device_of, map_parts, n_cores, quiet_worker
 from biaseval.qa_bias.annotation import load_annotator
 from biaseval.qa_bias.heuristics import NEEDS_ANNOTATOR, NEEDS_TEXT, NEEDS_TFIDF, attributes
 from biaseval.qa_bias.similarity import Tfidf
@@ -26,6 +26,9 @@ from biaseval.tables import QA_PREDICTIONS
 
 if TYPE_CHECKING:
     from biaseval.reading import ExtractiveReader, GenerativeReader
+
+
+_MOST_MEASURING_ACTORS = 8
 
 
 @dataclass(frozen=True)
@@ -56,21 +59,39 @@ def measure_parts(
     variant: str,
     text: QaTextSpec,
     execution: ExecutionSpec,
+    *,
+    is_local: bool,
 ) -> Iterator[DonePart]:
     """Compute the heuristics of ``parts`` on CPUs, write ``qa_attributes``, and yield each part as it is complete.
+
+    Args:
+        run: the run directory, which every node must reach.
+        parts: what to measure.
+        heuristics: ids, or ``module:function``.
+        variant: ``paper`` or ``reference``.
+        text: where sentences, words, entities and subjects come from.
+        execution: actors.
+        is_local: what `connected` said of the Ray that is there.
 
     Raises:
         InputError: the text's data or pipeline, or a heuristic of the user's, cannot be used.
         BiasevalError: a worker failed; complete parts stay.
     """
-    n_actors = n_cores() if execution.actors == "auto" else execution.actors
+    # Each actor holds a pipeline of its own: more of them would not fit many machines' memory.
+    n_actors = min(n_cores(), _MOST_MEASURING_ACTORS) if execution.actors == "auto" else execution.actors
     on_cpus = ExecutionSpec(actors=n_actors, gpus_per_actor=0)
     arguments = {"heuristics": list(heuristics), "variant": variant, "text": text.model_dump()}
-    yield from _mapped(run, parts, _MeasuringActor, arguments, on_cpus)
+    yield from _mapped(run, parts, _MeasuringActor, arguments, on_cpus, is_local=is_local)
 
 
 def answer_parts(
-    run: Run, parts: Sequence[QuestionsPart], model: QaModelSpec, windows: WindowsSpec, execution: ExecutionSpec
+    run: Run,
+    parts: Sequence[QuestionsPart],
+    model: QaModelSpec,
+    windows: WindowsSpec,
+    execution: ExecutionSpec,
+    *,
+    is_local: bool,
 ) -> Iterator[DonePart]:
     """Answer the questions of ``parts``, write ``qa_predictions``, and yield each part as it is complete.
 
@@ -79,7 +100,7 @@ def answer_parts(
         BiasevalError: a worker failed; complete parts stay.
     """
     arguments = {"model": model.model_dump(), "windows": windows.model_dump()}
-    yield from _mapped(run, parts, _AnsweringActor, arguments, execution)
+    yield from _mapped(run, parts, _AnsweringActor, arguments, execution, is_local=is_local)
 
 
 def prediction_rows(model: str, examples: pa.Table, answers: pa.Table) -> pa.Table:
@@ -109,20 +130,25 @@ def prediction_rows(model: str, examples: pa.Table, answers: pa.Table) -> pa.Tab
 
 
 def _mapped(
-    run: Run, parts: Sequence[QuestionsPart], actor: type, arguments: dict[str, Any], execution: ExecutionSpec
+    run: Run,
+    parts: Sequence[QuestionsPart],
+    actor: type,
+    arguments: dict[str, Any],
+    execution: ExecutionSpec,
+    *,
+    is_local: bool,
 ) -> Iterator[DonePart]:
     if not parts:
         return
-    with connected(execution) as is_local:
-        allocation = allocate(execution, len(parts), is_local=is_local)
-        everything = {
-            "run_uri": run.uri,
-            "arguments": json.dumps(arguments),
-            "num_gpus": allocation.num_gpus,
-            "n_threads": allocation.n_threads,
-        }
-        for done in map_parts([asdict(part) for part in parts], actor, everything, allocation):
-            yield DonePart(**done)
+    allocation = allocate(execution, len(parts), is_local=is_local)
+    everything = {
+        "run_uri": run.uri,
+        "arguments": json.dumps(arguments),
+        "num_gpus": allocation.num_gpus,
+        "n_threads": allocation.n_threads,
+    }
+    for done in map_parts([asdict(part) for part in parts], actor, everything, allocation):
+        yield DonePart(**done)
 
 
 class _QuestionsActor:

@@ -16,7 +16,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.claim import as_json, file_digests, read_plan
 from biaseval.progress import say, scoring_progress
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
-from biaseval.qa_bias.heuristics import NEEDS_ANNOTATOR, NEEDS_TEXT, NEEDS_TFIDF, load_user_heuristic
+from biaseval.qa_bias.heuristics import NEEDS_ANNOTATOR, NEEDS_TEXT, NEEDS_TFIDF, attributes, source_digest
 from biaseval.qa_bias.predictions import read_predictions
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.spec import HEURISTICS, QaBiasSpec, QaModelSpec, dump_spec
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _PART_QUESTIONS = 512
 _TFIDF = "qa_tfidf"
+_COUNTERS = ("n_tokens", "n_padded_tokens", "search_s")
+"""Facts of a reader that grow with each part."""
 
 Role = Literal["in_distribution", "out_of_distribution"]
 
@@ -76,14 +78,16 @@ def read_questions_inputs(spec: QaBiasSpec) -> QuestionsInputs:
     Raises:
         InputError: questions, predictions, tokenizers, text data or heuristics that cannot be used.
     """
-    for heuristic in set(spec.heuristics) - set(HEURISTICS):
-        load_user_heuristic(heuristic)
-    text = _text_sources(spec)
+    text = text_sources(spec)
     roles: dict[Role, dict[str, str]] = {
         "in_distribution": spec.datasets.in_distribution,
         "out_of_distribution": spec.datasets.out_of_distribution,
     }
     sets = {name: (_read(spec, uri, name), role) for role, uris in roles.items() for name, uri in uris.items()}
+    _refuse_small_sets(spec, sets)
+    for heuristic in set(spec.heuristics) - set(HEURISTICS):
+        first = question_rows(next(iter(sets.values()))[0], "in_distribution").slice(0, 1)
+        attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
     train = None
     notes = [note for questions, _ in sets.values() for note in questions.notes]
     if set(spec.heuristics) & NEEDS_TFIDF:
@@ -174,13 +178,16 @@ def answer_and_measure_missing(run: Run, spec: QaBiasSpec) -> None:
         if model.path is None:
             _write_given(run, model, answers.pop(number))
     if attributes or any(answers.values()):
-        with connected(spec.execution):
+        with connected(spec.execution) as is_local:
+            # What costs least comes first: a heuristic of the user's that fails does so before hours of models.
+            done = measure_parts(
+                run, attributes, spec.heuristics, spec.variant, spec.text, spec.execution, is_local=is_local
+            )
+            _follow("heuristics: measured", sizes, attributes, done)
             for number, parts in answers.items():
                 model = spec.models[number]
-                done = answer_parts(run, parts, model, spec.windows, spec.execution)
+                done = answer_parts(run, parts, model, spec.windows, spec.execution, is_local=is_local)
                 _follow(f"{model.name}: answered", sizes, parts, done, partial(_record, run, model.name))
-            done = measure_parts(run, attributes, spec.heuristics, spec.variant, spec.text, spec.execution)
-            _follow("heuristics: measured", sizes, attributes, done)
     still = n_missing_parts(run, plan, len(spec.models))
     if still:
         raise BiasevalError(f"{run.uri}: {still} parts are missing; run the same command again to make them")
@@ -214,8 +221,44 @@ def _read(spec: QaBiasSpec, uri: str, name: str) -> QuestionSet:
     )
 
 
-def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
-    """Return where the heuristics' text comes from, having tried that it is there."""
+def _refuse_small_sets(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]]) -> None:
+    """Make sure that some in-distribution set can be cut into two groups of the sample's size.
+
+    Raises:
+        InputError: none can.
+    """
+    sample = spec.bootstrap.sample
+    sizes = {name: len(own.questions) for name, (own, role) in sets.items() if role == "in_distribution"}
+    if max(sizes.values()) < 2 * sample:
+        shown = ", ".join(f"{name} has {size:,}" for name, size in sizes.items())
+        raise InputError(
+            f"bootstrap.sample: {sample} of each of two groups need {2 * sample:,} questions and {shown}; lower it, or "
+            "give more questions"
+        )
+
+
+def refuse_other_sources(run: Run, spec: QaBiasSpec) -> None:
+    """Make sure that what is still to be measured is measured as the rest was.
+
+    Raises:
+        InputError: text data, a spaCy pipeline, a library or a user's heuristic is another than when the run was
+            planned.
+    """
+    recorded = run.read_json("environment.json")["text"]
+    found = text_sources(spec)
+    changed = [name for name in (*recorded, *found) if recorded.get(name) != found.get(name)]
+    if changed:
+        raise InputError.of(
+            [
+                f"{name}: {found.get(name)} is not what {run.uri} was planned with ({recorded.get(name)}); restore it, "
+                "or choose another --run-dir"
+                for name in dict.fromkeys(changed)
+            ]
+        )
+
+
+def text_sources(spec: QaBiasSpec) -> dict[str, Any]:
+    """Return what the heuristics' values depend on beside the questions, having tried that it is there."""
     from biaseval.qa_bias.annotation import load_annotator
     from biaseval.qa_bias.text import load_text
 
@@ -225,7 +268,17 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
         sources["sentences and words"] = load_text(spec.text.nltk_data)
     if asked & NEEDS_ANNOTATOR:
         sources["entities and subjects"] = load_annotator(spec.text.spacy, spec.heuristics)
-    return {name: {"name": source.name, "is_approximate": source.is_approximate} for name, source in sources.items()}
+    described: dict[str, Any] = {
+        name: {"name": source.name, "is_approximate": source.is_approximate, "version": source.version}
+        for name, source in sources.items()
+    }
+    for heuristic in sorted(asked - set(HEURISTICS)):
+        described[heuristic] = {
+            "name": "a function of the user's",
+            "is_approximate": False,
+            "version": source_digest(heuristic),
+        }
+    return described
 
 
 def _model_plan(
@@ -241,28 +294,34 @@ def _model_plan(
             # Where the file lies must not show in what is the same for the same file.
             notes += [f"{model.name}: {note.replace(uri, Path(uri).name)}" for note in said]
         return ModelPlan(model.name, n_questions, None, None, None)
-    from biaseval.models import count_reader_parameters
+    from biaseval.models import describe_reader, untrained_head
     from biaseval.reading import count_windows
 
+    path, max_tokens = str(model.path), spec.windows.max_tokens
     questions = [question for own, _ in sets.values() for question in own.questions]
-    n_parameters = count_reader_parameters(
-        str(model.path), revision=model.revision, trust_remote_code=model.trust_remote_code, answers=model.answers
-    )
-    if model.answers == "generative":
-        return ModelPlan(model.name, len(questions), n_parameters, None, None)
     try:
+        facts = describe_reader(
+            path, revision=model.revision, trust_remote_code=model.trust_remote_code, answers=model.answers
+        )
+        if model.answers == "generative":
+            return ModelPlan(model.name, len(questions), facts.n_parameters, None, None)
+        # An adapter may bring the head; loading finds out.
+        if facts.missing and not model.allow_untrained_head and model.adapter is None:
+            raise untrained_head(path, facts.missing)
+        if facts.window is not None and max_tokens > facts.window:
+            raise InputError(f"windows.max_tokens: {max_tokens}; {path} takes {facts.window} tokens, lower it")
         n_windows, tokens = count_windows(
-            str(model.path),
+            path,
             [(question.question, question.context) for question in questions],
             [question.example_id for question in questions],
             revision=model.revision,
             trust_remote_code=model.trust_remote_code,
-            max_tokens=spec.windows.max_tokens,
+            max_tokens=max_tokens,
             stride=spec.windows.stride,
         )
     except InputError as error:
         raise InputError(f"{model.name}: {error}") from error
-    return ModelPlan(model.name, len(questions), n_parameters, n_windows, tokens)
+    return ModelPlan(model.name, len(questions), facts.n_parameters, n_windows, tokens)
 
 
 def _write_given(run: Run, model: QaModelSpec, parts: Iterable[QuestionsPart]) -> None:
@@ -314,7 +373,8 @@ def _follow(
 
 
 def _record(run: Run, model: str, facts: dict[str, Any]) -> None:
-    """Note in ``environment.json`` how a model was run, as its latest part says."""
+    """Note in ``environment.json`` how a model was run."""
+    facts = {name: fact for name, fact in facts.items() if name not in _COUNTERS}
     environment = run.read_json("environment.json")
     readers = environment.setdefault("readers", {})
     if readers.get(model) != facts:

@@ -25,6 +25,7 @@ from biaseval.pipelines.questions import (
     n_missing_parts,
     n_missing_rows,
     read_questions_inputs,
+    refuse_other_sources,
     write_questions_plan,
 )
 from biaseval.progress import say
@@ -67,6 +68,8 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
         run.sweep()
         if run.has("plan.json"):
             refuse_another(run, spec)
+            if isinstance(spec, QaBiasSpec):
+                refuse_other_sources(run, spec)
         else:
             (plan or _planner(spec))(run)
         if isinstance(spec, QaBiasSpec):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,6 +46,10 @@ class Annotator(Protocol):
         """What found them, for reports."""
 
     @property
+    def version(self) -> str:
+        """Of what found them."""
+
+    @property
     def is_approximate(self) -> bool:
         """Whether this is the embedded stand-in for a parser."""
 
@@ -65,6 +70,7 @@ class RuleAnnotator:
     """
 
     name = "embedded rules"
+    version = "1"  # raised when the rules find something else
     is_approximate = True
 
     def entity_labels(self, texts: Sequence[str]) -> list[list[str]]:
@@ -85,6 +91,7 @@ class SpacyAnnotator:
         self._pipeline = pipeline
         meta = pipeline.meta
         self.name = f"spaCy {meta['lang']}_{meta['name']} {meta['version']}"
+        self.version = f"spacy {metadata.version('spacy')}"
 
     def entity_labels(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the labels of each text's entities, in order."""

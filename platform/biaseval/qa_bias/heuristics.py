@@ -7,12 +7,15 @@ where the published code means something else (section 13).
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import math
+import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 import numpy as np
@@ -248,6 +251,17 @@ def load_user_heuristic(name: str) -> UserHeuristic:
         found = "has no" if function is None else "has no function"
         raise InputError(f"heuristics: {name}: module {module_name!r} {found} {function_name!r}; write module:function")
     return cast("UserHeuristic", function)
+
+
+def source_digest(name: str) -> str:
+    """Return the SHA-256 of the source of the module that ``module:function`` names; its name where it has none.
+
+    Raises:
+        InputError: see `load_user_heuristic`.
+    """
+    module = sys.modules[load_user_heuristic(name).__module__]
+    source = getattr(module, "__file__", None)
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else module.__name__
 
 
 def user_values(name: str, questions: Sequence[dict[str, object]]) -> list[float | None]:

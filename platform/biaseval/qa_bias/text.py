@@ -6,9 +6,11 @@ sentences.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +74,8 @@ class EnglishText:
 
     name: str
     """Where the sentence parameters come from, for reports."""
+    version: str
+    """Of NLTK, and what its data are."""
     is_approximate: bool
     """True where sentences are split without the trained parameters that P3 used."""
     stop_words: frozenset[str]
@@ -106,11 +110,15 @@ def load_text(nltk_data: str | None) -> EnglishText:
     """
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
+    version = f"nltk {metadata.version('nltk')}"
     if nltk_data is None:
         name, stop_words, parameters = "Punkt with parameters by hand", STOP_WORDS, _parameters_by_hand()
     else:
-        name, (stop_words, parameters) = "NLTK data", _read(Path(nltk_data).expanduser())
-    return EnglishText(name, nltk_data is None, stop_words, PunktSentenceTokenizer(parameters), _word_tokenizer())
+        folder = Path(nltk_data).expanduser()
+        name, (stop_words, parameters) = "NLTK data", _read(folder)
+        version += f", data {_digest(folder)}"
+    sentence_tokenizer = PunktSentenceTokenizer(parameters)
+    return EnglishText(name, version, nltk_data is None, stop_words, sentence_tokenizer, _word_tokenizer())
 
 
 def _word_tokenizer() -> NLTKWordTokenizer:
@@ -132,7 +140,7 @@ def _read(folder: Path) -> tuple[frozenset[str], PunktParameters]:
     """
     from nltk.tokenize.punkt import PunktParameters
 
-    names = [_PUNKT_FOLDER / name for name in _PUNKT_FILES] + [_STOP_WORDS_FILE]
+    names = _data_files()
     missing = [str(name) for name in names if not (folder / name).is_file()]
     if missing:
         raise InputError(
@@ -153,6 +161,17 @@ def _read(folder: Path) -> tuple[frozenset[str], PunktParameters]:
             f"fetch it again with nltk.download('punkt_tab', download_dir=...)"
         ) from error
     return frozenset(stop_words), parameters
+
+
+def _data_files() -> list[Path]:
+    return [_PUNKT_FOLDER / name for name in _PUNKT_FILES] + [_STOP_WORDS_FILE]
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for name in _data_files():
+        digest.update((folder / name).read_bytes())
+    return digest.hexdigest()
 
 
 def _lines(path: Path) -> list[str]:

@@ -221,10 +221,11 @@ def _refuse_long_questions(
     too_long = np.flatnonzero((n_context > 0) & (room < n_context) & (room <= stride))
     if len(too_long):
         longest = n_question[too_long].max()
+        count = "1 question is" if len(too_long) == 1 else f"{len(too_long)} questions are"
         raise InputError(
-            f"{len(too_long)} questions are too long for windows of {max_tokens} tokens that share {stride} of their "
-            f"context ({named([names[row] for row in too_long.tolist()])}; the longest has {longest} tokens): raise "
-            "max_tokens, lower stride, or leave them out"
+            f"{count} too long for windows of {max_tokens} tokens that share {stride} of their context "
+            f"({named([names[row] for row in too_long.tolist()])}; the longest has {longest} tokens): raise "
+            "max_tokens, lower stride, or take them out of the file"
         )
 
 
