@@ -146,6 +146,56 @@ def _other_grid(plan: MajorityPlan) -> None:
         row["setting"] = row["setting"].replace("50/50", "51/49")
 
 
+def _other_demonstrations(plan: MajorityPlan) -> None:
+    plan.contexts[0]["text"] = "other demonstrations"
+
+
+def _other_instruction(plan: MajorityPlan) -> None:
+    for row in plan.contexts:
+        if row["instruction"]:
+            row["text"] = "another instruction"
+
+
+def _other_seeds(plan: MajorityPlan) -> None:
+    for row in (*plan.contexts, *plan.prompts):
+        row["demo_set"] += 1
+
+
+def _other_scoring(plan: MajorityPlan) -> None:
+    plan.spec["scoring"] = {"normalization": "mean", "eos": False}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_other_demonstrations, "has_same_contexts"),
+        (_other_instruction, "has_same_contexts"),
+        (_other_seeds, "has_same_contexts"),
+        (_other_scoring, "has_same_scoring"),
+    ],
+)
+def test_other_prompts_or_scoring_leave_the_differences_without_interval(
+    change: Any, reason: str, small: str, tmp_path: Path
+) -> None:
+    plan = MajorityPlan(("likelihood",))
+    plan.n_parameters = 13_000
+    change(plan)
+    other = plan.write(tmp_path / "other")
+    build_marts(other)
+    for row in query([small, other], "from majority_shared_data").to_pylist():
+        met = {name: row[name] for name in row if name.startswith("has_same")}
+        assert met == {**dict.fromkeys(("has_same_rows", "has_same_contexts", "has_same_scoring"), True), reason: False}
+    found = effects(small, other)
+    assert len(found) == 2
+    assert all((row[name] is None) == name.endswith(("_low", "_high")) for row in found for name in row)
+
+
+def test_a_run_without_instruction_has_the_contexts_of_one_with_and_without(small: str, tmp_path: Path) -> None:
+    answers = {place: given for place, given in ANSWERS.items() if not place[1]}
+    found = effects(small, write(tmp_path / "plain", 13_000, answers))
+    assert [(row["instruction"], row["mean_f1_low"]) for row in found] == [(False, 0)]
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from biaseval.errors import InputError
 from biaseval.report import write_comparison, write_report
 from biaseval.report.comparison import caveats, read_comparison, size
 from biaseval.report.findings import Row
-from biaseval.report.majority import read_majority_findings
+from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
 from biaseval.report.proportions import instruction_figures
 from biaseval.report.ternary import plot_ternary, ternary_place
+from biaseval.report.ways import clear_sign
 from biaseval.store import Run
 from tests.test_analysis import two_tasks
 from tests.test_majority_comparisons import LARGE
@@ -38,10 +40,12 @@ def make_run(
     data: str = "boolq",
     calibration: tuple[str, ...] = (),
     digest: str | None = None,
+    predict: tuple[str, ...] = ("likelihood",),
+    n_repeats: int = 50,
     **spec: Any,
 ) -> str:
     """Return a finished run of the model ``models/{n_parameters}``; the questions of other data are others."""
-    plan = MajorityPlan(("likelihood",), calibration, answers)
+    plan = MajorityPlan(predict, calibration, answers, n_repeats=n_repeats)
     plan.n_parameters = n_parameters
     plan.spec |= {"name": folder.name, "model": {"path": f"models/llm-{n_parameters}", "dtype": "float32"}, **spec}
     if data != "boolq":
@@ -112,8 +116,144 @@ def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs:
         assert float(after) - float(before) == pytest.approx(gain["rb_at_10"], abs=2e-3)
         assert f"[{gain['mean_f1_low'] + 0.0:+.3f}, {gain['mean_f1_high'] + 0.0:+.3f}]" in mean.replace("−", "-")
     text = Page(source).text
-    assert "LOOC, without instruction: does not clearly move the boundary, RB@10 0.333 to 0.333" in text
-    assert "mean weighted F1 does not clearly change" in text
+    # By leave-one-out FFFF of 0/100, seed 3, becomes TTTT, which moves the mean and leaves one setting inside.
+    assert "LOOC, without instruction: the boundary stays the same, RB@10 0.333 to 0.333" in text
+    assert "mean weighted F1 rises, 0.542 to 0.633" in text
+    assert "LOOC, with instruction: the boundary stays the same" in text
+    assert "mean weighted F1 stays the same" in text
+    assert "Read with care" not in text
+
+
+def _change(value: float, low: float | None, high: float | None) -> Row:
+    return {"x": value, "x_low": low, "x_high": high}
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "sign"),
+    [
+        (0.2, 0.1, 0.3, 1),
+        (-0.2, -0.3, -0.2, -1),
+        (0.2, 0.0, 0.3, None),
+        (0.2, -0.1, 0.3, None),
+        (0.0, -0.3, -0.1, 0),  # the bootstrap of RB@10 may leave its own estimate out
+        (1e-12, -0.3, -0.1, 0),
+        (0.2, -0.3, -0.1, None),
+        (0.2, 0.3, 0.4, None),
+        (0.2, None, None, None),
+        (0.0, None, None, 0),
+    ],
+)
+def test_a_change_is_clear_only_where_its_interval_has_its_sign_and_includes_it(
+    value: float, low: float | None, high: float | None, sign: int | None
+) -> None:
+    assert clear_sign(_change(value, low, high), "x") == sign
+
+
+def test_a_boundary_that_does_not_move_is_not_said_to_narrow(runs: list[str]) -> None:
+    findings = read_majority_findings(Run.open(runs[1]))
+    gains = [{**row, "rb_at_10_low": -0.5, "rb_at_10_high": -0.1} for row in findings.gains]
+    text = Page(render_majority_page(replace(findings, gains=gains), [])).text
+    assert "the boundary stays the same" in text
+    assert "narrows" not in text
+
+
+def test_too_few_test_rows_give_no_verdict_on_the_boundary(tmp_path: Path) -> None:
+    few = make_run(tmp_path / "few", 7_000, calibration=("looc",), n_repeats=1)
+    write_report([few])
+    text = Page(Run.open(few).read_text("report.html")).text
+    assert "LOOC, without instruction: too few test rows to say whether it moves the boundary, RB@10 0.333" in text
+    assert "Too few test rows for RB@10 (every way of predicting)" in text
+    more = make_run(tmp_path / "more", 13_000, LARGE, n_repeats=1)
+    write_comparison([few, more], str(tmp_path / "page.html"))
+    text = Page((tmp_path / "page.html").read_text()).text
+    assert "few and more: too few test rows for RB@10" in text
+    assert "the widest boundary" not in text
+    assert "RB@10 is not judged (too few test rows)" in text
+    assert not re.search(r"RB@10 (rises|falls|stays)", text)
+
+
+def test_a_run_that_always_answers_the_same_is_said_to_have_no_robustness(runs: list[str], tmp_path: Path) -> None:
+    always = make_run(tmp_path / "always", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTT", "TTTT")))
+    write_report([always])
+    text = Page(Run.open(always).read_text("report.html")).text
+    assert "Label likelihood, with instruction: 100.0% of the predictions are the same answer" in text
+    assert "has a weighted F1 of 0.643 on these rows, this way 0.643 on average" in text
+    assert "50.0% of predictions are the demonstrations' majority label (a constant answer has up to 50.0%" in text
+    told = " ".join(caveats(read_comparison([runs[1], always])))
+    assert "the same answer in always (label likelihood; mean weighted F1 up to 0.643" in told
+
+
+def test_equal_f1_in_every_setting_is_no_constant_answer(runs: list[str], tmp_path: Path) -> None:
+    right = make_run(tmp_path / "right", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTF", "TTTF")))
+    findings = read_majority_findings(Run.open(right))
+    assert {(row["rb_at_10"], row["sd_f1"]) for row in findings.by_model} == {(1.0, 0.0)}
+    assert "no attention" not in " ".join(caveats(read_comparison([runs[1], right])))
+    write_report([right])
+    assert "the same answer;" not in Page(Run.open(right).read_text("report.html")).text
+
+
+def test_settings_with_the_same_counts_are_named_on_the_page_over_several_runs(runs: list[str]) -> None:
+    comparison = read_comparison(runs[:2])
+    assert "same counts" not in " ".join(caveats(comparison))
+    [dataset] = comparison.datasets
+    doubled = [*dataset.settings, {**dataset.settings[0], "setting": "10/90"}]
+    told = " ".join(caveats(replace(comparison, datasets=[replace(dataset, settings=doubled)])))
+    assert (
+        "BoolQ: settings with the same counts of demonstrations count as several and are one: 0/100 and 10/90 (0/2)"
+        in told
+    )
+
+
+@pytest.mark.parametrize("predictions", ["----", "FF-T", "T---"])
+def test_nothing_is_marked_inside_where_the_boundary_says_nothing(predictions: str, tmp_path: Path) -> None:
+    """No right answer at all (FF-T has none for T T T F, as one output more is no label), or mostly no label."""
+    answers = dict.fromkeys(ANSWERS, (predictions, predictions))
+    run = make_run(tmp_path / "run", 7_000, answers, predict=("generate",))
+    findings = read_majority_findings(Run.open(run))
+    assert any(row["is_within"] for row in findings.by_setting)
+    source = render_majority_page(findings, f1_figures(findings))
+    assert '<td class="best">' not in source
+    assert "inside the boundary)" not in source
+    told = Page(source).text
+    assert "settings are within 10 points" not in told
+    settings, rows = ternary()
+    axes = Canvas().add_subplot()
+    points = [{**row, "share_no_label": 0.6} for row in rows if row["instruction"]]
+    plot_ternary(axes, title="a", points=points, settings=settings, limits=(0.4, 0.8))
+    assert {to_hex(line.get_markeredgecolor()) for line in axes.lines if line.get_marker() == "o"} == {"#ffffff"}
+
+
+def test_the_most_frequent_outputs_stand_with_the_label_they_were_taken_for(tmp_path: Path) -> None:
+    answers = {("0/100", True): ("TTTF", "TTT-"), ("50/50", True): ("TTTF",) * 2, ("100/0", True): ("TTTF",) * 2}
+    plan = MajorityPlan(("likelihood", "generate"), answers=answers)
+    for row in plan.generations:
+        row["text"] = {"True": " true\n", "False": HOSTILE, None: ""}[row["prediction"]]
+    run = plan.write(tmp_path)
+    build_marts(run)
+    write_report([run])
+    source = Run.open(run).read_text("report.html")
+    _, *lines = table(source, "most frequent outputs of free generation")
+    # 0/100, seed 3, has one more output that is no label.
+    assert [line[1:] for line in lines] == [["True", "17", "70.8%"], ["False", "5", "20.8%"], ["no label", "2", "8.3%"]]
+    found = Page(source)
+    assert all(shown in found.text for shown in ('" true\\n"', f'"{HOSTILE}"', '""'))
+    assert "onerror" not in {name for _, name, _ in found.attributes}
+
+
+def test_ways_instructions_and_regions_have_one_order(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", 7_000, predict=("generate", "likelihood"))
+    write_report([run])
+    source = Run.open(run).read_text("report.html")
+    ways = ["label likelihood", "free generation"]
+    assert [row[:2] for row in table(source, "as Table 1")[1:]] == [
+        [way, instruction] for way in ways for instruction in ("without", "with")
+    ]
+    head, *gaps = table(source, "What the instruction changes")
+    assert [row[:2] for row in gaps] == [[way, region] for way in ways for region in ("tails", "middle")]
+    assert head[-3:] == ["Settings", "Seeds", "Rows"]
+    assert gaps[0][-3:] == ["2", "2", "1,600"]  # 2 settings and 2 seeds, with and without, of 200 rows
+    alt = Page(source).values("alt")[0]
+    assert alt.index("without 0.100") < alt.index("; with 0.767")
 
 
 def test_the_page_of_a_run_has_the_settings_in_the_layout_of_table_2(runs: list[str]) -> None:
@@ -139,10 +279,10 @@ def test_table_1_has_models_by_size_and_a_line_per_data_set_and_metric(page: str
     assert head == ["Data", "llm-7000000000 (7B)", "llm-13000000000 (13B)"]
     assert names == ["without", "with"] * 2
     assert [line[:-4] for line in lines] == [
-        ["BoolQ", "RB@10"],
+        ["BoolQ (3 settings, 2 seeds, 200 test rows)", "RB@10"],
         ["weighted F1"],
         ["std"],
-        ["stance", "RB@10"],
+        ["stance (3 settings, 2 seeds, 200 test rows)", "RB@10"],
         ["weighted F1"],
         ["std"],
     ]
@@ -185,13 +325,37 @@ def test_the_effect_of_size_stands_in_the_page_with_intervals(page: str, runs: l
     assert "Label likelihood, LOOC, against no calibration: RB@10" in text
 
 
+def test_the_runs_stand_with_their_settings_seeds_and_test_rows(page: str) -> None:
+    head, *lines = table(page, "The runs behind the numbers")
+    assert head[-4:] == ["Demonstrations", "Settings", "Seeds", "Test rows"]
+    assert [line[0] for line in lines] == ["boolq-small", "boolq-large", "stance-small", "stance-large"]
+    assert {tuple(line[-4:]) for line in lines} == {("2", "3", "2", "200")}
+    head, *effects = table(page, "The larger model minus the smaller")
+    assert head[-3:] == ["Settings", "Seeds", "Test rows of both"]
+    assert {tuple(line[-3:]) for line in effects} == {("3", "2", "200")}
+    assert [caption for caption in tables(page) if "3 settings, 2 seeds, 200 test rows" in caption]
+
+
+def test_differences_without_interval_have_their_reason_on_the_page(runs: list[str], tmp_path: Path) -> None:
+    for change, reason in (
+        ({"seed": 43}, "not run on the same test rows with the same seed"),
+        ({"scoring": {"normalization": "sum", "eos": True}}, "was scored in another way"),
+    ):
+        large = make_run(tmp_path / reason, 13_000_000_000, LARGE, **change)
+        told = [sentence for sentence in caveats(read_comparison([runs[1], large])) if "have no interval" in sentence]
+        assert len(told) == 1
+        assert told[0].startswith("boolq-small: ")
+        assert reason in told[0]
+
+
 def test_figures_are_a_line_per_model_and_a_panel_per_model(page: str) -> None:
     alts = Page(page).values("alt")
     # 2 data sets with 2 instructions (Figure 2), 2 data sets with 2 models (Figure 3); with LOOC one data set.
     assert len(alts) == 2 * 2 + 2 * 2 + (2 + 2)
     assert "BoolQ, with instruction: llm-7000000000 0.767 at 0/100" in alts[1]
     assert "llm-13000000000 1.000 at 0/100" in alts[1]
-    assert "llm-13000000000: with 1.000 at 0/100" in alts[3]
+    assert "llm-13000000000: without 0.100 at 0/100" in alts[3]
+    assert "; with 1.000 at 0/100" in alts[3]
     assert page.count("<details open>") == 1
     assert page.count("<details") == 2
 
@@ -292,7 +456,9 @@ def ternary(step: int = 4, labels: tuple[str, ...] = ("against", "favor", "none 
             setting = "/".join(f"{share:.0%}" for share in shares)
             settings.append({"setting": setting, "number": len(settings), "labels": list(labels), "shares": shares})
             for instruction, f1 in ((True, 0.4 + 0.4 * shares[0]), (False, 0.5)):
-                rows.append({"setting": setting, "instruction": instruction, "weighted_f1": f1})
+                is_within = not instruction or shares[0] >= 0.75 - 1e-9
+                place = {"setting": setting, "instruction": instruction}
+                rows.append({**place, "weighted_f1": f1, "is_within": is_within, "share_no_label": 0.0})
     return settings, rows
 
 
@@ -344,12 +510,13 @@ def test_a_fine_grid_has_smaller_marks_that_do_not_overlap() -> None:
 def test_three_labels_have_a_triangle_with_and_one_without_instruction() -> None:
     settings, rows = ternary()
     figures = instruction_figures("f1", "label likelihood", rows, settings)
-    assert [figure.name for figure in figures] == ["f1_with", "f1_without"]
+    without, with_ = figures
+    assert [figure.name for figure in figures] == ["f1_without", "f1_with"]
     assert figures == instruction_figures("f1", "label likelihood", rows, settings)
-    assert "Weighted F1 by % of against, favor, none $x$, label likelihood, with instruction" in figures[0].text
-    assert "0.800 at 100%/0%/0%" in figures[0].text
-    assert "(3 of 15 inside the boundary)" in figures[0].text
-    assert "(15 of 15 inside the boundary)" in figures[1].text
+    assert "Weighted F1 by % of against, favor, none $x$, label likelihood, with instruction" in with_.text
+    assert "0.800 at 100%/0%/0%" in with_.text
+    assert "(3 of 15 inside the boundary)" in with_.text
+    assert "(15 of 15 inside the boundary)" in without.text
 
 
 @pytest.mark.parametrize("n_labels", [2, 4])
@@ -361,7 +528,7 @@ def test_two_labels_have_lines_and_four_a_strip_in_one_figure(n_labels: int) -> 
     ]
     rows = [
         {"setting": row["setting"], "instruction": instruction, "weighted_f1": 0.5}
-        | {"weighted_f1_low": None, "weighted_f1_high": None}
+        | {"weighted_f1_low": None, "weighted_f1_high": None, "is_within": True, "share_no_label": 0.0}
         for row in settings
         for instruction in (True, False)
     ]

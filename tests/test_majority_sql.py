@@ -62,7 +62,9 @@ class MajorityPlan:
         calibration: tuple[str, ...] = (),
         answers: Mapping[tuple[str, bool], tuple[str, str]] = ANSWERS,
         p_hat: Mapping[tuple[str, int, bool, str, int], float] | None = None,
+        n_repeats: int = 1,
     ) -> None:
+        self.n_repeats = n_repeats  # of the test rows with their answers: F1 is the same, intervals are narrower
         self.spec: dict[str, Any] = {
             "kind": "majority_bias",
             "name": "tiny",
@@ -99,7 +101,7 @@ class MajorityPlan:
         context_id = f"{setting}/{seed}/{instruction}"
         context = {"context_id": context_id, **place, "setting": setting, "instruction": instruction}
         self.contexts.append({**context, "demo_labels": demos})
-        rows = list(zip(GOLD, predictions, strict=True))
+        rows = list(zip(GOLD * self.n_repeats, predictions * self.n_repeats, strict=True))
         for row, (gold, answer) in enumerate(rows):
             prompt_id = f"{context_id}/{row}"
             self._prompt(prompt_id, "majority", row, TEXT[gold], {"context_id": context_id, **place})
@@ -378,6 +380,7 @@ def test_seeds_are_averaged_by_hand(built: str) -> None:
         "share_majority": 0.875,
         "share_last": 0.875,
         "share_no_label": 0.0,
+        "is_within": False,
         "n_seeds": 2,
         "n_rows": 8,
     }
@@ -406,6 +409,8 @@ def test_a_model_by_hand(built: str) -> None:
         "share_majority": 1.0,  # of 0/100 and 100/0; 50/50 has no majority
         "share_last": pytest.approx((1 + (2 / 4 + 3 / 4) / 2 + 1) / 3),
         "share_no_label": 0.0,
+        "share_most_frequent": pytest.approx(13 / 24),
+        "constant_f1": pytest.approx(9 / 14),
         "n_settings": 3,
         "n_settings_with_majority": 2,
         "n_seeds": 2,
@@ -417,6 +422,53 @@ def test_a_model_by_hand(built: str) -> None:
     [generated] = rows(built, "from majority_by_model where instruction and predict = 'generate'")
     assert generated["share_no_label"] == pytest.approx(1 / 24)
     assert generated["mean_f1"] == pytest.approx(np.mean([(0.85 + 23 / 30) / 2, 1, (9 / 14 + 1) / 2]))
+
+
+def test_the_most_frequent_prediction_may_be_no_label(tmp_path: Path) -> None:
+    answers = {(setting, True): ("--TF", "---T") for setting in DEMOS}
+    run = MajorityPlan(("generate",), answers=answers).write(tmp_path)
+    build_marts(run)
+    [row] = rows(run, "from majority_by_model")
+    # In each of 3 settings and 2 seeds; one more of 0/100 is no label, where the plan has its one such output.
+    assert row["share_most_frequent"] == pytest.approx((3 * 5 + 1) / 24)
+    assert row["share_no_label"] == pytest.approx((3 * 5 + 1) / 24)
+    assert row["constant_f1"] == pytest.approx(9 / 14)
+
+
+def test_the_best_constant_answer_has_the_weighted_f1_of_the_most_frequent_gold_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for golds, label in (("TTFFF", "F"), ("TTTTF", "T"), ("TF", "T")):
+        monkeypatch.setattr(sys.modules[__name__], "GOLD", golds)
+        answers = {(setting, True): (golds, golds) for setting in DEMOS}
+        run = MajorityPlan(("likelihood",), answers=answers).write(tmp_path / golds)
+        build_marts(run)
+        [row] = rows(run, "from majority_by_model")
+        best = f1_score(list(golds), [label] * len(golds), average="weighted", zero_division=0)
+        assert row["constant_f1"] == pytest.approx(best)
+
+
+def test_the_settings_inside_the_boundary_are_those_that_it_counts(built: str) -> None:
+    found = rows(
+        built,
+        "select instruction, predict, method, rb_at_10, avg(is_within::int) as share, "
+        "list(setting order by number) filter (is_within) as inside "
+        "from majority_over_seeds inner join majority_by_model "
+        "using (model, task, n_demos, instruction, predict, method) group by all",
+    )
+    assert len(found) == 8
+    assert all(row["share"] == pytest.approx(row["rb_at_10"]) for row in found)
+    assert {tuple(row["inside"]) for row in found} == {("50/50",)}
+
+
+def test_the_region_of_a_setting_is_that_of_its_real_counts(tmp_path: Path) -> None:
+    """With two demonstrations a setting of 10/90 has the counts of 0/100: it stands at the tails with it."""
+    plan = MajorityPlan(("likelihood",))
+    plan.settings[0] |= {"shares": [0.1, 0.9]}
+    run = plan.write(tmp_path)
+    build_marts(run)
+    regions = rows(run, "from setting_regions order by setting")
+    assert [tuple(row.values()) for row in regions] == [("0/100", "tails"), ("100/0", "tails"), ("50/50", "middle")]
 
 
 def test_the_instructions_gap_at_the_tails_and_in_the_middle_by_hand(built: str) -> None:

@@ -3,7 +3,8 @@
 -- larger_run has the next size: of the runs to compare with, the one with the fewest parameters beyond run's own.
 -- tails_f1 and middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others.
 -- Intervals are over resamples of the test rows, the same for both; null where the runs do not have the same rows and
--- resamples. n_shared_rows: test rows that both have.
+-- resamples, contexts and scoring. Those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each
+-- setting. n_shared_rows: test rows that both have.
 with
 
 sizes as (
@@ -50,8 +51,8 @@ differences as (
             and smaller.predict = larger.predict
             and smaller.method = larger.method
             and smaller.draw = larger.draw
-    -- Without the same rows only the estimates can be compared.
-    where smaller.draw = 0 or has_same_rows
+    -- Without the same prompts and scoring only the estimates can be compared.
+    where smaller.draw = 0 or (has_same_rows and has_same_contexts and has_same_scoring)
     -- Next in size, among the runs that have this number of demonstrations, instruction and way of predicting.
     qualify larger_n_parameters = min(larger_n_parameters) over (
         partition by pairs.run, smaller.n_demos, smaller.instruction, smaller.predict, smaller.method

@@ -1,7 +1,11 @@
 -- One row per (model, task, n_demos, instruction, predict, method): P2's Table 1. A setting counts with its mean over
 -- seeds. sd_f1 is the sample standard deviation over settings, as in P2; mean_sd_over_seeds the mean over settings of
 -- that over seeds. Intervals are over resamples of the test rows. share_majority is over settings with a majority.
--- The interval of rb_at_10 leans low: resampling adds noise to each setting, so fewer lie near the best of them.
+-- The bootstrap of rb_at_10 leans low, and that of an sd over settings high: resampling adds noise to each setting, so
+-- that fewer lie near the best of them and all lie further apart.
+-- share_most_frequent: the predictions that are the most frequent one, over all settings and seeds; no label counts as
+-- an answer of its own, as a model that always writes none is constant too. constant_f1: weighted F1 of the best
+-- constant answer on the same rows, which is the gold label with the largest share p: 2 p^2 / (1 + p).
 -- n_parameters is the model's, null where the run does not say.
 with
 
@@ -48,6 +52,57 @@ estimates as (
     from majority_over_seeds
     group by all
 
+),
+
+answer_counts as (
+
+    select
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        prediction,
+        count(*) as n_predictions
+    from majority_predictions
+    group by all
+
+),
+
+answers as (
+
+    select
+        * exclude (prediction, n_predictions),
+        max(n_predictions) / sum(n_predictions) as share_most_frequent
+    from answer_counts
+    group by all
+
+),
+
+gold_counts as (
+
+    select
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        gold,
+        count(*) as n_gold
+    from majority_predictions
+    group by all
+
+),
+
+constants as (
+
+    select
+        * exclude (gold, n_gold),
+        max(n_gold) / sum(n_gold) as largest_share,
+        2 * largest_share ** 2 / (1 + largest_share) as constant_f1
+    from gold_counts
+    group by all
+
 )
 
 select
@@ -71,11 +126,15 @@ select
     share_majority,
     share_last,
     share_no_label,
+    share_most_frequent,
+    constant_f1,
     n_settings,
     n_settings_with_majority,
     n_seeds,
     n_rows
 from estimates
 inner join intervals using (model, task, n_demos, instruction, predict, method)
+inner join answers using (task, n_demos, instruction, predict, method)
+inner join constants using (task, n_demos, instruction, predict, method)
 inner join run_settings using (model)
 order by all

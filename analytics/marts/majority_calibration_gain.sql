@@ -1,7 +1,8 @@
 -- One row per (model, task, n_demos, instruction, method): what calibration changes over the settings, by likelihood.
 -- rb_at_10, mean_f1 and sd_f1 are those of the method minus those of none: a positive rb_at_10 is a wider robustness
 -- boundary, a negative sd_f1 less spread over settings. Intervals are over resamples of the test rows, the same for
--- both; null with a single row. n_rows counts the rows of all settings and seeds.
+-- both; null with a single row. Those of rb_at_10 and sd_f1 may lean to a side, and even leave the estimate out:
+-- resampling adds noise to each setting, more where settings are close. n_rows counts the rows of all settings and seeds.
 with
 
 differences as (

@@ -1,6 +1,7 @@
 -- One row per (model, task, n_demos, instruction, predict, method, draw): statistics over settings, of a resample of
 -- the test rows. A setting counts with its mean over seeds. As a draw holds the same rows everywhere, differences
 -- between instructions, methods and models have their bootstrap distribution here; draw 0 is the rows themselves.
+-- Resampling adds noise to each setting: draws of rb_at_10 lean low and those of sd_f1 high, against draw 0.
 -- tails_f1 and middle_f1 are the means over the settings of a region (setting_regions), null where it has none.
 select
     model,

@@ -1,5 +1,6 @@
 -- One row per (model, task, n_demos, instruction, setting, predict, method): majority_by_setting, averaged over seeds.
 -- sd_f1 is the sample standard deviation over seeds, null with one. n_rows counts the rows of all seeds.
+-- is_within: inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings.
 with
 
 intervals as (
@@ -60,8 +61,10 @@ select
     share_majority,
     share_last,
     share_no_label,
+    weighted_f1 >= max(weighted_f1) over same_prompts - 0.1 - 1e-9 as is_within,
     n_seeds,
     n_rows
 from means
 inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
+window same_prompts as (partition by model, task, n_demos, instruction, predict, method)
 order by all

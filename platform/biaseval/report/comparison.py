@@ -16,11 +16,11 @@ from biaseval.analysis import open_runs, run_names
 from biaseval.errors import InputError
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
-from biaseval.report.majority import Cell, no_label_caveats, setting_cells
+from biaseval.report.majority import CONSTANT, Cell, is_same_way, no_label_caveats, setting_cells
 from biaseval.report.page import page_templates
 from biaseval.report.proportions import Series, instruction_figures, line_figure
 from biaseval.report.summary import join, signed
-from biaseval.report.ways import INSTRUCTIONS, WAYS, way_name, ways_of
+from biaseval.report.ways import INSTRUCTIONS, clear_sign, has_enough_rows, row_order, way_name, ways_of
 from biaseval.store import Run
 
 _PRESETS = {"boolq": "BoolQ", "rte": "RTE", "covid5g": "COVID-5G"}
@@ -61,10 +61,22 @@ class Comparison:
     by_setting: list[Row]
     effects: list[Row]
     """The rows of ``majority_size_effect``."""
+    shared: list[Row]
+    """The rows of ``majority_shared_data``."""
 
     def of(self, model: Model, dataset: DataSet) -> set[str]:
         """Return the run of a model on a data set, or nothing."""
         return set(model.runs) & set(dataset.runs)
+
+    def has_enough_rows(self, row: Row, run: str | None = None) -> bool:
+        """Return whether the test rows behind a row of a mart are enough for a verdict on RB@10.
+
+        Args:
+            row: has a way of predicting, method and instruction.
+            run: whose settings count; the row's own if None.
+        """
+        run = run or row["run"]
+        return has_enough_rows([one for one in self.by_setting if one["run"] == run and is_same_way(one, row)])
 
 
 def read_comparison(run_uris: Sequence[str]) -> Comparison:
@@ -93,9 +105,10 @@ def read_comparison(run_uris: Sequence[str]) -> Comparison:
     comparison = Comparison(
         models=_models(runs, specs, sizes),
         datasets=_datasets(specs, shared, settings),
-        by_model=by_model,
-        by_setting=sorted(by_setting, key=lambda row: row["number"]),
+        by_model=sorted(by_model, key=row_order),
+        by_setting=sorted(by_setting, key=lambda row: (row_order(row), row["number"])),
         effects=effects,
+        shared=shared,
     )
     twice = [
         f"{join(sorted(found))}: are runs of one model on the same data; name one of them"
@@ -119,6 +132,7 @@ def render_comparison_page(comparison: Comparison) -> str:
             summary=[_scope(comparison), *ways[0]["sentences"], *_calibration(comparison)],
             caveats=caveats(comparison),
             ways=ways,
+            runs=_runs(comparison),
             effects=_EFFECTS,
             instructions=INSTRUCTIONS,
         )
@@ -216,9 +230,10 @@ def _way(comparison: Comparison, number: int, predict: str, method: str) -> Row:
         if not any(rows.values()):
             continue
         points = {name: chosen(comparison.by_setting, runs) for name, runs in by_run.items()}
+        counts = _counts([row for of_run in rows.values() for row in of_run])
         overview.append(
             (
-                dataset.name,
+                f"{dataset.name} ({counts})",
                 [
                     (shown, [_cell(rows[name], metric, one) for name in rows for one in given])
                     for metric, shown in _METRICS.items()
@@ -230,7 +245,7 @@ def _way(comparison: Comparison, number: int, predict: str, method: str) -> Row:
             (setting, [cell for name in points for cell in setting_cells(points[name], given, setting)])
             for setting in settings
         ]
-        tables.append({"dataset": dataset, "lines": lines})
+        tables.append({"dataset": dataset, "lines": lines, "counts": counts})
         prefix = f"f1_{number}_{at}"
         figures.append({"dataset": dataset, **_figures(prefix, dataset, points, given)})
     columns = [(_column(model), [INSTRUCTIONS[one] for one in given]) for model in comparison.models]
@@ -243,6 +258,37 @@ def _way(comparison: Comparison, number: int, predict: str, method: str) -> Row:
         "effects": (effects := _effects(comparison, predict, method)),
         "sentences": _sentences(comparison, predict, method, every, effects),
     }
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    """Return how many settings, seeds and test rows are behind rows of ``majority_by_model``, in words."""
+    numbers = {
+        "setting": {row["n_settings"] for row in rows},
+        "seed": {row["n_seeds"] for row in rows},
+        "test row": {_n_test(row) for row in rows},
+    }
+    return ", ".join(
+        f"{low:,} to {high:,} {thing}s" if (low := min(found)) < (high := max(found)) else _count(low, thing)
+        for thing, found in numbers.items()
+    )
+
+
+def _n_test(row: Row) -> int:
+    """Return the test rows of each setting and seed; ``row`` is of ``majority_by_model``."""
+    return int(row["n_rows"] // (row["n_settings"] * row["n_seeds"]))
+
+
+def _runs(comparison: Comparison) -> list[Row]:
+    """Return a line for each run, with its model and data, by data set and model."""
+    lines = []
+    for dataset in comparison.datasets:
+        for model in comparison.models:
+            for run in sorted(comparison.of(model, dataset)):
+                measured = next(row for row in comparison.by_model if row["run"] == run)
+                counts = {"n_settings": measured["n_settings"], "n_seeds": measured["n_seeds"]}
+                place = {"run": run, "model": model, "dataset": dataset, "n_demos": measured["n_demos"]}
+                lines.append({**place, **counts, "n_test": _n_test(measured)})
+    return lines
 
 
 def _column(model: Model) -> str:
@@ -291,14 +337,17 @@ def _figures(prefix: str, dataset: DataSet, points: dict[str, list[Row]], given:
 def _effects(comparison: Comparison, predict: str, method: str) -> list[Row]:
     """Return the rows of the effect of size with the names of models and data, from the smallest model on."""
     rows = []
-    for dataset in comparison.datasets:
+    n_seeds = {row["run"]: row["n_seeds"] for row in comparison.by_model}
+    for at, dataset in enumerate(comparison.datasets):
         for number, model in enumerate(comparison.models):
             for row in comparison.effects:
                 if row["run"] in comparison.of(model, dataset) and (row["predict"], row["method"]) == (predict, method):
                     larger = next(other for other in comparison.models if row["larger_run"] in other.runs)
                     shown = {"dataset": dataset.name, "smaller": _column(model), "larger": _column(larger)}
-                    rows.append({**row, **shown, "order": (dataset.name, number)})
-    return sorted(rows, key=lambda row: (*row["order"], row["larger"], row["instruction"]))
+                    seeds = sorted({n_seeds[row["run"]], n_seeds[row["larger_run"]]})
+                    counts = {"n_settings": len(dataset.settings), "n_seeds": " to ".join(map(str, seeds))}
+                    rows.append({**row, **shown, **counts, "order": (at, number)})
+    return sorted(rows, key=lambda row: (*row["order"], row["larger"], row_order(row)))
 
 
 def _scope(comparison: Comparison) -> str:
@@ -312,15 +361,19 @@ def _sentences(
 ) -> list[str]:
     """Return what one way of predicting found, in words."""
     way = way_name(predict, method)
-    told = [_widest(comparison, rows), _instruction(rows), _size(effects)]
+    told = [_widest(comparison, rows), _instruction(comparison, rows), _size(comparison, effects)]
     return [f"{way[0].upper()}{way[1:]}: {sentence}" for sentence in told if sentence]
 
 
 def _widest(comparison: Comparison, rows: Sequence[Row]) -> str:
-    """Return which model has the widest boundary on each data set, and with which mean weighted F1."""
+    """Return which model has the widest boundary on each data set, and with which mean weighted F1.
+
+    Runs with too few test rows for RB@10 are left out.
+    """
     found = []
+    enough = [row for row in rows if comparison.has_enough_rows(row)]
     for dataset in comparison.datasets:
-        there = [row for row in rows if row["run"] in dataset.runs]
+        there = [row for row in enough if row["run"] in dataset.runs]
         if not there:  # a way that no run of this data has
             continue
         best = max(row["rb_at_10"] for row in there)
@@ -335,10 +388,10 @@ def _widest(comparison: Comparison, rows: Sequence[Row]) -> str:
             f"{best:.3f} on {dataset.name} ({', '.join(models)} instruction; mean weighted F1 "
             f"{' to '.join(dict.fromkeys((f1s[0], f1s[-1])))})"
         )
-    return f"the widest boundary, RB@10, is {join(found)}."
+    return f"the widest boundary, RB@10, is {join(found)}." if found else ""
 
 
-def _instruction(rows: Sequence[Row]) -> str:
+def _instruction(comparison: Comparison, rows: Sequence[Row]) -> str:
     """Return in how many runs the instruction widens the boundary and raises the mean."""
     with_it = {row["run"]: row for row in rows if row["instruction"]}
     without = {row["run"]: row for row in rows if not row["instruction"]}
@@ -347,23 +400,28 @@ def _instruction(rows: Sequence[Row]) -> str:
         return ""
     told = []
     for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1")):
-        changes = [with_it[run][metric] - without[run][metric] for run in runs]
-        told.append(f"{name} {_ups_and_downs(changes)} ({_mean(changes)} on average)")
+        judged = [
+            run
+            for run in runs
+            if metric != "rb_at_10" or all(comparison.has_enough_rows(side[run]) for side in (with_it, without))
+        ]
+        told.append(_told(name, [with_it[run][metric] - without[run][metric] for run in judged], len(runs)))
     return f"with the instruction, over {_count(len(runs), 'pair')} of a model with a data set, {join(told)}."
 
 
-def _size(effects: Sequence[Row]) -> str:
+def _size(comparison: Comparison, effects: Sequence[Row]) -> str:
     """Return in how many comparisons the larger model has a wider boundary and performs better, and how clearly."""
     if not effects:
         return ""
     told = []
     for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1")):
-        changes = [row[metric] for row in effects]
-        clear = sum(
-            row[f"{metric}_low"] is not None and not row[f"{metric}_low"] <= 0 <= row[f"{metric}_high"]
+        judged = [
+            row
             for row in effects
-        )
-        told.append(f"{name} {_ups_and_downs(changes)} ({_mean(changes)} on average, {clear} clearly)")
+            if metric != "rb_at_10" or all(comparison.has_enough_rows(row, row[side]) for side in ("run", "larger_run"))
+        ]
+        n_clear = sum(bool(clear_sign(row, metric)) for row in judged)
+        told.append(_told(name, [row[metric] for row in judged], len(effects), f", {n_clear} clearly"))
     number = _count(len(effects), "comparison")
     return f"from a model to the next in size, in {number} with and without instruction, {join(told)}."
 
@@ -381,15 +439,27 @@ def _calibration(comparison: Comparison) -> list[str]:
             continue
         told = []
         for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1")):
-            changes = [
-                row[metric] - rows[run, instruction, "none"][metric]
-                for (run, instruction, of), row in rows.items()
-                if of == method
+            pairs = [
+                (row, rows[run, instruction, "none"]) for (run, instruction, of), row in rows.items() if of == method
             ]
-            told.append(f"{name} {_ups_and_downs(changes)} ({_mean(changes)} on average)")
+            changes = [
+                after[metric] - before[metric]
+                for after, before in pairs
+                if metric != "rb_at_10" or all(map(comparison.has_enough_rows, (after, before)))
+            ]
+            told.append(_told(name, changes, len(pairs)))
         way = way_name(predict, method)
         sentences.append(f"{way[0].upper()}{way[1:]}, against no calibration: {join(told)}.")
     return sentences
+
+
+def _told(name: str, changes: Sequence[float], n_pairs: int, addition: str = "") -> str:
+    """Return how a metric changes, in words; pairs that are not among the changes have too few test rows."""
+    n_few = n_pairs - len(changes)
+    if not changes:
+        return f"{name} is not judged (too few test rows)"
+    left_out = f"; {n_few} not judged, with too few test rows" if n_few else ""
+    return f"{name} {_ups_and_downs(changes)} ({_mean(changes)} on average{addition}{left_out})"
 
 
 def _mean(changes: Sequence[float]) -> str:
@@ -405,12 +475,26 @@ def _ups_and_downs(changes: Sequence[float]) -> str:
 def caveats(comparison: Comparison) -> list[str]:
     """Return what a reader must know before trusting the numbers, a sentence each."""
     sentences = no_label_caveats(comparison.by_model)
-    unpaired = {row["run"] for row in comparison.effects if row["mean_f1_low"] is None}
-    if unpaired:
+    sentences += _constant_caveats(comparison)
+    coarse = {row["run"] for row in comparison.by_model if not comparison.has_enough_rows(row)}
+    if coarse:
         sentences.append(
-            f"{join(sorted(unpaired))}: the next larger model was not run on the same test rows with the same seed (or "
-            "there is one row), so that differences of size have no interval."
+            f"{join(sorted(coarse))}: too few test rows for RB@10, in at least one way of predicting; the settings' "
+            "95 % intervals of weighted F1 reach, in the median, farther than the 10 points of the boundary to either "
+            "side, so that chance decides which settings are inside it. The summary judges no RB@10 there."
         )
+    sentences += _unpaired_caveats(comparison)
+    for dataset in comparison.datasets:
+        named: dict[tuple[int, ...], list[str]] = {}
+        for setting in dataset.settings:
+            named.setdefault(tuple(setting["counts"]), []).append(setting["setting"])
+        if same := [
+            f"{join(names)} ({'/'.join(map(str, counts))})" for counts, names in named.items() if len(names) > 1
+        ]:
+            sentences.append(
+                f"{dataset.name}: settings with the same counts of demonstrations count as several and are one: "
+                f"{', '.join(same)}."
+            )
     unknown = [model.name for model in comparison.models if model.n_parameters is None]
     if unknown:
         sentences.append(f"{join(unknown)}: the runs do not say the size, so that the effect of size leaves them out.")
@@ -422,17 +506,43 @@ def caveats(comparison: Comparison) -> list[str]:
     ]
     if missing:
         sentences.append(f"Not measured: {join(missing)}.")
-    always_same = [
-        row
-        for row in comparison.by_model
-        if row["rb_at_10"] == 1 and row["sd_f1"] is not None and row["sd_f1"] < 1e-9 and row["predict"] in WAYS
+    return sentences
+
+
+def _constant_caveats(comparison: Comparison) -> list[str]:
+    """Return which runs give almost always the same answer."""
+    by_run: dict[str, list[Row]] = {}
+    for row in comparison.by_model:
+        if row["share_most_frequent"] > CONSTANT:
+            by_run.setdefault(row["run"], []).append(row)
+    if not by_run:
+        return []
+    told = []
+    for run, rows in sorted(by_run.items()):
+        ways = list(dict.fromkeys(way_name(row["predict"], row["method"]) for row in rows))
+        constant, mean = rows[0]["constant_f1"], max(row["mean_f1"] for row in rows)
+        told.append(f"{run} ({join(ways)}; mean weighted F1 up to {mean:.3f}, the best constant answer {constant:.3f})")
+    return [
+        f"More than {CONSTANT:.0%} of the predictions are the same answer in {join(told)}: such a model pays no "
+        "attention to the demonstrations, and an RB@10 near 1 is then no robustness."
     ]
-    if always_same:
-        n_runs = len({row["run"] for row in always_same})
-        sentences.append(
-            f"In {_count(n_runs, 'run')} a way of predicting has the same weighted F1 in every setting: such a model "
-            "pays no attention to the demonstrations, and its RB@10 of 1 is no merit."
-        )
+
+
+def _unpaired_caveats(comparison: Comparison) -> list[str]:
+    """Return why differences of size have no interval, and in which runs."""
+    pairs = {(row["run"], row["larger_run"]) for row in comparison.effects if row["mean_f1_low"] is None}
+    shared = {(row["run"], row["other_run"]): row for row in comparison.shared}
+    reasons = {
+        "has_same_rows": "the next larger model was not run on the same test rows with the same seed",
+        "has_same_contexts": "the prompts of the next larger model have other demonstrations or another instruction",
+        "has_same_scoring": "the next larger model was scored in another way (scoring.normalization, scoring.eos)",
+    }
+    sentences = []
+    for is_met, reason in reasons.items():
+        if runs := sorted({run for run, larger in pairs if not shared[run, larger][is_met]}):
+            sentences.append(f"{join(runs)}: {reason}, so that differences of size have no interval.")
+    if runs := sorted({run for run, larger in pairs if all(shared[run, larger][is_met] for is_met in reasons)}):
+        sentences.append(f"{join(runs)}: there is one test row, so that differences of size have no interval.")
     return sentences
 
 

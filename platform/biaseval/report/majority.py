@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,12 +16,43 @@ from biaseval.report.figures import Figure
 from biaseval.report.findings import METHODS, Row
 from biaseval.report.page import page_templates
 from biaseval.report.proportions import instruction_figures
-from biaseval.report.summary import paired, signed
-from biaseval.report.ways import INSTRUCTIONS, WAYS, boundary, way_name, way_order, ways_of
+from biaseval.report.summary import join, paired, signed
+from biaseval.report.ways import (
+    INSTRUCTIONS,
+    REGIONS,
+    WAYS,
+    clear_sign,
+    has_enough_rows,
+    row_order,
+    way_name,
+    way_order,
+    ways_of,
+    within,
+)
 from biaseval.store import Run
 
 _MANY_WITHOUT_LABEL = 0.03
 """In P2 fewer outputs than this share are no label."""
+
+CONSTANT = 0.95
+"""A way whose most frequent prediction has a larger share than this gives almost always the same answer."""
+
+_OUTPUTS = """
+    select text, prediction, count(*) as n_outputs, count(*) / sum(count(*)) over () as share
+    from generations
+    where mode = 'generate'
+    group by all
+    order by n_outputs desc, text, prediction
+    limit 10
+"""
+
+_BOUNDARY_VERDICTS = {
+    1: "widens the boundary",
+    -1: "narrows the boundary",
+    0: "the boundary stays the same",
+    None: "does not clearly move the boundary",
+}
+_MEAN_VERDICTS = {1: "rises", -1: "falls", 0: "stays the same", None: "does not clearly change"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +61,7 @@ class MajorityFindings:
 
     model: str
     by_model: list[Row]
-    """The rows of ``majority_by_model``, by way, method and instruction (with it first)."""
+    """The rows of ``majority_by_model``, by way, method and instruction."""
     by_setting: list[Row]
     """The rows of ``majority_over_seeds``, in the same order and by the setting's number."""
     gaps: list[Row]
@@ -37,6 +69,8 @@ class MajorityFindings:
     gains: list[Row]
     """The rows of ``majority_calibration_gain``, by method and instruction."""
     settings: list[Row]
+    outputs: list[Row]
+    """The most frequent outputs of free generation with the label that each was taken for, and how many they are."""
     spec: Row
     plan: Row
     environment: Row
@@ -53,6 +87,10 @@ class MajorityFindings:
             if (row["predict"], row["method"], row["instruction"]) == ("likelihood", method, instruction)
         )
 
+    def settings_of(self, row: Row) -> list[Row]:
+        """Return the rows of ``majority_over_seeds`` that a row of ``majority_by_model`` is over."""
+        return [one for one in self.by_setting if is_same_way(one, row)]
+
 
 def read_majority_findings(run: Run) -> MajorityFindings:
     """Return what the report of a majority-bias run shows.
@@ -60,21 +98,25 @@ def read_majority_findings(run: Run) -> MajorityFindings:
     Raises:
         BiasevalError: the run has no metrics yet.
     """
+    spec = yaml.safe_load(run.read_text("spec.yaml"))
     marts = ("by_model", "over_seeds", "instruction_gap", "calibration_gain")
     with closing(open_runs([run.uri])) as connection:
         by_model, by_setting, gaps, gains, settings = (
             connection.sql(f"from {name}").to_arrow_table().to_pylist()
             for name in (*(f"majority_{mart}" for mart in marts), "settings")
         )
+        outputs = connection.sql(_OUTPUTS).to_arrow_table().to_pylist() if "generate" in spec["predict"] else []
     gains = [{**row, "predict": "likelihood"} for row in gains]
     return MajorityFindings(
-        model=yaml.safe_load(run.read_text("spec.yaml"))["name"],
-        by_model=sorted(by_model, key=_order),
-        by_setting=sorted(by_setting, key=lambda row: (_order(row), row["number"])),
-        gaps=sorted(gaps, key=lambda row: (*way_order(row), row["region"])),
-        gains=sorted(gains, key=_order),
+        model=spec["name"],
+        by_model=sorted(by_model, key=row_order),
+        by_setting=sorted(by_setting, key=lambda row: (row_order(row), row["number"])),
+        gaps=sorted(gaps, key=lambda row: (way_order(row), REGIONS.index(row["region"]))),
+        gains=sorted(gains, key=row_order),
         settings=sorted(settings, key=lambda row: row["number"]),
-        spec=yaml.safe_load(run.read_text("spec.yaml")),
+        # Quoted, as spaces and line ends are part of an output.
+        outputs=[{**row, "shown": json.dumps(row["text"], ensure_ascii=False)} for row in outputs],
+        spec=spec,
         plan=json.loads(run.read_text("plan.json")) if run.has("plan.json") else {},
         environment=json.loads(run.read_text("environment.json")) if run.has("environment.json") else {},
     )
@@ -113,7 +155,7 @@ def render_majority_page(findings: MajorityFindings, figures: Sequence[Figure]) 
             findings=findings,
             figures=figures,
             summary=_summary(findings),
-            caveats=[*no_label_caveats(findings.by_model), *findings.plan.get("notes", [])],
+            caveats=_caveats(findings),
             way=way_name,
             instructions=INSTRUCTIONS,
             columns=[(way_name(*way), [INSTRUCTIONS[one] for one in given]) for way, given in columns],
@@ -148,8 +190,9 @@ def setting_cells(rows: Sequence[Row], instructions: Sequence[bool], setting: st
     cells = []
     for instruction in instructions:
         column = [row for row in rows if row["instruction"] is instruction]
-        row = next((row for row in column if row["setting"] == setting), None)
-        cells.append(Cell(row, "weighted_f1", row is not None and row["weighted_f1"] >= boundary(column)))
+        marked = zip(column, within(column), strict=True)
+        row, is_within = next(((row, mark) for row, mark in marked if row["setting"] == setting), (None, False))
+        cells.append(Cell(row, "weighted_f1", is_within))
     return cells
 
 
@@ -166,28 +209,79 @@ def no_label_caveats(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def is_same_way(row: Row, other: Row) -> bool:
+    """Return whether two rows have the same way of predicting, method and instruction."""
+    return all(row[name] == other[name] for name in ("predict", "method", "instruction"))
+
+
+def full_name(row: Row) -> str:
+    """Return a row's way of predicting, method and instruction, in words."""
+    return f"{way_name(row['predict'], row['method'])}, {INSTRUCTIONS[row['instruction']]} instruction"
+
+
+def _caveats(findings: MajorityFindings) -> list[str]:
+    """Return what a reader must know before trusting the numbers, a sentence each."""
+    sentences = no_label_caveats(findings.by_model)
+    sentences += [
+        f"{_capital(full_name(row))}: {row['share_most_frequent']:.1%} of the predictions are the same answer; RB@10 "
+        f"near 1 is then no robustness, as the demonstrations change nothing. The best constant answer has a weighted "
+        f"F1 of {row['constant_f1']:.3f} on these rows, this way {row['mean_f1']:.3f} on average."
+        for row in findings.by_model
+        if row["share_most_frequent"] > CONSTANT
+    ]
+    if coarse := [row for row in findings.by_model if not has_enough_rows(findings.settings_of(row))]:
+        every = (
+            "every way of predicting" if len(coarse) == len(findings.by_model) else join(list(map(full_name, coarse)))
+        )
+        sentences.append(
+            f"Too few test rows for RB@10 ({every}): the settings' 95 % intervals of weighted F1 reach, in the median, "
+            "farther than the 10 points of the boundary to either side, so that chance decides which settings are "
+            "inside it. No change of RB@10 is judged there."
+        )
+    return [*sentences, *findings.plan.get("notes", [])]
+
+
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _constant_share(settings: Sequence[Row]) -> float | None:
+    """Return the largest share_majority of a constant answer: of the settings with a majority, one label's share."""
+    winners: Counter[int] = Counter()
+    for setting in settings:
+        most = max(setting["counts"])
+        if setting["counts"].count(most) == 1:
+            winners[setting["counts"].index(most)] += 1
+    return max(winners.values()) / winners.total() if winners else None
+
+
 def _has(rows: Sequence[Row], way: tuple[str, str], instruction: bool) -> bool:
     return any((row["predict"], row["method"]) == way and row["instruction"] is instruction for row in rows)
-
-
-def _order(row: Row) -> tuple[int, tuple[int, str], bool]:
-    return (*way_order(row), not row["instruction"])
 
 
 def _summary(findings: MajorityFindings) -> list[str]:
     """Return what the run found, in words: each way of predicting, and what calibration changes."""
     sentences = []
+    constant_share = _constant_share(findings.settings)
     for row in findings.by_model:
         if row["method"] != "none":
             continue
-        way = way_name(row["predict"], row["method"])
-        sentence = (
-            f"{way[0].upper()}{way[1:]}, {INSTRUCTIONS[row['instruction']]} instruction: "
-            f"{round(row['rb_at_10'] * row['n_settings'])} of {row['n_settings']} settings are within 10 points of the "
-            f"best weighted F1 ({row['max_f1']:.3f}), mean {row['mean_f1']:.3f}"
+        n_within = sum(within(findings.settings_of(row)))
+        inside = (
+            f"{n_within} of {row['n_settings']} settings are within 10 points of the best weighted F1 "
+            f"({row['max_f1']:.3f})"
         )
-        if row["share_majority"] is not None:
-            sentence += f"; {row['share_majority']:.1%} of predictions are the demonstrations' majority label"
+        if not n_within:  # the best setting is within 10 points of itself
+            inside = "RB@10 says nothing, as no answer is right or most outputs are no label"
+        sentence = (
+            f"{_capital(full_name(row))}: {inside}, mean {row['mean_f1']:.3f} (the best constant answer has "
+            f"{row['constant_f1']:.3f})"
+        )
+        if row["share_majority"] is not None and constant_share is not None:
+            sentence += (
+                f"; {row['share_majority']:.1%} of predictions are the demonstrations' majority label (a constant "
+                f"answer has up to {constant_share:.1%} on these settings)"
+            )
         sentences.append(f"{sentence}.")
     return [*sentences, *_calibration(findings)]
 
@@ -197,18 +291,13 @@ def _calibration(findings: MajorityFindings) -> list[str]:
     sentences = []
     for gain in findings.gains:
         after, before = (findings.of(method, gain["instruction"]) for method in (gain["method"], "none"))
+        verdict = "too few test rows to say whether it moves the boundary"
+        if all(has_enough_rows(findings.settings_of(row)) for row in (before, after)):
+            verdict = _BOUNDARY_VERDICTS[clear_sign(gain, "rb_at_10")]
         sentences.append(
             f"{METHODS.get(gain['method'], gain['method'])}, {INSTRUCTIONS[gain['instruction']]} instruction: "
-            f"{_verdict(gain, 'rb_at_10', 'widens', 'narrows', 'does not clearly move')} the boundary, RB@10 "
-            f"{before['rb_at_10']:.3f} to {after['rb_at_10']:.3f} ({paired(gain, 'rb_at_10')}); mean weighted F1 "
-            f"{_verdict(gain, 'mean_f1', 'rises', 'falls', 'does not clearly change')}, {before['mean_f1']:.3f} to "
+            f"{verdict}, RB@10 {before['rb_at_10']:.3f} to {after['rb_at_10']:.3f} ({paired(gain, 'rb_at_10')}); mean "
+            f"weighted F1 {_MEAN_VERDICTS[clear_sign(gain, 'mean_f1')]}, {before['mean_f1']:.3f} to "
             f"{after['mean_f1']:.3f} ({signed(gain['mean_f1'])})."
         )
     return sentences
-
-
-def _verdict(gain: Row, metric: str, up: str, down: str, unclear: str) -> str:
-    low, high = gain[f"{metric}_low"], gain[f"{metric}_high"]
-    if low is None or low <= 0 <= high:
-        return unclear
-    return up if gain[metric] > 0 else down

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from biaseval.report.figures import Figure, draw, label_lines
 from biaseval.report.findings import Row
 from biaseval.report.ternary import plot_ternary
-from biaseval.report.ways import INSTRUCTIONS, boundary
+from biaseval.report.ways import INSTRUCTIONS, boundary, within
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def instruction_figures(
     """
     series = [
         Series(shown, [row for row in rows if row["instruction"] is instruction])
-        for instruction, shown in reversed(INSTRUCTIONS.items())
+        for instruction, shown in INSTRUCTIONS.items()
     ]
     series = [one for one in series if one.rows]
     if len(settings[0]["labels"]) != 3:
@@ -79,10 +79,9 @@ def line_figure(name: str, title: str, series: Sequence[Series], settings: Seque
 
 
 def _in_words(name: str, rows: Sequence[Row]) -> str:
-    least = boundary(rows)
     points = [f"{row['weighted_f1']:.3f} at {row['setting']}" for row in rows]
-    n_within = sum(row["weighted_f1"] >= least for row in rows)
-    return f"{name} {', '.join(points)} ({n_within} of {len(points)} inside the boundary)"
+    inside = "" if boundary(rows) is None else f" ({sum(within(rows))} of {len(points)} inside the boundary)"
+    return f"{name} {', '.join(points)}{inside}"
 
 
 def _styles(series: Sequence[Series]) -> Mapping[str, tuple[str, str]]:
@@ -111,7 +110,9 @@ def _plot_lines(axes: Axes, title: str, series: Sequence[Series], settings: Sequ
                 axes.fill_between(x, low, high, color=color, alpha=0.13, linewidth=0)
             else:
                 axes.vlines(x, low, high, color=color, linewidth=1.2)
-        axes.axhline(boundary(points), color=color, linewidth=0.8, linestyle=":")
+        least = boundary(points)
+        if least is not None:
+            axes.axhline(least, color=color, linewidth=0.8, linestyle=":")
         ends[one.name.replace("$", r"\$")] = y[-1]
     axes.set_title(title.replace("$", r"\$"), loc="left", fontweight="bold", fontsize=10)
     axes.set_ylabel("weighted F1")

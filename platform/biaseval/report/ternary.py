@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from biaseval.report.findings import Row
-from biaseval.report.ways import boundary
+from biaseval.report.ways import within
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def plot_ternary(
     Args:
         axes: what to draw into.
         title: of the panel.
-        points: a row per setting with ``weighted_f1``.
+        points: rows of ``majority_over_seeds``, one per setting.
         settings: the rows of the ``settings`` table, of three labels.
         limits: of the colour bar, the same for all panels that are to be compared.
     """
@@ -60,10 +60,8 @@ def plot_ternary(
     )
     size = min(_LARGEST_MARK, 0.9 * apart * _SIDE_POINTS)
     font = size * 0.36
-    least = boundary(points)
-    for row in points:
+    for row, is_within in zip(points, within(points), strict=True):
         x, y = places[row["setting"]]
-        is_within = row["weighted_f1"] >= least
         axes.plot(
             [x],
             [y],
