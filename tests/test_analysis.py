@@ -560,6 +560,14 @@ def test_another_seed_moves_the_intervals_only(built: str, tmp_path: Path) -> No
     assert rows(built, "from label_bias_by_task") == rows(run, "from label_bias_by_task")
 
 
+def test_the_size_of_the_model_is_known_where_the_run_says_it(built: str, tmp_path: Path) -> None:
+    assert rows(built, "select n_parameters from run_settings") == [{"n_parameters": None}]
+    run = two_tasks().write(tmp_path)
+    Run.open(run).write_text("environment.json", json.dumps({"model_facts": {"n_parameters": 7_241_732_096}}))
+    build_marts(run)
+    assert rows(run, "select n_parameters from run_settings") == [{"n_parameters": 7_241_732_096}]
+
+
 # Checks: each has a run that breaks it
 
 
@@ -685,7 +693,7 @@ def test_every_check_has_a_run_that_breaks_it() -> None:
 
 
 def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
-    depth = {"staging": 0, "intermediate": 1, "marts": 2, "checks": 3}
+    depth = {"staging": 0, "intermediate": 1, "marts": 2, "checks": 3, "comparisons": 3}
     files = {path.stem: path for path in ANALYTICS.glob("*/*.sql") if path.parent.name != "macros"}
     assert {path.parent.name for path in files.values()} == depth.keys()
     for path in files.values():
@@ -811,6 +819,10 @@ def test_a_wrong_or_writing_query_is_the_users_mistake(built: str, sql: str, mes
     with pytest.raises(InputError, match=message):
         query([built], sql.format(folder=tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_query_draws_nothing_on_standard_output(built: str) -> None:
+    assert rows(built, "select current_setting('enable_progress_bar') as is_drawn") == [{"is_drawn": False}]
 
 
 def test_queries_that_read_may_take_any_form(built: str) -> None:

@@ -19,6 +19,8 @@ import pytest
 from biaseval.analysis import query
 from biaseval.pipelines import run_status
 from tests.test_majority_pipeline import write_spec
+from tests.test_qa_pipeline import make_bert
+from tests.test_qa_pipeline import write_spec as write_qa_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -132,6 +134,13 @@ def test_majority_bias_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_p
     run_dir = tmp_path / "run"
     _assert_whole(_submit(head, "jobs/majority_bias.py", str(spec), "--run-dir", str(run_dir)), run_dir)
     assert query([run_dir], "from majority_by_model").num_rows == 8  # with and without instruction, four ways
+
+
+def test_qa_bias_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    spec = write_qa_spec(tmp_path, make_bert(tmp_path / "bert"))
+    run_dir = tmp_path / "run"
+    _assert_whole(_submit(head, "jobs/qa_bias.py", str(spec), "--run-dir", str(run_dir)), run_dir)
+    assert query([run_dir], "from qa_by_dataset").num_rows == 3  # one model answers both sets, the other one
 
 
 def test_a_local_run_does_not_join_somebody_elses_head(head: tuple[str, dict[str, str]]) -> None:

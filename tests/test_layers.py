@@ -18,7 +18,8 @@ LAYERS = [
     {"execute", "report", "progress", "environment"},
     {"analysis", "training"},
     {"majority_bias"},  # shares parts, calibration inputs and the check of labels with label_bias
-    {"label_bias"},
+    {"label_bias", "qa_bias"},
+    {"reading"},  # its causal models are continued by scoring
     {"scoring"},
     {"models"},
     {"store"},
@@ -26,7 +27,7 @@ LAYERS = [
     {"errors"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
-MAY_BE_HEAVY = {"models", "scoring", "training", "execute", "demo", "bench"}
+MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo", "bench"}
 
 
 def _level(module: str) -> int:
@@ -77,7 +78,11 @@ def test_the_source_root_does_not_shadow_the_standard_library() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["cli", "spec", "store", "analysis", "report", "label_bias.plan", "majority_bias.plan", "pipelines"]
+    "module",
+    [
+        *("cli", "spec", "store", "analysis", "report", "pipelines"),
+        *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.heuristics", "qa_bias.significance"),
+    ],
 )
 def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:
     code = f"import sys, biaseval.{module}; print([m for m in ('torch', 'transformers', 'ray') if m in sys.modules])"

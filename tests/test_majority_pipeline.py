@@ -134,6 +134,31 @@ def test_every_test_row_has_an_output_of_each_mode(finished: tuple[Path, Path]) 
     assert run.read_table("label_scores").num_rows == 2 * N_PROMPTS
 
 
+def test_likelihood_predictions_are_those_of_plain_forward_passes(
+    finished: tuple[Path, Path], tiny_llama: Path
+) -> None:
+    """The whole text of each (prompt, label) goes through the model alone; the label's tokens and EOS are averaged."""
+    run_dir = finished[1]
+    predicted = query(
+        [run_dir],
+        "select c.text || p.input_text as text, p.labels, m.prediction from majority_predictions m "
+        "join prompts p using (prompt_id) join contexts c using (context_id) "
+        "where m.predict = 'likelihood' and m.method = 'none' order by m.prompt_id",
+    ).to_pylist()[::5]
+    model, tokenizer = load_model(str(tiny_llama)), load_tokenizer(str(tiny_llama))
+    for row in predicted:
+        n_context = len(tokenizer(row["text"])["input_ids"])
+        means = []
+        for label in row["labels"]:
+            ids = torch.tensor([tokenizer(f"{row['text']} {label}")["input_ids"] + [tokenizer.eos_token_id]])
+            with torch.no_grad():
+                logprobs = model(input_ids=ids).logits[0, :-1].log_softmax(dim=-1)
+            own = logprobs.gather(-1, ids[0, 1:, None])[n_context - 1 :, 0]
+            means.append(float(own.mean()))
+        assert row["prediction"] == row["labels"][max(range(len(means)), key=means.__getitem__)]
+    assert len(predicted) > 20
+
+
 def test_generated_outputs_are_those_of_the_model_matched(finished: tuple[Path, Path], tiny_llama: Path) -> None:
     run = Run.open(str(finished[1]))
     texts = {row["context_id"]: row["text"] for row in run.read_table("contexts").to_pylist()}
@@ -159,7 +184,7 @@ def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path]
     (again / "label_scores" / "part-00003.parquet").unlink()
     status = run_status(str(again))
     assert status.n_parts_done == status.n_parts - 2
-    assert status.n_prompts_done < status.n_prompts == N_PROMPTS
+    assert status.n_rows_done < status.n_rows == N_PROMPTS
     untouched = (again / "generations" / "part-00000.parquet").stat().st_mtime_ns
     run_spec(load_spec(spec), str(again))
     for table in ("generations", "label_scores", "marts"):

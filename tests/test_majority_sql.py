@@ -7,7 +7,7 @@ import math
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -57,16 +57,26 @@ class MajorityPlan:
     """The rows of a run in the making, from ``ANSWERS``; generated are the same, except one output that is no label."""
 
     def __init__(
-        self, predict: tuple[str, ...] = ("likelihood", "generate"), calibration: tuple[str, ...] = ()
+        self,
+        predict: tuple[str, ...] = ("likelihood", "generate"),
+        calibration: tuple[str, ...] = (),
+        answers: Mapping[tuple[str, bool], tuple[str, str]] = ANSWERS,
+        p_hat: Mapping[tuple[str, int, bool, str, int], float] | None = None,
+        n_repeats: int = 1,
     ) -> None:
+        self.n_repeats = n_repeats  # of the test rows with their answers: F1 is the same, intervals are narrower
         self.spec: dict[str, Any] = {
             "kind": "majority_bias",
             "name": "tiny",
             "seed": 42,
+            "model": {"path": "models/tiny", "dtype": "float32"},
+            "prompt": {"preset": "boolq", "n_demos": 2},
             "predict": list(predict),
             "calibration": list(calibration),
             "scoring": {"normalization": "mean", "eos": True},
         }
+        self.n_parameters: int | None = 1_000
+        self.p_hat = P_HAT if p_hat is None else p_hat
         self.settings: Rows = [
             {
                 "setting": setting,
@@ -82,8 +92,8 @@ class MajorityPlan:
         self.prompts: Rows = []
         self.label_scores: Rows = []
         self.generations: Rows = []
-        for (setting, instruction), answers in ANSWERS.items():
-            for seed, demos, predictions in zip(SEEDS, DEMOS[setting], answers, strict=True):
+        for (setting, instruction), of_seeds in answers.items():
+            for seed, demos, predictions in zip(SEEDS, DEMOS[setting], of_seeds, strict=True):
                 self._add(setting, seed, instruction, demos, predictions)
 
     def _add(self, setting: str, seed: int, instruction: bool, demos: list[str], predictions: str) -> None:
@@ -91,7 +101,7 @@ class MajorityPlan:
         context_id = f"{setting}/{seed}/{instruction}"
         context = {"context_id": context_id, **place, "setting": setting, "instruction": instruction}
         self.contexts.append({**context, "demo_labels": demos})
-        rows = list(zip(GOLD, predictions, strict=True))
+        rows = list(zip(GOLD * self.n_repeats, predictions * self.n_repeats, strict=True))
         for row, (gold, answer) in enumerate(rows):
             prompt_id = f"{context_id}/{row}"
             self._prompt(prompt_id, "majority", row, TEXT[gold], {"context_id": context_id, **place})
@@ -110,11 +120,12 @@ class MajorityPlan:
                 calibration_id = f"{context_id}/{method}/{row}"
                 self.contexts.append({**context, "context_id": calibration_id, "demo_labels": demos[:row]})
                 self._prompt(calibration_id, method, row, label, {"context_id": calibration_id, **place})
-                self._score(calibration_id, P_HAT.get((setting, seed, instruction, method, row), 0.5))
+                self._score(calibration_id, self.p_hat.get((setting, seed, instruction, method, row), 0.5))
 
     def _prompt(self, prompt_id: str, purpose: str, row: int, gold: str | None, place: dict[str, Any]) -> None:
         instance = {"instance_id": None if gold is None else f"test-{row}", "labels": ["True", "False"]}
         self.prompts.append({"prompt_id": prompt_id, "purpose": purpose, "row": row, "gold": gold, **place, **instance})
+        self.prompts[-1]["input_text"] = f"{purpose} {row}"
 
     def _score(self, prompt_id: str, p_true: float) -> None:
         if "label_scores" in output_tables(self.spec["predict"]):
@@ -125,6 +136,9 @@ class MajorityPlan:
     def write(self, folder: Path) -> str:
         run = Run.open(str(folder))
         run.write_text("spec.yaml", yaml.safe_dump(self.spec))
+        if self.n_parameters is not None:
+            environment = {"versions": {}, "model_facts": {"n_parameters": self.n_parameters}}
+            run.write_text("environment.json", json.dumps(environment))
         run.write_part("settings", 0, SETTINGS.rows(self.settings))
         run.write_part("contexts", 0, CONTEXTS.rows(self.contexts))
         run.write_part("prompts", 0, PROMPTS.rows(self.prompts))
@@ -366,6 +380,7 @@ def test_seeds_are_averaged_by_hand(built: str) -> None:
         "share_majority": 0.875,
         "share_last": 0.875,
         "share_no_label": 0.0,
+        "is_within": False,
         "n_seeds": 2,
         "n_rows": 8,
     }
@@ -379,6 +394,7 @@ def test_a_model_by_hand(built: str) -> None:
     means = [0.1, (23 / 30 + 1) / 2, 9 / 14]
     assert row == {
         "model": "tiny",
+        "n_parameters": 1000,
         "task": "boolq",
         "n_demos": 2,
         "instruction": False,
@@ -393,6 +409,8 @@ def test_a_model_by_hand(built: str) -> None:
         "share_majority": 1.0,  # of 0/100 and 100/0; 50/50 has no majority
         "share_last": pytest.approx((1 + (2 / 4 + 3 / 4) / 2 + 1) / 3),
         "share_no_label": 0.0,
+        "share_most_frequent": pytest.approx(13 / 24),
+        "constant_f1": pytest.approx(9 / 14),
         "n_settings": 3,
         "n_settings_with_majority": 2,
         "n_seeds": 2,
@@ -404,6 +422,53 @@ def test_a_model_by_hand(built: str) -> None:
     [generated] = rows(built, "from majority_by_model where instruction and predict = 'generate'")
     assert generated["share_no_label"] == pytest.approx(1 / 24)
     assert generated["mean_f1"] == pytest.approx(np.mean([(0.85 + 23 / 30) / 2, 1, (9 / 14 + 1) / 2]))
+
+
+def test_the_most_frequent_prediction_may_be_no_label(tmp_path: Path) -> None:
+    answers = {(setting, True): ("--TF", "---T") for setting in DEMOS}
+    run = MajorityPlan(("generate",), answers=answers).write(tmp_path)
+    build_marts(run)
+    [row] = rows(run, "from majority_by_model")
+    # In each of 3 settings and 2 seeds; one more of 0/100 is no label, where the plan has its one such output.
+    assert row["share_most_frequent"] == pytest.approx((3 * 5 + 1) / 24)
+    assert row["share_no_label"] == pytest.approx((3 * 5 + 1) / 24)
+    assert row["constant_f1"] == pytest.approx(9 / 14)
+
+
+def test_the_best_constant_answer_has_the_weighted_f1_of_the_most_frequent_gold_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for golds, label in (("TTFFF", "F"), ("TTTTF", "T"), ("TF", "T")):
+        monkeypatch.setattr(sys.modules[__name__], "GOLD", golds)
+        answers = {(setting, True): (golds, golds) for setting in DEMOS}
+        run = MajorityPlan(("likelihood",), answers=answers).write(tmp_path / golds)
+        build_marts(run)
+        [row] = rows(run, "from majority_by_model")
+        best = f1_score(list(golds), [label] * len(golds), average="weighted", zero_division=0)
+        assert row["constant_f1"] == pytest.approx(best)
+
+
+def test_the_settings_inside_the_boundary_are_those_that_it_counts(built: str) -> None:
+    found = rows(
+        built,
+        "select instruction, predict, method, rb_at_10, avg(is_within::int) as share, "
+        "list(setting order by number) filter (is_within) as inside "
+        "from majority_over_seeds inner join majority_by_model "
+        "using (model, task, n_demos, instruction, predict, method) group by all",
+    )
+    assert len(found) == 8
+    assert all(row["share"] == pytest.approx(row["rb_at_10"]) for row in found)
+    assert {tuple(row["inside"]) for row in found} == {("50/50",)}
+
+
+def test_the_region_of_a_setting_is_that_of_its_real_counts(tmp_path: Path) -> None:
+    """With two demonstrations a setting of 10/90 has the counts of 0/100: it stands at the tails with it."""
+    plan = MajorityPlan(("likelihood",))
+    plan.settings[0] |= {"shares": [0.1, 0.9]}
+    run = plan.write(tmp_path)
+    build_marts(run)
+    regions = rows(run, "from setting_regions order by setting")
+    assert [tuple(row.values()) for row in regions] == [("0/100", "tails"), ("100/0", "tails"), ("50/50", "middle")]
 
 
 def test_the_instructions_gap_at_the_tails_and_in_the_middle_by_hand(built: str) -> None:
@@ -422,6 +487,76 @@ def test_the_instructions_gap_at_the_tails_and_in_the_middle_by_hand(built: str)
         assert row["gap"] == pytest.approx(with_instruction - without)
         assert row["gap_low"] <= row["gap"] <= row["gap_high"]
         assert (row["n_settings"], row["n_seeds"], row["n_rows"]) == (n_settings, 2, n_settings * 2 * 2 * 4)
+
+
+def test_what_calibration_gains_by_hand(built: str) -> None:
+    """In 100/0, seed 3, with instruction cc turns TTTT to FFFF; in 0/100, without, looc turns FFFF to TTTT."""
+    found = {
+        (row["instruction"], row["method"]): row
+        for row in rows(built, "from majority_calibration_gain order by instruction, method")
+    }
+    before = {True: [23 / 30, 1, (9 / 14 + 1) / 2], False: [0.1, (23 / 30 + 1) / 2, 9 / 14]}
+    after = {
+        (True, "cc"): [23 / 30, 1, (0.1 + 1) / 2],
+        (True, "looc"): before[True],
+        (False, "cc"): before[False],
+        (False, "looc"): [(9 / 14 + 0.1) / 2, (23 / 30 + 1) / 2, 9 / 14],
+    }
+    assert list(found) == sorted(after)
+    for (instruction, method), row in found.items():
+        f1s = np.array([after[instruction, method], before[instruction]])
+        rb = np.mean(f1s >= f1s.max(axis=1, keepdims=True) - 0.1, axis=1)
+        for name, values in (("rb_at_10", rb), ("mean_f1", f1s.mean(axis=1)), ("sd_f1", f1s.std(axis=1, ddof=1))):
+            assert row[name] == pytest.approx(values[0] - values[1], abs=1e-12)
+            assert row[f"{name}_low"] <= row[f"{name}_high"]
+        assert (row["model"], row["task"], row["n_demos"]) == ("tiny", "boolq", 2)
+        assert (row["n_settings"], row["n_seeds"], row["n_rows"]) == (3, 2, 24)
+    unchanged = found[True, "looc"]
+    assert {unchanged[f"{name}{end}"] for name in ("rb_at_10", "mean_f1", "sd_f1") for end in ("_low", "_high")} == {0}
+    assert found[False, "looc"]["mean_f1"] == pytest.approx((9 / 14 - 0.1) / 2 / 3)
+
+
+def test_a_gain_is_positive_where_calibration_widens_the_boundary(tmp_path: Path) -> None:
+    """By likelihood FFFF of both seeds of 0/100 becomes TTTT: 9/14 instead of 0.1, as in 100/0; 50/50 has 9/14 too."""
+    answers = {("0/100", False): ("FFFF", "FFFF"), ("50/50", False): ("TTTT",) * 2, ("100/0", False): ("TTTT",) * 2}
+    p_hat = {("0/100", seed, False, "cc", 0): 0.03 for seed in SEEDS}
+    run = MajorityPlan(("likelihood",), ("cc",), answers, p_hat).write(tmp_path)
+    build_marts(run)
+    [row] = rows(run, "from majority_calibration_gain")
+    assert row["rb_at_10"] == pytest.approx(1 - 2 / 3)
+    assert row["mean_f1"] == pytest.approx((9 / 14 - 0.1) / 3)
+    assert row["sd_f1"] == pytest.approx(-np.std([0.1, 9 / 14, 9 / 14], ddof=1))
+    assert row["sd_f1_low"] <= row["sd_f1"] <= row["sd_f1_high"] <= 0
+
+
+def test_intervals_of_differences_are_percentiles_over_the_stored_draws(built: str) -> None:
+    """A statistic of a draw is over settings, each the mean over seeds; both sides of a difference have the draw."""
+    draws = rows(built, "from majority_draws where predict = 'likelihood' and draw > 0")
+    f1s: dict[tuple[bool, str], np.ndarray[Any, Any]] = {}
+    for row in draws:
+        values = f1s.setdefault((row["instruction"], row["method"]), np.zeros((1000, 3, 2)))
+        values[row["draw"] - 1, row["number"], SEEDS.index(row["seed"])] = row["weighted_f1"]
+    means = {key: values.mean(axis=2) for key, values in f1s.items()}
+    for row in rows(built, "from majority_calibration_gain"):
+        after, before = means[row["instruction"], row["method"]], means[row["instruction"], "none"]
+        statistics: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
+            "rb_at_10": lambda x: np.mean(x >= x.max(axis=1, keepdims=True) - 0.1 - 1e-9, axis=1),
+            "mean_f1": lambda x: x.mean(axis=1),
+            "sd_f1": lambda x: x.std(axis=1, ddof=1),
+        }
+        for name, statistic in statistics.items():
+            expected = np.quantile(statistic(after) - statistic(before), [0.025, 0.975])
+            assert [row[f"{name}_low"], row[f"{name}_high"]] == pytest.approx(expected, abs=1e-9), name
+    for row in rows(built, "from majority_instruction_gap where predict = 'likelihood'"):
+        chosen = [0, 2] if row["region"] == "tails" else [1]
+        gap = (means[True, row["method"]] - means[False, row["method"]])[:, chosen].mean(axis=1)
+        assert [row["gap_low"], row["gap_high"]] == pytest.approx(np.quantile(gap, [0.025, 0.975]), abs=1e-9)
+
+
+def test_without_calibration_nothing_is_gained(tmp_path: Path) -> None:
+    run = MajorityPlan().write(tmp_path)
+    build_marts(run)
+    assert rows(run, "from majority_calibration_gain") == []
 
 
 def test_intervals_are_percentiles_over_the_stored_draws(built: str) -> None:
@@ -495,6 +630,17 @@ def test_a_run_may_predict_in_some_ways_only(predict: tuple[str, ...], tmp_path:
         assert connection.execute(n_predictions).fetchall() == [(12 * 4 * len(predict),)]
 
 
+def test_shares_that_add_up_to_one_may_do_so_with_a_rounding_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "GOLD", "T" * 40)
+    predictions = "T" * 3 + "-" * 37  # 3 / 40 > 1 - 37 / 40 in floating point
+    answers = {(setting, True): (predictions, predictions) for setting in DEMOS}
+    run = MajorityPlan(("generate",), answers=answers).write(tmp_path)
+    build_marts(run)
+    assert {row["accuracy"] for row in rows(run, "from majority_by_setting where setting = '100/0'")} == {3 / 40}
+
+
 def test_without_both_instructions_there_is_no_gap(tmp_path: Path) -> None:
     plan = MajorityPlan(("likelihood",))
     plan.contexts = [row for row in plan.contexts if row["instruction"]]
@@ -535,7 +681,10 @@ def test_the_same_outputs_in_another_order_give_the_same_bytes(built: str, tmp_p
         "calibration_parameters.parquet",
         "majority_by_model.parquet",
         "majority_by_setting.parquet",
+        "majority_calibration_gain.parquet",
         "majority_draws.parquet",
+        "majority_draws_by_model.parquet",
+        "majority_draws_over_seeds.parquet",
         "majority_instruction_gap.parquet",
         "majority_over_seeds.parquet",
     }
@@ -660,7 +809,7 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
         ("majority_by_setting", "    measured.accuracy,", "    null::double as accuracy,", "setting "),
         ("majority_by_setting", "    measured.share_last,", "    2.0 as share_last,", "setting "),
         ("majority_draws", "2 * n_correct", "1.5 * n_correct", "of draw 0"),
-        ("majority_by_model", "    estimates.rb_at_10,", "    0.0 as rb_at_10,", "instruction, "),
+        ("majority_by_model", "    rb_at_10,", "    0.0 as rb_at_10,", "instruction, "),
     ):
         path = tmp_path / f"analytics/marts/{mart}.sql"
         text = path.read_text()
@@ -753,6 +902,12 @@ def test_the_duckdb_shell_has_the_macros_and_every_relation(built: str, tmp_path
             select setting, weighted_f1(list(gold), list(prediction)) from majority_predictions
             where predict = 'generate' and instruction group by all
             union all select 'relative', rb_at_k_relative([0.5, 0.45, 0.44], 10)
+            union all select 'estimate', estimate(mean_f1, draw) from majority_draws_by_model
+            where instruction and predict = 'generate'
+            union all select 'low', interval_low(mean_f1, draw) from majority_draws_by_model
+            where instruction and predict = 'generate'
+            union all select 'high', interval_high(mean_f1, draw) from majority_draws_by_model
+            where instruction and predict = 'generate'
         """
         counts = " union all ".join(f"select '{name}' as name, count(*)::double as n from {name}" for name in names)
         sql = f"{macros} union all {counts}"
@@ -766,6 +921,10 @@ def test_the_duckdb_shell_has_the_macros_and_every_relation(built: str, tmp_path
         shown = {row["name"]: row["n"] for row in json.loads(answer.stdout)}
         assert shown == pytest.approx({row["name"]: row["n"] for row in rows(run, sql)})
         assert shown["relative"] == pytest.approx(2 / 3)
+        [row] = rows(run, "from majority_by_model where instruction and predict = 'generate'")
+        assert [shown[name] for name in ("estimate", "low", "high")] == pytest.approx(
+            [row["mean_f1"], row["mean_f1_low"], row["mean_f1_high"]]
+        )
         assert shown["majority_by_setting"] > 0
 
 
@@ -776,7 +935,7 @@ def test_a_plain_reader_finds_the_same_numbers(built: str) -> None:
         assert connection.sql("from majority_by_model").to_arrow_table().equals(marts)
         kinds = dict(connection.execute("select table_name, table_type from information_schema.tables").fetchall())
         functions = connection.execute("select function_name from duckdb_functions() where not internal").fetchall()
-    assert {name for (name,) in functions} == {"weighted_f1", "rb_at_k", "rb_at_k_relative"}
+    assert {name for (name,) in functions} == {path.stem for path in analysis.ANALYTICS.glob("macros/*.sql")}
     assert {name for name, kind in kinds.items() if kind == "BASE TABLE"} == {
         path.stem for path in Path(built, "marts").iterdir()
     }

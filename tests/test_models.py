@@ -12,9 +12,14 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from transformers import (
+    AutoModel,
     AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    BertConfig,
     BloomConfig,
     FalconConfig,
+    GemmaConfig,
     GPT2Config,
     GPTNeoXConfig,
     LlamaConfig,
@@ -22,13 +27,17 @@ from transformers import (
     MptConfig,
     OPTConfig,
     PretrainedConfig,
+    T5Config,
 )
 
 from biaseval.errors import InputError
 from biaseval.models import (
     describe_model,
     fingerprint_model,
+    is_sequence_model,
+    load_extractive_model,
     load_model,
+    load_sequence_model,
     load_tokenizer,
     torch_dtype,
 )
@@ -235,3 +244,57 @@ def test_fingerprint_follows_content_and_not_place(tiny_llama: Path, model_copy:
 def test_readme_is_no_part_of_the_identity(tiny_llama: Path, model_copy: Path) -> None:
     (model_copy / "README.md").write_text("a new word")
     assert fingerprint_model(str(model_copy)) == fingerprint_model(str(tiny_llama))
+
+
+@pytest.fixture
+def qa_bert(tmp_path: Path) -> Path:
+    config = BertConfig(**SMALL, intermediate_size=48)
+    AutoModelForQuestionAnswering.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "qa")
+    return tmp_path / "qa"
+
+
+def test_a_question_answering_model_keeps_its_head(qa_bert: Path) -> None:
+    model = load_extractive_model(str(qa_bert), dtype="bfloat16")
+    saved = load_file(qa_bert / "model.safetensors")["qa_outputs.weight"]
+    assert torch.equal(model.qa_outputs.weight, saved.to(torch.bfloat16))
+    assert not model.training
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_body_that_misses_weights_is_refused_even_where_the_head_may_be_new(qa_bert: Path) -> None:
+    weights = load_file(qa_bert / "model.safetensors")
+    del weights["bert.encoder.layer.1.output.dense.weight"], weights["qa_outputs.weight"]
+    save_file(weights, qa_bert / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"1 weights of BertForQuestionAnswering missing.*output\.dense"):
+        load_extractive_model(str(qa_bert), allow_untrained_head=True)
+
+
+def test_a_head_may_come_with_the_adapter(qa_bert: Path, tmp_path: Path) -> None:
+    body = tmp_path / "body"
+    AutoModel.from_pretrained(qa_bert).save_pretrained(body)
+    with pytest.raises(InputError, match="no question answering head"):
+        load_extractive_model(str(body))
+    model = load_extractive_model(str(qa_bert))
+    lora = LoraConfig(task_type="QUESTION_ANS", target_modules=["query"], modules_to_save=["qa_outputs"])
+    get_peft_model(model, lora).save_pretrained(tmp_path / "with_head")
+    adapted = load_extractive_model(str(body), adapter=str(tmp_path / "with_head"))
+    ids = torch.arange(5, 20)[None]
+    assert torch.equal(adapted(ids).start_logits, load_extractive_model(str(qa_bert))(ids).start_logits)
+    get_peft_model(load_extractive_model(str(qa_bert)), LoraConfig(target_modules=["query"])).save_pretrained(
+        tmp_path / "without_head"
+    )
+    with pytest.raises(InputError, match="no question answering head"):
+        load_extractive_model(str(body), adapter=str(tmp_path / "without_head"))
+
+
+def test_models_without_a_question_answering_form_are_refused(tmp_path: Path) -> None:
+    config = T5Config(vocab_size=50, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
+    AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "t5")
+    assert is_sequence_model(str(tmp_path / "t5"))
+    assert load_sequence_model(str(tmp_path / "t5")).config.model_type == "t5"
+    save_random(GemmaConfig(**SMALL, intermediate_size=48, head_dim=8), tmp_path / "gemma")
+    assert not is_sequence_model(str(tmp_path / "gemma"))
+    with pytest.raises(InputError, match="no usable question answering model"):
+        load_extractive_model(str(tmp_path / "gemma"))
+    with pytest.raises(InputError, match="no usable sequence-to-sequence model"):
+        load_sequence_model(str(tmp_path / "gemma"))

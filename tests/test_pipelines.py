@@ -99,7 +99,7 @@ def test_a_run_leaves_what_the_contract_names(finished: tuple[Path, Path]) -> No
     assert environment["versions"]["ray"]
     assert environment["model"]["digest"]
     assert set(environment["data"]) == {"task9501_two_classification.json", "task9502_three_detection.json"}
-    assert run_status(str(run_dir)).n_prompts_done == run_status(str(run_dir)).n_prompts
+    assert run_status(str(run_dir)).n_rows_done == run_status(str(run_dir)).n_rows
 
 
 def test_scores_are_those_of_plain_forward_passes(finished: tuple[Path, Path], tiny_llama: Path) -> None:

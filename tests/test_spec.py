@@ -8,7 +8,16 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
-from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, Spec, differences, dump_spec, load_spec
+from biaseval.spec import (
+    HEURISTICS,
+    LabelBiasSpec,
+    MajorityBiasSpec,
+    QaBiasSpec,
+    Spec,
+    differences,
+    dump_spec,
+    load_spec,
+)
 
 MINIMAL = "kind: label_bias\nname: x\nmodel: {path: some/model}\ntasks: {path: tasks}\n"
 
@@ -216,6 +225,14 @@ def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: 
         ({"proportions": []}, "proportions: [] is no grid"),
         ({"proportions": {"simplex": 0.3}}, "proportions: the step 0.3 does not divide 1 evenly"),
         ({"proportions": {"simplex": True}}, "proportions: the step True does not divide 1 evenly"),
+        (
+            {"proportions": {"simplex": 1e-300}},
+            "proportions: the step 1e-300 makes too many settings; use 0.001 or more",
+        ),
+        (
+            {"prompt": {"preset": "rte", "n_demos": 10**9}},
+            "prompt.n_demos: input should be less than or equal to 10000",
+        ),
         ({"proportions": {"simplex": 0}}, "proportions: the step 0 does not divide 1 evenly"),
         ({"proportions": [{"a": 1}, {"a": 0.3, "b": 0.6}]}, "proportions: setting 1: the shares sum to 0.9; make it 1"),
         ({"proportions": [{"a": 1.5, "b": -0.5}]}, "setting 0: the share 1.5 of 'a' is not between 0 and 1"),
@@ -272,3 +289,83 @@ def test_a_run_of_another_kind_differs_in_its_kind(tmp_path: Path) -> None:
     majority = _majority(tmp_path)
     assert differences(dump_spec(label_bias), majority) == ["kind: the run has 'label_bias', the spec 'majority_bias'"]
     assert differences(dump_spec(majority), label_bias) == ["kind: the run has 'majority_bias', the spec 'label_bias'"]
+
+
+def _qa(folder: Path, overrides: Sequence[str] = (), **changes: Any) -> QaBiasSpec:
+    content = {
+        "kind": "qa_bias",
+        "name": "squad",
+        "models": [{"name": "a", "path": "org/bert"}, {"name": "b", "predictions": {"squad": "b.json"}}],
+        "datasets": {"in_distribution": {"squad": "dev.json"}},
+    }
+    spec = load_spec(_write(folder, yaml.safe_dump(content | changes)), overrides)
+    assert isinstance(spec, QaBiasSpec)
+    return spec
+
+
+def test_a_qa_bias_spec_takes_the_papers_values_where_it_says_nothing(tmp_path: Path) -> None:
+    spec = _qa(tmp_path)
+    assert spec.heuristics == list(HEURISTICS)
+    assert (spec.bootstrap.trials, spec.bootstrap.sample, spec.bootstrap.replacement) == (100, 800, False)
+    assert (spec.windows.max_tokens, spec.windows.stride, spec.windows.n_best) == (384, 128, 20)
+    assert (spec.thresholds, spec.variant) == ("search", "paper")
+
+
+def test_paths_of_a_qa_bias_spec_are_relative_to_its_file_and_names_stay(tmp_path: Path) -> None:
+    (tmp_path / "bert").mkdir()
+    models = [{"name": "local", "path": "bert"}, {"name": "hub", "path": "org/bert"}]
+    models += [{"name": "given", "predictions": {"squad": "b.json"}}]
+    datasets = {"train": "t.json", "in_distribution": {"squad": "d.json"}, "out_of_distribution": {"nq": "s3://b/n"}}
+    spec = _qa(tmp_path, models=models, datasets=datasets, text={"nltk_data": "nltk", "spacy": "en_core_web_sm"})
+    assert [model.path for model in spec.models] == [str(tmp_path / "bert"), "org/bert", None]
+    assert spec.models[2].predictions == {"squad": str(tmp_path / "b.json")}
+    assert spec.datasets.train == str(tmp_path / "t.json")
+    assert spec.datasets.in_distribution == {"squad": str(tmp_path / "d.json")}
+    assert spec.datasets.out_of_distribution == {"nq": "s3://b/n"}
+    assert (spec.text.nltk_data, spec.text.spacy) == (str(tmp_path / "nltk"), "en_core_web_sm")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"models": [{"name": "a"}]}, "models.0: has both path and predictions or neither; keep one"),
+        ({"models": [{"name": "a", "path": "x", "predictons": {}}]}, "models.0.predictons: unknown key; did you mean"),
+        ({"models": [{"name": "a", "predictions": {}}]}, "dictionary should have at least 1 item"),
+        ({"models": [{"name": "a", "path": "x", "on_missing": "drop"}]}, "on_missing: goes with predictions"),
+        ({"thresholds": {"ans_len": float("nan")}}, "finite number"),
+        ({"models": [{"name": "a", "path": "x"}] * 2}, "models ['a', 'a'] names one twice"),
+        ({"models": [{"name": "a", "predictions": {"nq": "n"}}]}, "predictions of a for nq, no set of datasets"),
+        ({"models": [{"name": "a", "path": "x", "prompt": "{context}"}]}, "must hold {context} and {question} once"),
+        ({"datasets": {"in_distribution": {}}}, "datasets.in_distribution: dictionary should have at least 1 item"),
+        (
+            {"datasets": {"in_distribution": {"a": "x"}, "out_of_distribution": {"a": "y"}}},
+            "a: stands under in_distribution and out_of_distribution",
+        ),
+        ({"heuristics": ["word-dist"]}, "'word-dist' is unknown; use word_dist, sim_word"),
+        ({"thresholds": {"word_dist": 7}, "heuristics": ["ans_len"]}, "thresholds: word_dist not among heuristics"),
+        ({"thresholds": "published"}, "thresholds"),
+        ({"windows": {"max_tokens": 100, "stride": 100}}, "stride must be smaller than max_tokens"),
+        ({"bootstrap": {"sample": 1}}, "bootstrap.sample: input should be greater than 1"),
+    ],
+)
+def test_a_mistake_in_a_qa_bias_spec_names_the_key_and_the_remedy(
+    tmp_path: Path, changes: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        _qa(tmp_path, **changes)
+    assert expected in str(caught.value)
+
+
+def test_differences_of_a_qa_bias_spec_leave_places_of_files_out(tmp_path: Path) -> None:
+    before = dump_spec(_qa(tmp_path))
+    assert differences(before, _qa(tmp_path, ["datasets.in_distribution.squad=elsewhere.json"])) == []
+    assert differences(before, _qa(tmp_path, ["bootstrap.trials=9"])) == [
+        "bootstrap.trials: the run has 100, the spec 9"
+    ]
+    more = {"datasets": {"in_distribution": {"squad": "dev.json", "nq": "nq.json"}}}
+    [line] = differences(before, _qa(tmp_path, **more))
+    assert line.startswith("datasets.in_distribution.nq: the run has None, the spec")
+    renamed = [{"name": "c", "path": "org/bert"}, {"name": "b", "predictions": {"squad": "b.json"}}]
+    assert differences(before, _qa(tmp_path, models=renamed)) == ["models.0.name: the run has 'a', the spec 'c'"]
+    fewer = differences(before, _qa(tmp_path, models=renamed[1:]))
+    assert any(line.startswith("models.1.name: the run has 'b', the spec None") for line in fewer)

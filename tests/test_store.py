@@ -75,3 +75,13 @@ def test_a_place_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
         Run.open(str(tmp_path / "file" / "run")).create()
     with pytest.raises(InputError, match="cannot open"):
         Run.open("nonsense://bucket/run")
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    run = Run.open(str(tmp_path))
+    run.write_text("plan.json", '{"n_parts": ')
+    run.write_text("spec.yaml", "kind: [")
+    with pytest.raises(BiasevalError, match=r"plan.json: is damaged \(Expecting value"):
+        run.read_json("plan.json")
+    with pytest.raises(BiasevalError, match=r"spec\.yaml: is damaged"):
+        run.read_yaml("spec.yaml")

@@ -17,7 +17,7 @@ settings_out_of_range as (
     where
         not coalesce(weighted_f1 between 0 and 1 + 1e-9, false)
         or not coalesce(weighted_f1_low <= weighted_f1_high, n_rows = 1)
-        or not coalesce(accuracy between 0 and 1 - share_no_label, false)
+        or not coalesce(accuracy between 0 and 1 - share_no_label + 1e-9, false)
         or not coalesce(share_majority between 0 and 1, majority_label is null)
         or not coalesce(share_last between 0 and 1, false)
         or not coalesce(share_no_label between 0 and if(predict = 'generate', 1, 0), false)

@@ -1,45 +1,28 @@
 -- One row per (model, task, n_demos, instruction, predict, method): P2's Table 1. A setting counts with its mean over
 -- seeds. sd_f1 is the sample standard deviation over settings, as in P2; mean_sd_over_seeds the mean over settings of
 -- that over seeds. Intervals are over resamples of the test rows. share_majority is over settings with a majority.
--- The interval of rb_at_10 leans low: resampling adds noise to each setting, so fewer lie near the best of them.
+-- The bootstrap of rb_at_10 leans low, and that of an sd over settings high: resampling adds noise to each setting, so
+-- that fewer lie near the best of them and all lie further apart.
+-- share_most_frequent: the predictions that are the most frequent one, over all settings and seeds; no label counts as
+-- an answer of its own, as a model that always writes none is constant too. constant_f1: weighted F1 of the best
+-- constant answer on the same rows, which is the gold label with the largest share p: 2 p^2 / (1 + p).
+-- n_parameters is the model's, null where the run does not say.
 with
 
-draw_means as (
+intervals as (
 
     select
         model,
         task,
         n_demos,
         instruction,
-        number,
         predict,
         method,
-        draw,
-        avg(weighted_f1 order by seed) as weighted_f1
-    from majority_draws
-    where draw > 0
-    group by all
-
-),
-
-draw_estimates as (
-
-    select
-        * exclude (number, weighted_f1),
-        avg(weighted_f1 order by number) as mean_f1,
-        rb_at_k(list(weighted_f1), 10) as rb_at_10
-    from draw_means
-    group by all
-
-),
-
-intervals as (
-
-    select
-        * exclude (draw, mean_f1, rb_at_10),
-        quantile_cont(mean_f1, [0.025, 0.975]) as mean_f1,
-        quantile_cont(rb_at_10, [0.025, 0.975]) as rb_at_10
-    from draw_estimates
+        interval_low(mean_f1, draw) as mean_f1_low,
+        interval_high(mean_f1, draw) as mean_f1_high,
+        interval_low(rb_at_10, draw) as rb_at_10_low,
+        interval_high(rb_at_10, draw) as rb_at_10_high
+    from majority_draws_by_model
     group by all
 
 ),
@@ -69,32 +52,89 @@ estimates as (
     from majority_over_seeds
     group by all
 
+),
+
+answer_counts as (
+
+    select
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        prediction,
+        count(*) as n_predictions
+    from majority_predictions
+    group by all
+
+),
+
+answers as (
+
+    select
+        * exclude (prediction, n_predictions),
+        max(n_predictions) / sum(n_predictions) as share_most_frequent
+    from answer_counts
+    group by all
+
+),
+
+gold_counts as (
+
+    select
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        gold,
+        count(*) as n_gold
+    from majority_predictions
+    group by all
+
+),
+
+constants as (
+
+    select
+        * exclude (gold, n_gold),
+        max(n_gold) / sum(n_gold) as largest_share,
+        2 * largest_share ** 2 / (1 + largest_share) as constant_f1
+    from gold_counts
+    group by all
+
 )
 
 select
     model,
+    run_settings.n_parameters,
     task,
     n_demos,
     instruction,
-    predict,
+    estimates.predict,
     method,
-    estimates.mean_f1,
-    intervals.mean_f1[1] as mean_f1_low,
-    intervals.mean_f1[2] as mean_f1_high,
+    mean_f1,
+    mean_f1_low,
+    mean_f1_high,
     sd_f1,
     max_f1,
-    estimates.rb_at_10,
-    intervals.rb_at_10[1] as rb_at_10_low,
-    intervals.rb_at_10[2] as rb_at_10_high,
+    rb_at_10,
+    rb_at_10_low,
+    rb_at_10_high,
     rb_at_10_relative,
     mean_sd_over_seeds,
     share_majority,
     share_last,
     share_no_label,
+    share_most_frequent,
+    constant_f1,
     n_settings,
     n_settings_with_majority,
     n_seeds,
     n_rows
 from estimates
-left join intervals using (model, task, n_demos, instruction, predict, method)
+inner join intervals using (model, task, n_demos, instruction, predict, method)
+inner join answers using (task, n_demos, instruction, predict, method)
+inner join constants using (task, n_demos, instruction, predict, method)
+inner join run_settings using (model)
 order by all

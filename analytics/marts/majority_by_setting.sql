@@ -14,9 +14,9 @@ intervals as (
         seed,
         predict,
         method,
-        quantile_cont(weighted_f1, [0.025, 0.975]) as weighted_f1
+        interval_low(weighted_f1, draw) as weighted_f1_low,
+        interval_high(weighted_f1, draw) as weighted_f1_high
     from majority_draws
-    where draw > 0
     group by all
 
 ),
@@ -56,8 +56,8 @@ select
     measured.predict,
     measured.method,
     measured.weighted_f1,
-    intervals.weighted_f1[1] as weighted_f1_low,
-    intervals.weighted_f1[2] as weighted_f1_high,
+    intervals.weighted_f1_low,
+    intervals.weighted_f1_high,
     measured.accuracy,
     measured.share_majority,
     measured.share_last,
@@ -66,6 +66,6 @@ select
     measured.last_label,
     measured.n_rows
 from measured
-left join intervals using (task, n_demos, instruction, setting, seed, predict, method)
+inner join intervals using (task, n_demos, instruction, setting, seed, predict, method)
 cross join run_settings
 order by all

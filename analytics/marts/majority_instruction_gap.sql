@@ -1,18 +1,25 @@
 -- One row per (model, task, n_demos, predict, method, region): mean weighted F1 with minus without instruction.
--- region tails: the settings whose largest share is the largest of the grid; middle: all others.
--- Positive: better with the instruction. Intervals are over resamples of the test rows, the same for both.
+-- region: tails or middle (setting_regions). Positive: better with the instruction.
+-- Intervals are over resamples of the test rows, the same for both.
 with
 
-regions as (
+region_draws as (
 
     select
-        setting,
-        if(list_max(shares) >= max(list_max(shares)) over () - 1e-9, 'tails', 'middle') as region
-    from settings
+        model,
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        draw,
+        unnest(['tails', 'middle']) as region,
+        unnest([tails_f1, middle_f1]) as mean_f1
+    from majority_draws_by_model
 
 ),
 
-draw_differences as (
+gaps as (
 
     select
         model,
@@ -22,16 +29,15 @@ draw_differences as (
         method,
         region,
         draw,
-        avg(weighted_f1 order by number, seed) filter (instruction) as with_instruction,
-        avg(weighted_f1 order by number, seed) filter (not instruction) as without_instruction
-    from majority_draws
-    inner join regions using (setting)
-    where draw > 0
-    group by all
+        instructed.mean_f1 as with_instruction,
+        plain.mean_f1 as without_instruction
+    from region_draws as instructed
+    inner join region_draws as plain using (model, task, n_demos, predict, method, region, draw)
+    where instructed.instruction and not plain.instruction
 
 ),
 
-intervals as (
+estimates as (
 
     select
         model,
@@ -40,13 +46,17 @@ intervals as (
         predict,
         method,
         region,
-        quantile_cont(with_instruction - without_instruction, [0.025, 0.975]) as gap
-    from draw_differences
+        estimate(with_instruction - without_instruction, draw) as gap,
+        interval_low(with_instruction - without_instruction, draw) as gap_low,
+        interval_high(with_instruction - without_instruction, draw) as gap_high,
+        estimate(with_instruction, draw) as with_instruction,
+        estimate(without_instruction, draw) as without_instruction
+    from gaps
     group by all
 
 ),
 
-means as (
+counts as (
 
     select
         model,
@@ -55,33 +65,16 @@ means as (
         predict,
         method,
         region,
-        avg(weighted_f1 order by number) filter (instruction) as with_instruction,
-        avg(weighted_f1 order by number) filter (not instruction) as without_instruction,
         count(*) filter (instruction) as n_settings,
         max(n_seeds) as n_seeds,
         sum(n_rows)::bigint as n_rows
     from majority_over_seeds
-    inner join regions using (setting)
+    inner join setting_regions using (setting)
     group by all
 
 )
 
-select
-    model,
-    task,
-    n_demos,
-    predict,
-    method,
-    region,
-    with_instruction - without_instruction as gap,
-    intervals.gap[1] as gap_low,
-    intervals.gap[2] as gap_high,
-    with_instruction,
-    without_instruction,
-    n_settings,
-    n_seeds,
-    n_rows
-from means
-left join intervals using (model, task, n_demos, predict, method, region)
-where with_instruction is not null and without_instruction is not null
+select *
+from estimates
+inner join counts using (model, task, n_demos, predict, method, region)
 order by all

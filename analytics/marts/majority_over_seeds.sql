@@ -1,8 +1,9 @@
 -- One row per (model, task, n_demos, instruction, setting, predict, method): majority_by_setting, averaged over seeds.
 -- sd_f1 is the sample standard deviation over seeds, null with one. n_rows counts the rows of all seeds.
+-- is_within: inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings.
 with
 
-draw_means as (
+intervals as (
 
     select
         model,
@@ -12,20 +13,9 @@ draw_means as (
         setting,
         predict,
         method,
-        draw,
-        avg(weighted_f1 order by seed) as weighted_f1
-    from majority_draws
-    where draw > 0
-    group by all
-
-),
-
-intervals as (
-
-    select
-        * exclude (draw, weighted_f1),
-        quantile_cont(weighted_f1, [0.025, 0.975]) as weighted_f1
-    from draw_means
+        interval_low(weighted_f1, draw) as weighted_f1_low,
+        interval_high(weighted_f1, draw) as weighted_f1_high
+    from majority_draws_over_seeds
     group by all
 
 ),
@@ -63,16 +53,18 @@ select
     number,
     predict,
     method,
-    means.weighted_f1,
-    intervals.weighted_f1[1] as weighted_f1_low,
-    intervals.weighted_f1[2] as weighted_f1_high,
+    weighted_f1,
+    weighted_f1_low,
+    weighted_f1_high,
     sd_f1,
     accuracy,
     share_majority,
     share_last,
     share_no_label,
+    weighted_f1 >= max(weighted_f1) over same_prompts - 0.1 - 1e-9 as is_within,
     n_seeds,
     n_rows
 from means
-left join intervals using (model, task, n_demos, instruction, setting, predict, method)
+inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
+window same_prompts as (partition by model, task, n_demos, instruction, predict, method)
 order by all

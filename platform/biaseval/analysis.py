@@ -2,7 +2,8 @@
 
 Each file there is one relation of the same name. ``staging`` reads a run's Parquet parts, ``intermediate`` and
 ``marts`` read only relations, and each of ``checks`` must return no row. A kind of run has the relations that its
-tables allow. ``macros`` are functions that queries over any run may use.
+tables allow. ``comparisons`` are relations over several runs, whose rows have a column ``run``. ``macros`` are
+functions that queries over any run may use.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
-import yaml
 from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
 
 from biaseval.errors import BiasevalError, InputError
+from biaseval.qa_bias.significance import fixed_thresholds, segment_draws, threshold_grid
 from biaseval.store import Run
 from biaseval.tables import TABLES, output_tables
 
 N_DRAWS = 1000
 """Bootstrap resamples behind every interval: of tasks (label bias), of test rows (majority bias)."""
 
-_LABEL_BIAS, _MAJORITY_BIAS = "label_bias", "majority_bias"
+_LABEL_BIAS, _MAJORITY_BIAS, _QA_BIAS = "label_bias", "majority_bias", "qa_bias"
+
+_QA_MEASUREMENTS = ("qa_examples", "qa_attributes", "qa_predictions")
 
 _TABLES: dict[object, frozenset[str]] = {
     _LABEL_BIAS: frozenset(
@@ -41,12 +44,13 @@ _TABLES: dict[object, frozenset[str]] = {
     _MAJORITY_BIAS: frozenset(
         {"settings", "contexts", "prompts", "label_scores", "generations", "row_draws", "run_settings"}
     ),
+    _QA_BIAS: frozenset({*_QA_MEASUREMENTS, "qa_models", "qa_settings", "qa_thresholds", "qa_draws"}),
 }
 """The kinds of run that have metrics, and the tables that these are made of."""
 
 _STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
 
-_LAYERS = ("staging", "intermediate", "marts", "checks")
+_LAYERS = ("staging", "intermediate", "marts", "checks", "comparisons")
 
 _LARGE = ("label_logprobs", "calibrated_predictions")
 """Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
@@ -67,7 +71,7 @@ def build_marts(run_dir: str | Path) -> None:
     of Parquet, whatever the number of threads.
 
     Args:
-        run_dir: a local path or ``s3://`` URI whose prompts are all scored.
+        run_dir: a local path or ``s3://`` URI whose prompts are all scored, or whose questions are all answered.
 
     Raises:
         InputError: it holds no run of a kind that has metrics.
@@ -78,13 +82,18 @@ def build_marts(run_dir: str | Path) -> None:
     spec = _read_spec(run)
     kind = spec.get("kind")
     if kind not in _TABLES:
-        raise InputError(f"{run.uri}: holds no label-bias run and no majority-bias run; name the directory of one")
+        raise InputError(
+            f"{run.uri}: holds no label-bias run, no majority-bias run and no QA-bias run; name the directory of one"
+        )
     _refuse_unscored(run, spec)
-    if kind == _LABEL_BIAS:
-        run.write_part("bootstrap_draws", 0, _bootstrap_draws(run, spec["seed"]))
+    if kind == _QA_BIAS:
+        _write_qa_tables(run, spec)
     else:
-        run.write_part("row_draws", 0, _row_draws(run, spec["seed"]))
-    run.write_part("run_settings", 0, _run_settings(spec))
+        if kind == _LABEL_BIAS:
+            run.write_part("bootstrap_draws", 0, _bootstrap_draws(run, spec["seed"]))
+        else:
+            run.write_part("row_draws", 0, _row_draws(run, spec["seed"]))
+        run.write_part("run_settings", 0, _run_settings(run, spec))
     for name, rows in _computed_marts(run, spec).items():
         run.write_table(_mart_file(name), rows)
     run.write_bytes("results.duckdb", _results_database(run, spec))
@@ -107,8 +116,8 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
 
     A run of a kind without metrics has no marts, and the views that its tables allow. With several runs each
     view has the rows of those that have it, and a first column ``run``: the directory's name, with as many of its
-    parents as tell the runs apart. Nothing that is written through the connection outlives it, except by statements
-    that name a file.
+    parents as tell the runs apart; and there are the comparisons that their tables allow. Nothing that is written
+    through the connection outlives it, except by statements that name a file.
 
     Raises:
         InputError: there is no run, one is named twice, or is no run directory.
@@ -130,7 +139,18 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     connection.execute("use memory.main")
     for view, parts in selects.items():
         _create("view", view, " union all by name ".join(parts), connection)
+    for comparison in _relations("comparisons", tables=selects):
+        _create("view", comparison.name, comparison.sql, connection)
     return connection
+
+
+def run_names(run_dirs: Sequence[str | Path]) -> list[str]:
+    """Return what the column ``run`` of `open_runs` calls each of several runs.
+
+    Raises:
+        InputError: a run is named twice.
+    """
+    return _distinct_names([Run.open(str(run_dir)) for run_dir in run_dirs])
 
 
 def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
@@ -161,11 +181,14 @@ def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
 def _read_spec(run: Run) -> dict[str, Any]:
     if not run.has("spec.yaml"):
         raise InputError(f"{run.uri}: is not a run directory (no spec.yaml in it); name the directory of a run")
-    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    spec = run.read_yaml("spec.yaml")
     return spec if isinstance(spec, dict) else {}
 
 
 def _refuse_unscored(run: Run, spec: dict[str, Any]) -> None:
+    if spec.get("kind") == _QA_BIAS:
+        _refuse_unread(run, spec)
+        return
     planned = run.parts("prompts")
     if not planned:
         raise BiasevalError(f"{run.uri}: has no planned prompts; run the same command again")
@@ -178,13 +201,35 @@ def _refuse_unscored(run: Run, spec: dict[str, Any]) -> None:
         )
 
 
+def _refuse_unread(run: Run, spec: dict[str, Any]) -> None:
+    """Raise BiasevalError unless every part of the questions has its attributes, and the predictions of every model.
+
+    Part p of the questions belongs to part m * n_parts + p of the predictions for model m of the spec.
+    """
+    questions = run.parts("qa_examples")
+    if not questions:
+        raise BiasevalError(f"{run.uri}: has no questions; run the same command again")
+    n_parts, n_models = len(questions), len(spec["models"])
+    wanted = {
+        "qa_attributes": questions,
+        "qa_predictions": {model * n_parts + part for model in range(n_models) for part in questions},
+    }
+    missing = [(table, part) for table, parts in wanted.items() for part in sorted(parts - run.parts(table))]
+    if missing:
+        table, part = missing[0]
+        raise BiasevalError(
+            f"{run.uri}: {len(missing)} of {n_parts * (1 + n_models)} parts missing (first: {part} of {table}); "
+            "run the same command again"
+        )
+
+
 def _finished_run(run_dir: str | Path) -> Run:
     run = Run.open(str(run_dir))
     spec = _read_spec(run)
     _refuse_unscored(run, spec)
     for mart in _relations("marts", tables=_TABLES.get(spec.get("kind"), ())):
         if not run.has(_mart_file(mart.name)):
-            raise BiasevalError(f"{run.uri}: {_mart_file(mart.name)} is missing; run the same command again")
+            raise BiasevalError(f"{run.uri}: {_mart_file(mart.name)} is missing; biaseval report {run.uri} writes it")
     return run
 
 
@@ -235,9 +280,9 @@ def _row_draws(run: Run, seed: int) -> pa.Table:
     equal rows.
     """
     prompts = _literal(f"{_duckdb_path(run)}/prompts/part-*.parquet")
-    count = f"select count(distinct row) from read_parquet({prompts}) where purpose = 'majority'"
+    count = f"select count(distinct row) as n_rows from read_parquet({prompts}) where purpose = 'majority'"
     with closing(_connect([run])) as connection:
-        [(n_rows,)] = connection.execute(count).fetchall()
+        n_rows = _rows(count, connection)["n_rows"][0].as_py()
     n_drawn = np.ones((1, n_rows), dtype=np.int32)
     if n_rows > 1:
         draws = np.random.default_rng(seed).multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=N_DRAWS)
@@ -251,12 +296,14 @@ def _row_draws(run: Run, seed: int) -> pa.Table:
     )
 
 
-def _run_settings(spec: dict[str, Any]) -> pa.Table:
-    """Return one row: the facts of the resolved spec that the metrics need."""
+def _run_settings(run: Run, spec: dict[str, Any]) -> pa.Table:
+    """Return one row: the facts of the resolved spec that the metrics need, and the size of the model."""
     strings = pa.list_(pa.string())
+    environment = run.read_json("environment.json") if run.has("environment.json") else {}
     return pa.table(
         {
             "model": pa.array([spec["name"]], pa.string()),
+            "n_parameters": pa.array([environment.get("model_facts", {}).get("n_parameters")], pa.int64()),
             "seed": pa.array([spec["seed"]], pa.int64()),
             "normalization": pa.array([spec["scoring"]["normalization"]], pa.string()),
             "eos": pa.array([spec["scoring"]["eos"]], pa.bool_()),
@@ -264,6 +311,96 @@ def _run_settings(spec: dict[str, Any]) -> pa.Table:
             "calibration": pa.array([spec.get("calibration", [])], strings),
         }
     )
+
+
+def _write_qa_tables(run: Run, spec: dict[str, Any]) -> None:
+    """Write what a QA-bias run's metrics need beside its measurements: settings, models, thresholds, draws by model."""
+    run.write_part("qa_settings", 0, _qa_settings(spec))
+    run.write_part("qa_models", 0, _qa_models(spec))
+    bootstrap = spec["bootstrap"]
+    with _local_copy(run, _QA_MEASUREMENTS) as source, closing(_connect([source])) as connection:
+        _create_staging(source, spec, _QA_MEASUREMENTS, connection)
+        for relation in _relations("intermediate", tables=_QA_MEASUREMENTS):
+            _create("view", relation.name, relation.sql, connection)
+        thresholds = _qa_thresholds(spec, connection)
+        run.write_part("qa_thresholds", 0, thresholds)
+        for number, model in enumerate(spec["models"]):
+            measured = _rows(
+                "select dataset, heuristic, value, exact_match, f1 from qa_measured "
+                f"where model = {_literal(model['name'])} order by dataset, heuristic, row, example_id",
+                connection,
+            )
+            draws = segment_draws(
+                model["name"],
+                measured,
+                thresholds,
+                seed=spec["seed"],
+                trials=bootstrap["trials"],
+                sample=bootstrap["sample"],
+                replacement=bootstrap["replacement"],
+            )
+            run.write_part("qa_draws", number, draws)
+
+
+def _qa_settings(spec: dict[str, Any]) -> pa.Table:
+    """Return one row: the facts of a resolved QA-bias spec that the metrics need."""
+    return pa.table(
+        {
+            "seed": pa.array([spec["seed"]], pa.int64()),
+            "variant": pa.array([spec["variant"]], pa.string()),
+            "heuristics": pa.array([spec["heuristics"]], pa.list_(pa.string())),
+            "trials": pa.array([spec["bootstrap"]["trials"]], pa.int32()),
+            "sample": pa.array([spec["bootstrap"]["sample"]], pa.int32()),
+            "replacement": pa.array([spec["bootstrap"]["replacement"]], pa.bool_()),
+        }
+    )
+
+
+def _qa_models(spec: dict[str, Any]) -> pa.Table:
+    """Return a row per model of a QA-bias run; one with predictions from elsewhere has those of some data sets."""
+    models = spec["models"]
+    answered = [None if model["predictions"] is None else sorted(model["predictions"]) for model in models]
+    return pa.table(
+        {
+            "number": pa.array(range(len(models)), pa.int32()),
+            "model": pa.array([model["name"] for model in models], pa.string()),
+            "on_missing": pa.array([model["on_missing"] for model in models], pa.string()),
+            "datasets": pa.array(answered, pa.list_(pa.string())),
+        }
+    )
+
+
+def _qa_thresholds(spec: dict[str, Any], connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Return the thresholds to try of each data set and heuristic; one that the spec fixes is the only one."""
+    # P3's code takes the range of all values, with -1 for undefined ones.
+    taken = "isfinite(value)" if spec["variant"] == "reference" else "is_measured and isfinite(value)"
+    ranges = _rows(
+        f"select dataset, heuristic, min(value) filter ({taken}) as lowest, max(value) filter ({taken}) as highest "
+        "from qa_attributes group by all order by all",
+        connection,
+    )
+    fixed = fixed_thresholds(spec["thresholds"])
+    rows = []
+    for span in ranges.to_pylist():
+        dataset, heuristic, lowest, highest = span.values()
+        grid: list[float] = []
+        if heuristic in fixed:
+            grid = [fixed[heuristic]]
+        elif lowest is not None:
+            grid = threshold_grid(heuristic, lowest, highest, variant=spec["variant"])
+        place = {"dataset": dataset, "heuristic": heuristic, "is_fixed": heuristic in fixed}
+        rows += [{**place, "threshold": threshold} for threshold in grid]
+    columns = {"dataset": pa.string(), "heuristic": pa.string(), "threshold": pa.float64(), "is_fixed": pa.bool_()}
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))
+
+
+def _rows(select: str, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    try:
+        return connection.sql(select).to_arrow_table()
+    except duckdb.Error as error:  # a file that is no Parquet, too little memory
+        raise BiasevalError(
+            f"the run's tables cannot be read: {error}; mend this and run the same command again"
+        ) from error
 
 
 def _computed_marts(run: Run, spec: dict[str, Any]) -> dict[str, pa.Table]:
@@ -333,6 +470,8 @@ def _connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.D
             "memory_limit": "50%",
         },
     )
+    # A query of more than two seconds would draw a progress bar on standard output, among its results.
+    connection.execute("set enable_progress_bar = false").fetchall()
     for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
         store = ArrowFSWrapper(filesystem, skip_instance_cache=True)
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.

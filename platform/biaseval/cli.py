@@ -25,10 +25,10 @@ from rich.text import Text
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
-from biaseval.spec import MIN_INSTANCES, MajorityBiasSpec
+from biaseval.spec import MIN_INSTANCES, QaBiasSpec
 
 app = typer.Typer(
-    help="Measure label bias of language models: before and after calibration, every number a SQL query over Parquet.",
+    help="Measure biases of language models (labels, majority labels, QA shortcuts): every number a SQL query.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -90,7 +90,7 @@ def run(
 
 @app.command()
 def plan(spec: SpecArgument, overrides: SetOption = None) -> None:
-    """Say what a spec would run: tasks, prompts, tokens with and without shared prefixes, FLOPs and GPU-hours.
+    """Say what a spec would run: tasks or questions, prompts, tokens with and without shared prefixes, GPU-hours.
 
     With a section lora also what training its adapters needs: steps, time, memory by ZeRO stage, GPUs.
 
@@ -98,10 +98,14 @@ def plan(spec: SpecArgument, overrides: SetOption = None) -> None:
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.pipelines import summarize_plan
+    from biaseval.pipelines import summarize_plan, summarize_questions
     from biaseval.spec import load_spec
 
-    summary, facts = summarize_plan(load_spec(spec, overrides or ()))
+    loaded = load_spec(spec, overrides or ())
+    if isinstance(loaded, QaBiasSpec):
+        _print_questions_plan(summarize_questions(loaded))
+        return
+    summary, facts = summarize_plan(loaded)
     _print_plan(summary, facts)
     if summary.training is not None:
         _print_training_cost(summary.training)
@@ -153,7 +157,7 @@ def status(run: RunArgument) -> None:
 
     found = run_status(run)
     typer.echo(f"parts   {found.n_parts_done:,} of {found.n_parts:,} scored")
-    typer.echo(f"rows    {found.n_prompts_done:,} of {found.n_prompts:,} scored")
+    typer.echo(f"rows    {found.n_rows_done:,} of {found.n_rows:,} scored")
     is_complete = found.n_parts_done == found.n_parts
     if found.kind != "score":
         typer.echo(f"marts   {'complete' if found.has_marts else 'not yet'}")
@@ -184,15 +188,24 @@ def sql(
 
 
 @app.command()
-def report(runs: RunsArgument) -> None:
-    """Compute the metrics of finished runs anew and write their report.html.
+def report(
+    runs: RunsArgument,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FILE", help="One .html page over several majority-bias runs, instead."),
+    ] = None,
+) -> None:
+    """Compute the metrics of finished runs anew and write their report.html; or, with --out, one page over all of them.
 
-    Example: biaseval report runs/quickstart
+    Example: biaseval report runs/boolq-7b runs/boolq-13b runs/rte-7b runs/rte-13b --out majority.html
     """
     from biaseval.analysis import build_marts
-    from biaseval.report import write_report
+    from biaseval.report import write_comparison, write_report
     from biaseval.store import absolute_uri
 
+    if out is not None:
+        typer.echo(f"report: {write_comparison(runs, out)}")
+        return
     for directory in runs:
         build_marts(directory)
     write_report(runs)
@@ -283,7 +296,7 @@ def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
     loaded = load_spec(spec, overrides)
     with _resumable():
         finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
-    _print_metrics(finished.uri, _OVER_SETTINGS if isinstance(loaded, MajorityBiasSpec) else _OVER_TASKS)
+    _print_metrics(finished.uri, _OVER_ALL[loaded.kind])
     typer.echo(f"report: {finished.uri}/report.html")
 
 
@@ -373,6 +386,24 @@ def _print_training_cost(cost: Any) -> None:
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
+def _print_questions_plan(plan: Any) -> None:
+    lines = [(f"questions, {name}", f"{n_questions:,}") for name, n_questions in plan.datasets.items()]
+    for model in plan.models:
+        answered = f"{model.n_questions:,} questions"
+        if model.n_parameters is None:
+            lines.append((f"model {model.name}", f"predictions for {answered}"))
+            continue
+        facts = [answered, f"{model.n_parameters:,} parameters"]
+        if model.tokens is not None:
+            flops = 2 * model.n_parameters * model.tokens
+            facts += [f"{model.n_windows:,} windows", f"{model.tokens:,} tokens", f"{flops:.3g} FLOPs"]
+        lines.append((f"model {model.name}", ", ".join(facts)))
+    for name, value in lines:
+        typer.echo(f"{name:27} {value}")
+    for note in plan.notes:
+        typer.echo(f"note: {note}")
+
+
 _OVER_TASKS = """
 select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
 from label_bias_by_model
@@ -382,10 +413,19 @@ order by n_demos, array_position(['none', 'cc', 'dc', 'looc'], method)
 
 _OVER_SETTINGS = """
 select instruction, predict, method, mean_f1, sd_f1, max_f1, rb_at_10, share_majority, share_last, share_no_label,
-    n_settings, n_seeds
+    n_settings, n_seeds, n_rows
 from majority_by_model
 order by instruction, predict, array_position(['none', 'cc', 'dc', 'looc'], method)
 """
+
+
+_OVER_QUESTIONS = """
+select model, dataset, heuristic, threshold, bias_significance, bias_significance_f1, n_lower, n_higher, status
+from qa_bias_by_heuristic
+order by model, dataset, heuristic
+"""
+
+_OVER_ALL = {"label_bias": _OVER_TASKS, "majority_bias": _OVER_SETTINGS, "qa_bias": _OVER_QUESTIONS}
 
 
 def _print_metrics(run_uri: str, over_all: str) -> None:

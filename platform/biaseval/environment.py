@@ -19,6 +19,9 @@ _PACKAGES = (
     "pyarrow",
     "duckdb",
     "numpy",
+    "nltk",
+    "scikit-learn",
+    "spacy",
     "bitsandbytes",
 )
 

@@ -13,7 +13,7 @@ import os
 import socket
 import urllib.request
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,13 @@ from typing import Any
 from urllib.parse import urlparse
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
     AutoTokenizer,
     BitsAndBytesConfig,
     PretrainedConfig,
@@ -193,6 +196,217 @@ def load_model(
         InputError: no such model, weights missing or not in safetensors, unknown dtype or quantization, a device that
             is not there, or bitsandbytes absent.
     """
+    model, missing = _load(
+        AutoModelForCausalLM,
+        "causal language model",
+        path,
+        revision=revision,
+        dtype=dtype,
+        device=device,
+        quantization=quantization,
+        adapter=adapter,
+        max_memory=max_memory,
+        trust_remote_code=trust_remote_code,
+    )
+    _refuse_missing(path, model, missing)
+    return _for_inference(model, adapter)
+
+
+def load_reader_tokenizer(
+    path: str, *, revision: str | None = None, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a question answering model, which must know where in the text a token stands.
+
+    Raises:
+        InputError: no model at ``path``, no tokenizer there, or one that gives no character offsets.
+    """
+    with _reading(path, "tokenizer"):
+        tokenizer = AutoTokenizer.from_pretrained(
+            _located(path), revision=revision, trust_remote_code=trust_remote_code
+        )
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"{path}: the tokenizer ({type(tokenizer).__name__}) gives no character offsets, from which answers are "
+            "cut; give a model with a fast tokenizer (tokenizer.json)"
+        )
+    return tokenizer
+
+
+def load_extractive_model(
+    path: str,
+    *,
+    revision: str | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    adapter: str | None = None,
+    trust_remote_code: bool = False,
+    allow_untrained_head: bool = False,
+) -> PreTrainedModel:
+    """Load a model that gives each token a start and an end logit: eval mode, no gradients.
+
+    Args:
+        path: local directory or hub name.
+        revision: hub branch, tag or commit.
+        dtype: ``float32``, ``bfloat16`` or ``float16``, whatever the checkpoint is stored in.
+        device: ``cpu``, ``cuda``, ``cuda:N`` or ``auto``, as in ``load_model``.
+        adapter: LoRA adapter in PEFT's layout, which may hold the head.
+        trust_remote_code: run Python code that comes with the model.
+        allow_untrained_head: take a model without a question answering head, whose head is then drawn, and the same
+            each time it is loaded.
+
+    Raises:
+        InputError: what ``load_model`` refuses, an architecture without a question answering form, or a head that is
+            in neither model nor adapter.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, missing = _load(
+            AutoModelForQuestionAnswering,
+            "question answering model",
+            path,
+            revision=revision,
+            dtype=dtype,
+            device=device,
+            adapter=adapter,
+            trust_remote_code=trust_remote_code,
+        )
+    body = f"{model.base_model_prefix}."
+    _refuse_missing(path, model, [name for name in missing if name.startswith(body)])
+    model = _for_inference(model, adapter)
+    untrained = [name for name in missing if adapter is None or not _is_in_adapter(model, name)]
+    if untrained and not allow_untrained_head:
+        raise untrained_head(path, untrained)
+    return model
+
+
+@dataclass(frozen=True)
+class ReaderFacts:
+    """What is known of a model that answers questions before its weights are read."""
+
+    n_parameters: int
+    window: int | None
+    """Tokens that it (or its encoder) can read at a time; None where nothing limits them."""
+    missing: tuple[str, ...]
+    """Names of the weights outside its body that its local files do not have: those of a new, untrained head."""
+
+
+def describe_reader(
+    path: str, *, answers: str, revision: str | None = None, trust_remote_code: bool = False
+) -> ReaderFacts:
+    """Describe a model that answers questions from its configuration and the names of its weights.
+
+    Args:
+        path: local directory or hub name.
+        answers: ``extractive``, or ``generative`` (a sequence-to-sequence or causal LM).
+        revision: hub branch, tag or commit.
+        trust_remote_code: run Python code that comes with the model.
+
+    Raises:
+        InputError: no model at ``path``, or none of this form.
+    """
+    config = _load_config(path, revision=revision, trust_remote_code=trust_remote_code)
+    auto: Any = AutoModelForQuestionAnswering
+    if answers == "generative":
+        auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    with _reading(path, f"model for {answers} answers"), torch.device("meta"):
+        model = auto.from_config(config, trust_remote_code=trust_remote_code)
+    missing: tuple[str, ...] = ()
+    if answers == "extractive" and Path(path).expanduser().is_dir():
+        _check_weights(path)
+        body = f"{model.base_model_prefix}."
+        there = _weight_names(Path(path).expanduser())
+        missing = tuple(name for name, _ in model.named_parameters() if not name.startswith(body) and name not in there)
+    return ReaderFacts(sum(parameter.numel() for parameter in model.parameters()), encoder_window(model), missing)
+
+
+def untrained_head(path: str, names: Sequence[str]) -> InputError:
+    """Return the error that a model without a trained question answering head is."""
+    return InputError(
+        f"{path}: no question answering head: {', '.join(names)} would be new and untrained; give a model fine-tuned "
+        "for extractive question answering, or set allow_untrained_head"
+    )
+
+
+def _weight_names(folder: Path) -> set[str]:
+    names: set[str] = set()
+    for file in sorted(folder.glob("model*.safetensors")):
+        with safe_open(file, framework="numpy") as weights:
+            names.update(weights.keys())
+    return names
+
+
+def load_sequence_model(
+    path: str,
+    *,
+    revision: str | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    adapter: str | None = None,
+    trust_remote_code: bool = False,
+) -> PreTrainedModel:
+    """Load a sequence-to-sequence model (T5, BART...): eval mode, no gradients; arguments and errors as above."""
+    model, missing = _load(
+        AutoModelForSeq2SeqLM,
+        "sequence-to-sequence model",
+        path,
+        revision=revision,
+        dtype=dtype,
+        device=device,
+        adapter=adapter,
+        trust_remote_code=trust_remote_code,
+    )
+    _refuse_missing(path, model, missing)
+    return _for_inference(model, adapter)
+
+
+def load_sequence_tokenizer(
+    path: str, *, revision: str | None = None, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a sequence-to-sequence model; InputError where there is none."""
+    with _reading(path, "tokenizer"):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            _located(path), revision=revision, trust_remote_code=trust_remote_code
+        )
+    return tokenizer
+
+
+def is_sequence_model(path: str, *, revision: str | None = None, trust_remote_code: bool = False) -> bool:
+    """Return whether a model has an encoder and a decoder, from its configuration; InputError where there is none."""
+    config = _load_config(path, revision=revision, trust_remote_code=trust_remote_code)
+    return bool(config.is_encoder_decoder)
+
+
+def encoder_window(model: PreTrainedModel) -> int | None:
+    """Return how many tokens the model (or its encoder) can read at a time, or None where nothing limits them.
+
+    Relative positions (T5, XLNet) set no limit. Where positions are counted from the padding token's id on, as in
+    RoBERTa, the table of positions is longer than the window.
+    """
+    config = model.config.get_text_config()
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            return module.num_embeddings - module.padding_idx - 1
+    if getattr(config, "relative_attention_num_buckets", None) is not None:
+        return None
+    encoder = getattr(config, "max_encoder_position_embeddings", None)
+    window = encoder if isinstance(encoder, int) else model_window(config)
+    return window if window is not None and window > 0 else None
+
+
+def _load(
+    auto: Any,
+    part: str,
+    path: str,
+    *,
+    revision: str | None,
+    dtype: str,
+    device: str,
+    adapter: str | None,
+    trust_remote_code: bool,
+    quantization: str | None = None,
+    max_memory: Mapping[int | str, int | str] | None = None,
+) -> tuple[PreTrainedModel, list[str]]:
+    """Return the model of an auto class without adapter, and the names of the weights that its files do not have."""
     config = _load_config(path, revision=revision, trust_remote_code=trust_remote_code)
     if Path(path).expanduser().is_dir():
         _check_weights(path)
@@ -203,12 +417,11 @@ def load_model(
     if quantization is not None:
         options["quantization_config"] = _quantization_config(quantization, device, options["dtype"])
     if device.startswith("cuda"):
-        is_spread = max_memory is not None or (device == "cuda" and not _fits_one_gpu(config, options["dtype"]))
+        is_spread = max_memory is not None or (device == "cuda" and not _fits_one_gpu(auto, config, options["dtype"]))
         options["device_map"] = "auto" if is_spread else {"": device}
     if max_memory is not None:
         options["max_memory"] = dict(max_memory)
-    auto: Any = AutoModelForCausalLM
-    with _reading(path, "causal language model"):
+    with _reading(path, part):
         model, loading = auto.from_pretrained(
             _located(path),
             config=config,
@@ -218,17 +431,30 @@ def load_model(
             output_loading_info=True,
             **options,
         )
-    if loading["missing_keys"]:  # transformers would go on with random numbers in their place
-        missing = sorted(loading["missing_keys"])
+    return model, sorted(loading["missing_keys"])
+
+
+def _refuse_missing(path: str, model: PreTrainedModel, missing: Sequence[str]) -> None:
+    if missing:  # transformers would go on with random numbers in their place
         raise InputError(
             f"{path}: {len(missing)} weights of {type(model).__name__} missing (first: {missing[0]}); "
-            "give a complete causal language model"
+            "give a complete model"
         )
+
+
+def _for_inference(model: Any, adapter: str | None) -> PreTrainedModel:
     if adapter is not None:
         model = _with_adapter(model, adapter)
     model.requires_grad_(False)
     evaluated: PreTrainedModel = model.eval()
     return evaluated
+
+
+def _is_in_adapter(model: PreTrainedModel, weight: str) -> bool:
+    """Return whether an adapter brought its own copy of the module that this weight belongs to."""
+    from peft.utils import ModulesToSaveWrapper
+
+    return isinstance(model.get_submodule(weight.partition(".")[0]), ModulesToSaveWrapper)
 
 
 def _located(path: str) -> str:
@@ -371,12 +597,11 @@ def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> 
     return config
 
 
-def _fits_one_gpu(config: PretrainedConfig, dtype: torch.dtype) -> bool:
+def _fits_one_gpu(auto: Any, config: PretrainedConfig, dtype: torch.dtype) -> bool:
     """Return whether weights of this dtype leave a fifth of the first GPU's free memory; one GPU has to do anyway."""
     if torch.cuda.device_count() == 1:
         return True
     free, _ = torch.cuda.mem_get_info()
-    auto: Any = AutoModelForCausalLM
     with torch.device("meta"):
         n_parameters = sum(parameter.numel() for parameter in auto.from_config(config).parameters())
     return bool(n_parameters * dtype.itemsize <= 0.8 * free)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 _SECONDS_BETWEEN_LINES = 10.0
 
-console = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def say(text: str) -> None:
@@ -27,6 +27,8 @@ class ScoringProgress:
 
     n_prompts: int
     n_done: int
+    verb: str = "scored"
+    """What happened to the rows that are done."""
     tokens: int = 0
     _last_line: float = 0.0
     _warm_since: float | None = None
@@ -51,20 +53,21 @@ class ScoringProgress:
         is_last = self.n_done >= self.n_prompts
         if is_last or now - self._last_line >= _SECONDS_BETWEEN_LINES:
             self._last_line = now
-            line = f"scored {self.n_done:,} of {self.n_prompts:,} rows"
+            line = f"{self.verb} {self.n_done:,} of {self.n_prompts:,} rows"
             if n_warm:
-                line += f", {rate}, {_duration(elapsed / n_warm * (self.n_prompts - self.n_done))} left"
+                left = _duration(elapsed / n_warm * (self.n_prompts - self.n_done))
+                line = ", ".join(text for text in (line, rate, f"{left} left") if text)
             say(line)
 
 
 @contextmanager
-def scoring_progress(n_prompts: int, n_done: int) -> Iterator[ScoringProgress]:
+def scoring_progress(n_prompts: int, n_done: int, verb: str = "scored") -> Iterator[ScoringProgress]:
     """Yield what counts finished parts; draws a bar where standard error is a terminal."""
     if not sys.stderr.isatty():
-        yield ScoringProgress(n_prompts, n_done)
+        yield ScoringProgress(n_prompts, n_done, verb)
         return
     columns = (
-        TextColumn("scoring"),
+        TextColumn(verb),
         BarColumn(),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f} rows"),
         TextColumn("{task.fields[rate]}"),
@@ -72,8 +75,8 @@ def scoring_progress(n_prompts: int, n_done: int) -> Iterator[ScoringProgress]:
         TextColumn("left"),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("scoring", total=n_prompts, completed=n_done, rate="")
-        yield ScoringProgress(n_prompts, n_done, _bar=bar, _bar_task=task)
+        task = bar.add_task(verb, total=n_prompts, completed=n_done, rate="")
+        yield ScoringProgress(n_prompts, n_done, verb, _bar=bar, _bar_task=task)
 
 
 def _duration(seconds: float) -> str:

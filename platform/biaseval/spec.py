@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import math
 import string
+import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeGuard, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -32,6 +34,9 @@ N_NEW_TOKENS = 2
 LABEL = "label"
 """The field of an item template where the answer stands."""
 
+
+_PATHS_OR_NAMES = ("model.path", "model.adapter", "models.*.path", "models.*.adapter", "text.spacy")
+"""Keys of paths that may be names instead, of the Hugging Face hub or of an installed pipeline."""
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 _Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -291,7 +296,7 @@ class DataSpec(_Section):
 class MajorityPromptSpec(_Section):
     """How the prompts of a majority-bias run are built: by a preset of P2, or by an item template."""
 
-    n_demos: Annotated[int, Field(gt=0)]
+    n_demos: Annotated[int, Field(gt=0, le=10_000)]
     """Demonstrations in each prompt: 50 (BoolQ), 10 (RTE) and 28 (COVID-5G) in P2."""
     instruction: Annotated[list[bool], Field(min_length=1)] = [True, False]
     """Prompts with the instruction, without it, or both."""
@@ -362,6 +367,8 @@ class MajorityBiasSpec(_Section):
             step = value["simplex"]
             if not _is_number(step) or not 0 < step <= 1 or not math.isclose(1 / step, round(1 / step), rel_tol=1e-9):
                 raise ValueError(f"the step {step!r} does not divide 1 evenly; use 0.1, 0.25 or 0.5")
+            if step < _SMALLEST_STEP:
+                raise ValueError(f"the step {step!r} makes too many settings; use {_SMALLEST_STEP} or more")
             return value
         if not isinstance(value, list) or not value:
             raise ValueError(
@@ -388,11 +395,168 @@ class MajorityBiasSpec(_Section):
         return self
 
 
-Spec = LabelBiasSpec | MajorityBiasSpec
+_SMALLEST_STEP = 0.001
+"""Of a simplex grid: 1,001 settings of two labels, half a million of three."""
 
-_KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec]] = {
+HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
+"""The heuristics of P3, by their ids."""
+
+
+class QaModelSpec(_Section):
+    """A QA model that is measured: one that reads contexts, one that writes answers, or predictions from elsewhere."""
+
+    name: _Name
+    path: str | None = None
+    """A local directory, or a Hugging Face name where there is a network."""
+    revision: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    adapter: str | None = None
+    trust_remote_code: bool = False
+    answers: Literal["extractive", "generative"] = "extractive"
+    """``generative``: a sequence-to-sequence or causal LM that is given ``prompt``."""
+    prompt: str = "{context} {question} Answer:"
+    """What a generative model is given; ``{context}`` and ``{question}`` stand there once each (P3's code)."""
+    allow_untrained_head: bool = False
+    """Run an encoder without a QA head, whose head is then random."""
+    predictions: Annotated[dict[str, str], Field(min_length=1)] | None = None
+    """Data set to a file of predictions, SQuAD's ``{id: text}``; then nothing is loaded."""
+    on_missing: Literal["error", "drop"] = "error"
+    """Questions without a prediction: refuse the file, or leave them out for this model, recorded."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_has_its_fields(cls, value: str) -> str:
+        if value.count("{context}") != 1 or value.count("{question}") != 1:
+            raise ValueError(f"{value!r} must hold {{context}} and {{question}} once each")
+        return value
+
+    @model_validator(mode="after")
+    def _is_a_model_or_predictions(self) -> QaModelSpec:
+        if (self.path is None) == (self.predictions is None):
+            raise ValueError("has both path and predictions or neither; keep one")
+        if self.path is not None and self.on_missing != "error":
+            raise ValueError("on_missing: goes with predictions; a model that is run answers every question")
+        return self
+
+
+class QaDatasetsSpec(_Section):
+    """The questions of a QA-bias run."""
+
+    train: str | None = None
+    """Training questions: ``cos_sim`` takes its document frequencies from their contexts."""
+    in_distribution: Annotated[dict[_Name, str], Field(min_length=1)]
+    """Name to file: sets like the one that the models were trained on."""
+    out_of_distribution: dict[_Name, str] = {}
+    max_examples: Annotated[int, Field(gt=0)] | None = None
+    """At most so many questions of each set, drawn by the seed."""
+    on_bad_example: Literal["error", "drop"] = "error"
+    """Questions without an answer in their context, empty contexts, ids twice: refuse the file, or leave them out."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> QaDatasetsSpec:
+        twice = sorted(self.in_distribution.keys() & self.out_of_distribution.keys())
+        if twice:
+            raise ValueError(f"{', '.join(twice)}: stands under in_distribution and out_of_distribution; keep one")
+        return self
+
+
+class WindowsSpec(_Section):
+    """How long contexts are read, and which spans may be answers (P3's code)."""
+
+    max_tokens: Annotated[int, Field(gt=8)] = 384
+    stride: Annotated[int, Field(ge=0)] = 128
+    """Tokens that neighbouring windows share."""
+    n_best: Annotated[int, Field(gt=0)] = 20
+    max_answer_tokens: Annotated[int, Field(gt=0)] = 30
+
+
+class BootstrapSpec(_Section):
+    """How segments are sampled (P3)."""
+
+    trials: Annotated[int, Field(gt=1)] = 100
+    sample: Annotated[int, Field(gt=1)] = 800
+    replacement: bool = False
+    """False: subsamples, as published; true: a bootstrap."""
+
+
+class QaTextSpec(_Section):
+    """Where sentences, words, entities and subjects come from; null: an embedded approximation."""
+
+    nltk_data: str | None = None
+    spacy: str | None = None
+    """A pipeline's name or directory, such as ``en_core_web_sm``."""
+
+
+class QaBiasSpec(_Section):
+    """A QA prediction-bias run (P3)."""
+
+    PATHS: ClassVar[tuple[str, ...]] = (
+        "models.*.path",
+        "models.*.adapter",
+        "models.*.predictions.*",
+        "datasets.train",
+        "datasets.in_distribution.*",
+        "datasets.out_of_distribution.*",
+        "text.nltk_data",
+        "text.spacy",
+    )
+    """The keys that name files: relative ones are relative to the spec file."""
+
+    kind: Literal["qa_bias"]
+    name: _Name
+    seed: _Seed = 42
+    models: Annotated[list[QaModelSpec], Field(min_length=1)]
+    datasets: QaDatasetsSpec
+    heuristics: Annotated[list[str], Field(min_length=1)] = list(HEURISTICS)
+    """Ids of P3's heuristics, or ``module:function`` for one of the user's."""
+    thresholds: Literal["search", "mikula2024"] | dict[str, Annotated[float, Field(allow_inf_nan=False)]] = "search"
+    """Searched, the published ones, or heuristic to threshold (the others are searched).
+
+    ``variant: paper`` keeps those of the first model that has one for all models; ``reference`` searches for each.
+    """
+    bootstrap: BootstrapSpec = BootstrapSpec()
+    variant: Literal["paper", "reference"] = "paper"
+    windows: WindowsSpec = WindowsSpec()
+    text: QaTextSpec = QaTextSpec()
+    execution: ExecutionSpec = ExecutionSpec()
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> QaBiasSpec:
+        problems = []
+        names = [model.name for model in self.models]
+        for key, values in (("models", names), ("heuristics", self.heuristics)):
+            if len(set(values)) < len(values):
+                problems.append(f"{key} {values} names one twice; name each once")
+        problems += [
+            f"heuristics: {heuristic!r} is unknown; use {', '.join(HEURISTICS)}, or module:function for one of yours"
+            for heuristic in self.heuristics
+            if heuristic not in HEURISTICS and not _is_function_name(heuristic)
+        ]
+        if isinstance(self.thresholds, dict):
+            unknown = [name for name in self.thresholds if name not in self.heuristics]
+            if unknown:
+                problems.append(f"thresholds: {', '.join(unknown)} not among heuristics; add or remove it")
+        datasets = {*self.datasets.in_distribution, *self.datasets.out_of_distribution}
+        for model in self.models:
+            foreign = sorted(set(model.predictions or {}) - datasets)
+            if foreign:
+                problems.append(f"models: predictions of {model.name} for {', '.join(foreign)}, no set of datasets")
+        if self.windows.stride >= self.windows.max_tokens:
+            problems.append("windows: stride must be smaller than max_tokens")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+CausalSpec = LabelBiasSpec | MajorityBiasSpec
+"""What scores labels with a causal LM."""
+
+Spec = CausalSpec | QaBiasSpec
+
+_KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec] | type[QaBiasSpec]] = {
     "label_bias": LabelBiasSpec,
     "majority_bias": MajorityBiasSpec,
+    "qa_bias": QaBiasSpec,
 }
 
 
@@ -497,14 +661,13 @@ def differences(old: str, new: Spec) -> list[str]:
 
     ``execution`` may differ, and so may the places of files: what they hold is compared by the run's fingerprints.
     """
-    ignored = {"execution", *new.PATHS, *LoraSpec.RESOURCES}
     before = _flatten(_parse_yaml(old, "spec.yaml"))
     if before.get("kind") != new.kind:
         return [f"kind: the run has {before.get('kind')!r}, the spec {new.kind!r}"]
     after = _flatten(new.model_dump(mode="json"))
     lines = []
     for key in [*before, *(key for key in after if key not in before)]:
-        if key in ignored or key.split(".")[0] in ignored:
+        if _is_resource(key) or _is_path(key, new):
             continue
         if before.get(key) != after.get(key):
             lines.append(f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}")
@@ -512,10 +675,18 @@ def differences(old: str, new: Spec) -> list[str]:
     orders = [[key for key in flat if key.startswith("data.labels.")] for flat in (before, after)]
     if orders[0] != orders[1] and set(orders[0]) == set(orders[1]):
         lines.append(f"data.labels: the run has the order {', '.join(orders[0])}, the spec {', '.join(orders[1])}")
-    for key in (key for key in new.PATHS if key not in LoraSpec.RESOURCES):
+    for key in dict.fromkeys(key for key in (*before, *after) if _is_path(key, new) and not _is_resource(key)):
         if (before.get(key) is None) != (after.get(key) is None):
             lines.append(f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}")
     return lines
+
+
+def _is_resource(key: str) -> bool:
+    return key.split(".")[0] == "execution" or key in LoraSpec.RESOURCES
+
+
+def _is_path(key: str, spec: Spec) -> bool:
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in spec.PATHS)
 
 
 def _parse_yaml(text: str, source: str) -> Any:
@@ -560,30 +731,41 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterable[str]:
 
 def _known_keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
     for part in location:
-        annotation = model.model_fields[str(part)].annotation
-        # A section that may be null is a union.
-        sections = [each for each in (annotation, *get_args(annotation)) if _is_section(each)]
-        if not sections:
+        if isinstance(part, int):  # a place in a list of sections
+            continue
+        annotation = model.model_fields[part].annotation
+        candidates = (annotation, *typing.get_args(annotation))
+        section = next((own for own in candidates if isinstance(own, type) and issubclass(own, BaseModel)), None)
+        if section is None:
             return []
-        model = sections[0]
+        model = section
     return list(model.model_fields)
-
-
-def _is_section(annotation: object) -> TypeGuard[type[BaseModel]]:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _with_absolute_paths(content: dict[str, Any], paths: Sequence[str], folder: Path) -> dict[str, Any]:
     for key in paths:
-        section, name = key.split(".")
-        value = None if content[section] is None else content[section][name]
-        if value is None or "://" in value:
-            continue
-        local = (folder / Path(value).expanduser()).resolve()
-        # A model or adapter that is no local directory is a Hugging Face name.
-        if section != "model" or local.exists() or value.startswith((".", "/", "~")):
-            content[section][name] = str(local)
+        for section, name in _places(content, key.split(".")):
+            value = section[name]
+            if value is None or "://" in value:
+                continue
+            local = (folder / Path(value).expanduser()).resolve()
+            # A model, adapter or spaCy pipeline that is no local directory is a name.
+            if key not in _PATHS_OR_NAMES or local.exists() or value.startswith((".", "/", "~")):
+                section[name] = str(local)
     return content
+
+
+def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:
+    """Yield the sections and names that a key stands for; ``*`` is any name or place in a list."""
+    name, *rest = key
+    if content is None:
+        return
+    names = [name] if name != "*" else list(content if isinstance(content, dict) else range(len(content)))
+    for each in names:
+        if rest:
+            yield from _places(content[each], rest)
+        else:
+            yield content, each
 
 
 def _wrong_shares(row: object) -> Iterable[str]:
@@ -600,11 +782,18 @@ def _wrong_shares(row: object) -> Iterable[str]:
         yield f"the shares sum to {sum(row.values()):.6g}; make it 1"
 
 
+def _is_function_name(text: str) -> bool:
+    module, colon, function = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in [*module.split("."), function])
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _flatten(content: Any, prefix: str = "") -> dict[str, Any]:
+    if prefix == "models." and isinstance(content, list):
+        content = dict(enumerate(content))
     if not isinstance(content, dict):
         return {prefix.rstrip("."): content}
     flat: dict[str, Any] = {}

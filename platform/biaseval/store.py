@@ -6,6 +6,7 @@ ends in ``.parquet``) and renamed; on an object store one PUT makes it appear.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import uuid
@@ -13,10 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+import yaml
 from filelock import FileLock, Timeout
 
 from biaseval.errors import BiasevalError, InputError
@@ -149,6 +152,32 @@ class Run:
     def read_text(self, name: str) -> str:
         """Return the content of ``name``, which is UTF-8."""
         return self.read_bytes(name).decode()
+
+    def read_json(self, name: str) -> Any:
+        """Return the content of the JSON file ``name``.
+
+        Raises:
+            BiasevalError: it is damaged.
+        """
+        try:
+            return json.loads(self.read_text(name))
+        except ValueError as error:
+            raise self._damaged(name, error) from error
+
+    def read_yaml(self, name: str) -> Any:
+        """Return the content of the YAML file ``name``.
+
+        Raises:
+            BiasevalError: it is damaged.
+        """
+        try:
+            return yaml.safe_load(self.read_text(name))
+        except (ValueError, yaml.YAMLError) as error:
+            raise self._damaged(name, error) from error
+
+    def _damaged(self, name: str, error: Exception) -> BiasevalError:
+        reason = " ".join(str(error).split())
+        return BiasevalError(f"{self.uri}/{name}: is damaged ({reason}); restore it, or start the run anew elsewhere")
 
     def write_part(self, table: str, number: int, rows: pa.Table) -> None:
         """Write part ``number`` of ``table`` in one step."""

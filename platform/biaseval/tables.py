@@ -163,6 +163,73 @@ TRAINING = TableSchema(
     ),
 )
 
+QA_EXAMPLES = TableSchema(
+    grain="question of a QA-bias run",
+    key=("dataset", "example_id"),
+    schema=pa.schema(
+        [
+            ("dataset", pa.string()),
+            ("example_id", pa.string()),
+            ("row", pa.int32()),  # position in the data set, 0-based
+            ("role", pa.string()),  # 'in_distribution', 'out_of_distribution'
+            ("title", pa.string()),
+            ("question", pa.string()),
+            ("context", pa.string()),
+            ("answers", _STRINGS),
+            ("answer_starts", pa.list_(pa.int32())),  # characters of the context, one per answer
+        ]
+    ),
+)
+
+QA_ATTRIBUTES = TableSchema(
+    grain="(question, heuristic)",
+    key=("dataset", "example_id", "heuristic"),
+    schema=pa.schema(
+        [
+            ("dataset", pa.string()),
+            ("example_id", pa.string()),
+            ("heuristic", pa.string()),
+            ("value", pa.float64()),  # -1 where undefined
+            ("is_measured", pa.bool_()),  # false where the row takes no part in the measurement
+            ("closest_word", pa.string()),  # word_dist only: the question's word at that distance
+        ]
+    ),
+)
+
+QA_PREDICTIONS = TableSchema(
+    grain="(model, question)",
+    key=("model", "dataset", "example_id"),
+    schema=pa.schema(
+        [
+            ("model", pa.string()),
+            ("dataset", pa.string()),
+            ("example_id", pa.string()),
+            ("prediction", pa.string()),
+            ("exact_match", pa.float64()),  # 0 or 1
+            ("f1", pa.float64()),  # 0 to 1
+            ("score", pa.float64()),  # start + end logit; null for generated answers and predictions from elsewhere
+            ("n_best", pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))),  # best first
+        ]
+    ),
+)
+
+QA_DRAWS = TableSchema(
+    grain="(model, dataset, heuristic, threshold, segment, trial)",
+    key=("model", "dataset", "heuristic", "threshold", "segment", "trial"),
+    schema=pa.schema(
+        [
+            ("model", pa.string()),
+            ("dataset", pa.string()),
+            ("heuristic", pa.string()),
+            ("threshold", pa.float64()),
+            ("segment", pa.string()),  # 'lower': value <= threshold; 'higher'
+            ("trial", pa.int32()),
+            ("exact_match", pa.float64()),  # mean over the rows drawn, 0 to 1
+            ("f1", pa.float64()),
+        ]
+    ),
+)
+
 TABLES: dict[str, TableSchema] = {
     "tasks": TASKS,
     "splits": SPLITS,
@@ -172,6 +239,10 @@ TABLES: dict[str, TableSchema] = {
     "settings": SETTINGS,
     "generations": GENERATIONS,
     "training": TRAINING,
+    "qa_examples": QA_EXAMPLES,
+    "qa_attributes": QA_ATTRIBUTES,
+    "qa_predictions": QA_PREDICTIONS,
+    "qa_draws": QA_DRAWS,
 }
 
 

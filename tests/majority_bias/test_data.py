@@ -175,9 +175,21 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
 
 
 def test_a_long_list_of_mistakes_is_cut_and_counted(tmp_path: Path) -> None:
-    message = _mistakes(tmp_path, [{"question": "", "answer": True}] * 37)
+    message = _mistakes(tmp_path, [{"question": f"q{number}", "answer": number + 2} for number in range(37)])
     assert len(message.splitlines()) == 1 + 10 + 1
     assert message.endswith("27 more problems like these")
+
+
+def test_a_mistake_of_many_rows_is_said_once(tmp_path: Path) -> None:
+    message = _mistakes(tmp_path, [{"question": "", "answer": True}] * 37)
+    assert "line 1 (and 36 rows more): question: is empty" in message
+    assert len(message.splitlines()) == 1
+
+
+def test_a_long_label_is_cut_in_messages(tmp_path: Path) -> None:
+    message = _mistakes(tmp_path, [{"question": "q", "answer": "a passage " * 100}])
+    assert "a passage a passage" in message
+    assert len(message) < 400
 
 
 @pytest.mark.parametrize(

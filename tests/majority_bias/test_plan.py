@@ -56,6 +56,18 @@ def test_every_draw_is_one_context_for_all_test_rows(tmp_path: Path) -> None:
     assert sum(plan.n_scores for plan in plans) == 3 * 2 * 2 * 6 * 2
 
 
+def test_settings_with_the_same_counts_are_noted(tmp_path: Path) -> None:
+    grid = [{"False": 1.0}, {"True": 0.1, "False": 0.9}, {"True": 0.5, "False": 0.5}]
+    assert [plan.notes for plan in _plans(tmp_path, proportions=grid)] == [
+        [
+            "with n_demos 4, 0/100 and 10/90 have the same counts of demonstrations (0/4); they count as several "
+            "settings and are one"
+        ],
+        [],
+        [],
+    ]
+
+
 def test_the_text_of_a_prompt_is_that_of_its_examples(tmp_path: Path) -> None:
     _, dataset = _inputs(tmp_path)
     plans = _plans(tmp_path)

@@ -12,6 +12,7 @@ from biaseval.majority_bias.proportions import (
     Setting,
     largest_remainder,
     reduced_counts,
+    same_counts,
     setting_name,
     settings_of,
 )
@@ -75,6 +76,17 @@ def test_counts_are_those_of_the_largest_remainders(
 )
 def test_a_setting_is_named_by_its_percentages(shares: tuple[float, ...], name: str) -> None:
     assert setting_name(shares) == name
+
+
+def test_settings_with_the_same_counts_are_found_together() -> None:
+    assert same_counts(_settings("binary_11", "True False", 50)) == []
+    assert same_counts(_settings("binary_11", "True False", 4)) == [
+        ["0/100", "10/90"],
+        ["20/80", "30/70"],
+        ["40/60", "50/50", "60/40"],
+        ["70/30", "80/20"],
+        ["90/10", "100/0"],
+    ]
 
 
 def test_a_simplex_has_all_settings_of_its_step() -> None:

@@ -56,7 +56,7 @@ def connected(execution: ExecutionSpec) -> Iterator[bool]:
     if address == "local":
         n_actors = 1 if execution.actors == "auto" else execution.actors
         options |= {
-            "num_cpus": n_actors * max(1, _cores() // n_actors) + _SPARE_CPUS,
+            "num_cpus": n_actors * max(1, n_cores() // n_actors) + _SPARE_CPUS,
             "include_dashboard": False,
         }
     else:
@@ -65,7 +65,7 @@ def connected(execution: ExecutionSpec) -> Iterator[bool]:
     try:
         with _without_chatter():
             ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except Exception as error:  # Ray raises bare ones where a node does not start
         raise BiasevalError(f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS") from error
     try:
         yield address == "local"
@@ -179,11 +179,11 @@ def allocate(execution: ExecutionSpec, n_parts: int, *, is_local: bool) -> Alloc
     n_actors = (1 if is_local else max(1, len(nodes))) if execution.actors == "auto" else execution.actors
     n_actors = min(n_actors, n_parts)
     if is_local:
-        threads = max(1, _cores() // n_actors)
+        threads = max(1, n_cores() // n_actors)
         # A Ray that somebody else started may have fewer slots than this machine has cores.
         slots = max(0.5, min(threads, (sum(nodes) - _SPARE_CPUS) / n_actors))
         return Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads)
-    per_actor = _slots(max(0.5, min(min(nodes) - 1, (sum(nodes) - _SPARE_CPUS) / n_actors)))
+    per_actor = _slots(max(0.5, min(min(nodes, default=1) - 1, (sum(nodes) - _SPARE_CPUS) / n_actors)))
     return Allocation(n_actors, num_cpus=per_actor, num_gpus=0, n_threads=max(1, int(per_actor)))
 
 
@@ -206,7 +206,8 @@ def device_of(num_gpus: int) -> Literal["cpu", "cuda", "auto"]:
     return "cuda" if num_gpus == 1 else "auto"
 
 
-def _cores() -> int:
+def n_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -17,6 +17,7 @@ from biaseval.majority_bias.prompts import PRESETS, item_fields
 from biaseval.spec import MajorityBiasSpec, label_key
 
 _SHOWN_PROBLEMS = 10
+_SHOWN_CHARACTERS = 60
 _TEST_SHARE = 0.2
 _LABEL_NAMES = ("label", "answer")
 _NUMBER_NAMES = ("idx", "index")
@@ -234,6 +235,8 @@ class _File:
     def _read_examples(self, rows: Sequence[tuple[str, dict[str, Any]]], names: Mapping[str, str]) -> None:
         mapping = {key.strip(): text for key, text in _mapping(self._spec).items()}
         places: dict[str, str] = {}
+        found: dict[str, list[str]] = {}
+        """Each problem with the places that have it."""
         for number, (place, row) in enumerate(rows):
             problems: list[str] = []
             identifier = self._identifier(row, number)
@@ -247,10 +250,14 @@ class _File:
             label, problem = _label(row.get(names[""]), mapping)
             if problem:
                 problems.append(f"{names['']}: {problem}")
-            self._problems += [f"{place}: {problem}" for problem in problems]
+            for problem in problems:
+                found.setdefault(problem, []).append(place)
             if not problems:
                 fields = {field: str(text).strip() for field, text in texts.items()}
                 self.examples.append(Example(identifier, fields, label))
+        for problem, where in found.items():
+            others = f" (and {len(where) - 1:,} rows more)" if len(where) > 1 else ""
+            self._problems.append(f"{where[0]}{others}: {problem}")
 
     def _identifier(self, row: Mapping[str, Any], number: int) -> str:
         if row.get("id") is not None:
@@ -278,10 +285,10 @@ def _text_problem(text: object) -> str | None:
 
 def _label(value: object, mapping: Mapping[str, str]) -> tuple[str, str | None]:
     """Return the label of a prompt, or what is wrong with that of the file."""
-    if value is None or not isinstance(value, str | int):
-        return "", f"{value!r} is no label; write text, true, false or a whole number" if value is not None else (
-            "is missing; add the label"
-        )
+    if value is None:
+        return "", "is missing; add the label"
+    if not isinstance(value, str | int):
+        return "", f"{_shown(repr(value))} is no label; write text, true, false or a whole number"
     if isinstance(value, str) and (problem := _text_problem(value)):
         return "", problem
     key = label_key(value).strip()
@@ -290,8 +297,14 @@ def _label(value: object, mapping: Mapping[str, str]) -> tuple[str, str | None]:
             return key, None
         return "", f"the label {key} is no text; say in data.labels what prompts show for it, as in {{{key}: ...}}"
     if key not in mapping:
-        return "", f"the label {key!r} is not in data.labels ({', '.join(mapping)}); add it there, or mend the row"
+        known = ", ".join(mapping)
+        return "", f"the label {_shown(key)!r} is not in data.labels ({known}); add it there, or mend the row"
     return mapping[key], None
+
+
+def _shown(text: str) -> str:
+    """Return a text as messages quote it."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _split(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:

@@ -17,7 +17,7 @@ from biaseval.label_bias.prompts import TokenCounter, merge_margin
 from biaseval.label_bias.templates import SLOT
 from biaseval.majority_bias.data import Dataset, Example, stream
 from biaseval.majority_bias.prompts import item_fields, template_of
-from biaseval.majority_bias.proportions import Setting, settings_of
+from biaseval.majority_bias.proportions import Setting, same_counts, settings_of
 from biaseval.spec import N_NEW_TOKENS, MajorityBiasSpec
 from biaseval.tables import CONTEXTS, PROMPTS, SETTINGS
 
@@ -67,8 +67,17 @@ def plan_settings(
             the last setting, labels that the tokenizer does not tell apart, and prompts that do not fit the window.
     """
     planner = _Planner(spec, dataset, tokenizer, window)
-    for setting in settings_of(spec, dataset.labels, dataset.available()):
-        yield planner.plan(setting)
+    settings = settings_of(spec, dataset.labels, dataset.available())
+    duplicates = {names[0]: names for names in same_counts(settings)}
+    for setting in settings:
+        plan = planner.plan(setting)
+        if setting.name in duplicates:
+            *names, last = duplicates[setting.name]
+            plan.notes.append(
+                f"with n_demos {spec.prompt.n_demos}, {', '.join(names)} and {last} have the same counts of "
+                f"demonstrations ({'/'.join(map(str, setting.counts))}); they count as several settings and are one"
+            )
+        yield plan
     if problems := planner.problems():
         raise InputError.of(problems)
 

@@ -136,6 +136,14 @@ def reduced_counts(shares: Sequence[float], total: int, available: Sequence[int]
     return None
 
 
+def same_counts(settings: Sequence[Setting]) -> list[list[str]]:
+    """Return the names of settings whose counts are equal, in groups of two or more, in the order of the grid."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for setting in settings:
+        groups.setdefault(setting.counts, []).append(setting.name)
+    return [names for names in groups.values() if len(names) > 1]
+
+
 def setting_name(shares: Sequence[float]) -> str:
     """Return the percentages joined by ``/``, each with at most one decimal: ``30/70``, ``33.3/66.7``."""
     return "/".join(f"{100 * share:.1f}".removesuffix(".0") for share in shares)

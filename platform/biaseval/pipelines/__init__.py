@@ -1,16 +1,18 @@
 """What runs are: ``run`` is the main path, from spec to report; open it first.
 
 ``claim`` guards run directories; ``label_outputs`` plans and scores the runs of causal LMs, ``prompts_file`` scores a
-file of prompts, ``training`` trains adapters.
+file of prompts, ``training`` trains adapters; ``questions`` plans, answers and measures the runs of QA models.
 """
 
 from biaseval.pipelines.label_outputs import PlanSummary
 from biaseval.pipelines.prompts_file import score_prompts
-from biaseval.pipelines.run import Status, run_spec, run_status, summarize_plan, train_lora
+from biaseval.pipelines.questions import QuestionsPlan
+from biaseval.pipelines.run import Status, run_spec, run_status, summarize_plan, summarize_questions, train_lora
 from biaseval.pipelines.training import TrainingCost, TrainingSummary
 
 __all__ = [
     "PlanSummary",
+    "QuestionsPlan",
     "Status",
     "TrainingCost",
     "TrainingSummary",
@@ -18,5 +20,6 @@ __all__ = [
     "run_status",
     "score_prompts",
     "summarize_plan",
+    "summarize_questions",
     "train_lora",
 ]

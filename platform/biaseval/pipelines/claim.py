@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from biaseval.errors import InputError
-from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, ModelSpec, Spec, differences
+from biaseval.errors import BiasevalError, InputError
+from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, ModelSpec, QaBiasSpec, QaModelSpec, Spec, differences
 from biaseval.store import Run
 
 
@@ -23,9 +23,9 @@ def refuse_foreign(run: Run) -> None:
     # The first file that a run writes.
     if run.has("environment.json"):
         try:
-            if "versions" in json.loads(run.read_text("environment.json")):
+            if "versions" in run.read_json("environment.json"):
                 return
-        except (ValueError, TypeError):
+        except (BiasevalError, TypeError):
             pass
     raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
 
@@ -42,7 +42,7 @@ def refuse_another(run: Run, spec: Spec) -> None:
         raise InputError(
             f"{run.uri}: belongs to another spec; choose another --run-dir, or undo the difference:{lines}"
         )
-    environment = json.loads(run.read_text("environment.json"))
+    environment = run.read_json("environment.json")
     problems = []
     if isinstance(spec, LabelBiasSpec):
         folder = Path(spec.tasks.path)
@@ -57,7 +57,12 @@ def refuse_another(run: Run, spec: Spec) -> None:
         raise InputError.of(
             [f"{problem} since {run.uri} was planned; restore it, or choose another --run-dir" for problem in problems]
         )
-    refuse_another_model(run, spec.model)
+    if isinstance(spec, QaBiasSpec):
+        for model in spec.models:
+            if model.path is not None:
+                _refuse_another_model(run, model.path, model, environment["models"][model.name])
+    else:
+        _refuse_another_model(run, spec.model.path, spec.model, environment["model"])
 
 
 def refuse_another_model(run: Run, model: ModelSpec) -> None:
@@ -66,19 +71,28 @@ def refuse_another_model(run: Run, model: ModelSpec) -> None:
     Raises:
         InputError: its files are others.
     """
+    _refuse_another_model(run, model.path, model, run.read_json("environment.json")["model"])
+
+
+def _refuse_another_model(run: Run, path: str, model: ModelSpec | QaModelSpec, recorded: dict[str, Any]) -> None:
     from biaseval.models import fingerprint_model
 
-    recorded = json.loads(run.read_text("environment.json"))["model"]
-    found = fingerprint_model(model.path, revision=model.revision, adapter=model.adapter)
+    found = fingerprint_model(path, revision=model.revision, adapter=model.adapter)
     if found["digest"] != recorded["digest"]:
         raise InputError(
-            f"{model.path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
+            f"{path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
         )
 
 
 def file_digests(spec: Spec) -> dict[str, str]:
     """Return the SHA-256 of each input file of a spec that is no task file of its folder, by its key."""
-    if isinstance(spec, MajorityBiasSpec):
+    uris: dict[str, str | None]
+    if isinstance(spec, QaBiasSpec):
+        named = {**spec.datasets.in_distribution, **spec.datasets.out_of_distribution}
+        uris = {"datasets.train": spec.datasets.train, **{f"datasets.{name}": uri for name, uri in named.items()}}
+        for model in spec.models:
+            uris |= {f"predictions of {model.name} for {name}": uri for name, uri in (model.predictions or {}).items()}
+    elif isinstance(spec, MajorityBiasSpec):
         uris = {"data.train": spec.data.train, "data.test": spec.data.test}
     else:
         uris = {
@@ -95,7 +109,7 @@ def _digest(uri: str) -> str:
     digest = hashlib.sha256()
     for path in [folder.path(name) for name in folder.names() if name.endswith(".parquet")] or [folder.root]:
         try:
-            with folder.fs.open_input_stream(path) as stream:
+            with folder.fs.open_input_stream(path, compression=None) as stream:
                 digest.update(stream.read())
         except OSError as error:
             raise InputError(f"{uri}: cannot be read ({error}); check the spec's paths") from error
@@ -110,7 +124,7 @@ def read_plan(run: Run) -> dict[str, Any]:
     """
     if not run.has("plan.json"):
         raise InputError(f"{run.uri}: holds no planned run; check the path, or start one with biaseval run")
-    plan: dict[str, Any] = json.loads(run.read_text("plan.json"))
+    plan: dict[str, Any] = run.read_json("plan.json")
     return plan
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines.claim import as_json, file_digests, read_plan
 from biaseval.progress import say, scoring_progress
-from biaseval.spec import ExecutionSpec, LabelBiasSpec, MajorityBiasSpec, ModelSpec, Prediction, Spec, dump_spec
+from biaseval.spec import CausalSpec, ExecutionSpec, LabelBiasSpec, MajorityBiasSpec, ModelSpec, Prediction, dump_spec
 from biaseval.store import Run
 from biaseval.tables import TABLES, output_tables
 
@@ -94,12 +93,12 @@ class Inputs:
     """The plan, one task or setting in memory at a time; it can be gone through once."""
 
 
-def read_inputs(spec: Spec) -> Inputs:
+def read_inputs(spec: CausalSpec) -> Inputs:
     """Return what planning starts from, all validated; loads no weights."""
     return _label_bias_inputs(spec) if isinstance(spec, LabelBiasSpec) else _majority_bias_inputs(spec)
 
 
-def write_plan(run: Run, spec: Spec, inputs: Inputs) -> None:
+def write_plan(run: Run, spec: CausalSpec, inputs: Inputs) -> None:
     """Write the plan of a run, in Parquet parts; ``plan.json`` comes last and says that it is complete.
 
     Raises:
@@ -130,7 +129,7 @@ def write_plan(run: Run, spec: Spec, inputs: Inputs) -> None:
         raise
 
 
-def _write_plan(run: Run, spec: Spec, inputs: Inputs, environment: dict[str, Any]) -> None:
+def _write_plan(run: Run, spec: CausalSpec, inputs: Inputs, environment: dict[str, Any]) -> None:
     summary = inputs.start
     parts: list[dict[str, int]] = []
     for number, planned in enumerate(inputs.planned):
@@ -228,7 +227,7 @@ def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
     )
 
 
-def ways_of(spec: Spec) -> tuple[Prediction, ...]:
+def ways_of(spec: CausalSpec) -> tuple[Prediction, ...]:
     """Return how a run's predictions are made."""
     return tuple(spec.predict) if isinstance(spec, MajorityBiasSpec) else LIKELIHOOD
 
@@ -322,7 +321,7 @@ class ScorerRecord:
             self._run.write_text("environment.json", as_json({**self._environment(), "scorer": facts}))
 
     def _environment(self) -> dict[str, Any]:
-        environment: dict[str, Any] = json.loads(self._run.read_text("environment.json"))
+        environment: dict[str, Any] = self._run.read_json("environment.json")
         return environment
 
 

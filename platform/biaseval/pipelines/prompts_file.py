@@ -51,7 +51,7 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     run.create()
     with run.lock():
         run.sweep()
-        claimed = yaml.safe_load(run.read_text("spec.yaml")) if run.has("plan.json") else None
+        claimed = run.read_yaml("spec.yaml") if run.has("plan.json") else None
         if claimed == claim:
             refuse_another_model(run, model)
         elif claimed is not None and (claimed.get("kind") != "score" or run.parts("label_scores")):

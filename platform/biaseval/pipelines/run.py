@@ -5,12 +5,10 @@ spec → claim the run directory → plan (Parquet parts) → compute the missin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-
-import yaml
 
 from biaseval.errors import InputError
 from biaseval.pipelines.claim import read_plan, refuse_another, refuse_foreign
@@ -24,6 +22,15 @@ from biaseval.pipelines.label_outputs import (
     ways_of,
     write_plan,
 )
+from biaseval.pipelines.questions import (
+    QuestionsPlan,
+    answer_and_measure_missing,
+    n_missing_parts,
+    n_missing_rows,
+    read_questions_inputs,
+    refuse_other_sources,
+    write_questions_plan,
+)
 from biaseval.pipelines.training import (
     TrainingSummary,
     TrainingTokens,
@@ -33,7 +40,7 @@ from biaseval.pipelines.training import (
     training_cost,
 )
 from biaseval.progress import say
-from biaseval.spec import LabelBiasSpec, Spec
+from biaseval.spec import CausalSpec, LabelBiasSpec, QaBiasSpec, Spec
 from biaseval.store import Run
 
 
@@ -43,8 +50,9 @@ class Status:
 
     n_parts: int
     n_parts_done: int
-    n_prompts: int
-    n_prompts_done: int
+    n_rows: int
+    """Prompts to score; of a QA-bias run, questions to measure and, by each model, to answer."""
+    n_rows_done: int
     kind: str
     has_marts: bool
     has_report: bool
@@ -69,7 +77,10 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
             "set lora to null to run this spec"
         )
     with planned_run(spec, run_uri) as run:
-        score_missing(run, spec.model, spec.execution, ways_of(spec))
+        if isinstance(spec, QaBiasSpec):
+            answer_and_measure_missing(run, spec)
+        else:
+            score_missing(run, spec.model, spec.execution, ways_of(spec))
         say("computing the metrics")
         build_marts(run.uri)
         write_report([run.uri])
@@ -85,14 +96,16 @@ def planned_run(spec: Spec, run_uri: str) -> Iterator[Run]:
     """
     run = Run.open(run_uri)
     refuse_foreign(run)
-    inputs = None if run.has("plan.json") else read_inputs(spec)
+    plan = None if run.has("plan.json") else _planner(spec)
     run.create()
     with run.lock():
         run.sweep()
         if run.has("plan.json"):
             refuse_another(run, spec)
+            if isinstance(spec, QaBiasSpec):
+                refuse_other_sources(run, spec)
         else:
-            write_plan(run, spec, inputs or read_inputs(spec))
+            (plan or _planner(spec))(run)
         yield run
 
 
@@ -109,7 +122,21 @@ def train_lora(spec: Spec, run_uri: str) -> TrainingSummary:
         return train_missing_adapters(run, checked, lora)
 
 
-def summarize_plan(spec: Spec) -> tuple[PlanSummary, dict[str, Any]]:
+def _planner(spec: Spec) -> Callable[[Run], None]:
+    """Validate a spec's inputs, and return what writes the plan that follows from them."""
+    if isinstance(spec, QaBiasSpec):
+        questions = read_questions_inputs(spec)
+        return lambda run: write_questions_plan(run, spec, questions)
+    inputs = read_inputs(spec)
+    return lambda run: write_plan(run, spec, inputs)
+
+
+def summarize_questions(spec: QaBiasSpec) -> QuestionsPlan:
+    """Return what a QA-bias spec would measure; writes nothing and loads no weights."""
+    return read_questions_inputs(spec).plan
+
+
+def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any]]:
     """Return what the spec would score and what training its adapters would cost, and the facts of its model.
 
     Writes nothing and loads no weights.
@@ -135,13 +162,22 @@ def run_status(run_uri: str) -> Status:
     """
     run = Run.open(run_uri)
     plan = read_plan(run)
-    spec = yaml.safe_load(run.read_text("spec.yaml"))
-    done = set(range(plan["n_parts"])) - missing_parts(run, plan, spec.get("predict", LIKELIHOOD))
+    spec = run.read_yaml("spec.yaml")
+    if spec.get("kind") == "qa_bias":
+        n_models = len(spec["models"])
+        n_parts, n_rows = ((1 + n_models) * n for n in (plan["n_parts"], sum(plan["datasets"].values())))
+        n_parts_done = n_parts - n_missing_parts(run, plan, n_models)
+        n_rows_done = n_rows - n_missing_rows(run, plan, n_models)
+    else:
+        missing = missing_parts(run, plan, spec.get("predict", LIKELIHOOD))
+        n_parts, n_rows = plan["n_parts"], plan["n_prompts"]
+        n_parts_done = n_parts - len(missing)
+        n_rows_done = n_rows - sum(part["n_prompts"] for part in plan["parts"] if part["part"] in missing)
     return Status(
-        n_parts=plan["n_parts"],
-        n_parts_done=len(done),
-        n_prompts=plan["n_prompts"],
-        n_prompts_done=sum(part["n_prompts"] for part in plan["parts"] if part["part"] in done),
+        n_parts=n_parts,
+        n_parts_done=n_parts_done,
+        n_rows=n_rows,
+        n_rows_done=n_rows_done,
         kind=str(spec.get("kind")),
         has_marts=run.has("results.duckdb"),
         has_report=run.has("report.html"),

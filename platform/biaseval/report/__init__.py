@@ -1,19 +1,21 @@
-"""The HTML report of a run: one file that works offline, and its figures as SVG files."""
+"""The HTML report of a run, or of several: one file that works offline; and a run's figures as SVG files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import yaml
-
 from biaseval.errors import InputError
+from biaseval.report.comparison import read_comparison, render_comparison_page
 from biaseval.report.figures import Figure, metric_figures
 from biaseval.report.findings import read_findings
 from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
 from biaseval.report.page import render_page
-from biaseval.store import Run
+from biaseval.report.qa import render_qa_page
+from biaseval.report.qa_figures import prediction_bias_figures
+from biaseval.report.qa_findings import read_qa_findings
+from biaseval.store import Run, absolute_uri
 
-__all__ = ["write_report"]
+__all__ = ["write_comparison", "write_report"]
 
 
 def write_report(run_uris: Sequence[str]) -> list[str]:
@@ -22,20 +24,21 @@ def write_report(run_uris: Sequence[str]) -> list[str]:
     The same run gives the same bytes. Each file appears in one step, the report last.
 
     Args:
-        run_uris: finished label-bias and majority-bias runs, local paths or ``s3://`` URIs.
+        run_uris: finished label-bias, majority-bias and QA-bias runs, local paths or ``s3://`` URIs.
 
     Returns:
         The URIs of the files written, run by run.
 
     Raises:
-        InputError: no run is named, or one holds neither kind of run.
+        InputError: no run is named, or one holds no run of these kinds.
         BiasevalError: a run has no metrics yet; the message says how to get them.
     """
     if not run_uris:
         raise InputError("RUN: no run directory is named; name at least one")
+    pages = {"majority_bias": _majority_page, "qa_bias": _qa_page}
     written = []
     for run in map(Run.open, run_uris):
-        figures, page = _majority_page(run) if _kind(run) == "majority_bias" else _label_bias_page(run)
+        figures, page = pages.get(_kind(run), _label_bias_page)(run)
         files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
         files["report.html"] = page.encode()
         for name, content in files.items():
@@ -44,9 +47,47 @@ def write_report(run_uris: Sequence[str]) -> list[str]:
     return written
 
 
-def _kind(run: Run) -> object:
-    spec = yaml.safe_load(run.read_text("spec.yaml")) if run.has("spec.yaml") else None
-    return spec.get("kind") if isinstance(spec, dict) else None
+def write_comparison(run_uris: Sequence[str], out: str) -> str:
+    """Write one page over several majority-bias runs, with its figures inside; nothing is written into the runs.
+
+    Args:
+        run_uris: finished majority-bias runs, at least two; local paths or ``s3://`` URIs.
+        out: the page's file, which ends in ``.html``; one that exists is replaced in one step.
+
+    Returns:
+        The URI of the page.
+
+    Raises:
+        InputError: a directory holds no majority-bias run, ``out`` is no name of a page, or `read_comparison`.
+        BiasevalError: a run has no metrics yet; the message says how to get them.
+    """
+    _refuse_other_kinds(run_uris, out)
+    page = render_comparison_page(read_comparison(run_uris))
+    folder, _, name = absolute_uri(out).rpartition("/")
+    Run.open(folder or "/").write_text(name, page)
+    return absolute_uri(out)
+
+
+def _refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
+    """Make sure that one page can be written over these runs.
+
+    Raises:
+        InputError: a directory holds no majority-bias run; ``out`` is no name of a page. The message lists all.
+    """
+    problems = [
+        f"{run.uri}: holds no majority-bias run; --out makes one page of such runs, leave it away for reports of others"
+        for run in map(Run.open, run_uris)
+        if _kind(run) != "majority_bias"
+    ]
+    if not out.endswith(".html"):
+        problems.append(f"--out {out}: does not end in .html; name the file of the page")
+    if problems:
+        raise InputError.of(problems)
+
+
+def _kind(run: Run) -> str:
+    spec = run.read_yaml("spec.yaml") if run.has("spec.yaml") else None
+    return str(spec.get("kind")) if isinstance(spec, dict) else ""
 
 
 def _label_bias_page(run: Run) -> tuple[list[Figure], str]:
@@ -59,3 +100,9 @@ def _majority_page(run: Run) -> tuple[list[Figure], str]:
     findings = read_majority_findings(run)
     figures = f1_figures(findings)
     return figures, render_majority_page(findings, figures)
+
+
+def _qa_page(run: Run) -> tuple[list[Figure], str]:
+    findings = read_qa_findings(run)
+    figures = prediction_bias_figures(findings)
+    return figures, render_qa_page(findings, figures)

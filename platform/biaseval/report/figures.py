@@ -81,12 +81,13 @@ def _draw(name: str, metric: str, rows: Sequence[Row]) -> bytes:
     return draw(name, lambda axes: _plot(axes, metric, rows))
 
 
-def draw(name: str, plot: Callable[[Axes], None]) -> bytes:
+def draw(name: str, plot: Callable[[Axes], None], size: tuple[float, float] = _SIZE_INCHES) -> bytes:
     """Return a panel as SVG, the same bytes for the same plot.
 
     Args:
         name: the figure's; ids in the SVG come from it.
         plot: what draws into the panel's axes.
+        size: width and height in inches.
     """
     import matplotlib
     from matplotlib.figure import Figure as Canvas
@@ -108,7 +109,7 @@ def draw(name: str, plot: Callable[[Axes], None]) -> bytes:
                 "ytick.color": _INK,
             }
         )
-        canvas = Canvas(figsize=_SIZE_INCHES, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06))
+        canvas = Canvas(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06))
         axes = canvas.add_subplot()
         plot(axes)
         sink = io.BytesIO()
@@ -138,7 +139,7 @@ def _plot(axes: Axes, metric: str, rows: Sequence[Row]) -> None:
                 axes.fill_between(places, low, high, color=style.color, alpha=0.13, linewidth=0)
             else:
                 axes.vlines(places, low, high, color=style.color, linewidth=1.5)
-        ends[method] = values[-1]
+        ends[METHODS.get(method, method)] = values[-1]
     axes.set_title(METRICS[metric], loc="left", fontweight="bold", fontsize=_FONT_SIZE + 1)
     axes.set_xlabel("demonstrations in the prompt")
     axes.set_xticks(range(len(n_demos)), [str(number) for number in n_demos])
@@ -146,22 +147,22 @@ def _plot(axes: Axes, metric: str, rows: Sequence[Row]) -> None:
     axes.set_ylim(0, max(axes.get_ylim()[1], 0.05))
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
-    label_lines(axes, ends, {method: style.color for method, style in styles.items()})
+    label_lines(axes, ends, {METHODS.get(method, method): style.color for method, style in styles.items()})
 
 
 def label_lines(axes: Axes, ends: Mapping[str, float], colors: Mapping[str, str]) -> None:
-    """Name each line right of its last point, moved up or down as far as the names need not to overlap."""
+    """Write each line's name right of its last point, moved up or down as far as the names need not to overlap."""
     top = axes.get_ylim()[1]
     # A name is about 1.3 font sizes high; the axes take about three quarters of the figure's height.
     gap = 1.3 * _FONT_SIZE / (72 * _SIZE_INCHES[1] * 0.75) * top
-    order = sorted(ends, key=lambda method: (ends[method], method))
-    heights = _spread([ends[method] for method in order], gap, top)
-    for method, height in zip(order, heights, strict=True):
+    order = sorted(ends, key=lambda name: (ends[name], name))
+    heights = _spread([ends[name] for name in order], gap, top)
+    for name, height in zip(order, heights, strict=True):
         axes.annotate(
-            METHODS.get(method, method),
+            name,
             xy=(1.02, height),
             xycoords=("axes fraction", "data"),
-            color=colors[method],
+            color=colors[name],
             va="center",
             fontsize=_FONT_SIZE - 1,
         )

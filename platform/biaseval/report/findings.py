@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[
 
 
 def _read_json(run: Run, name: str) -> Row:
-    content: Row = json.loads(run.read_text(name)) if run.has(name) else {}
+    content: Row = run.read_json(name) if run.has(name) else {}
     return content
 
 

@@ -1,35 +1,58 @@
-"""The report of a majority-bias run: P2's Table 1, Figures 2 and 3, and each setting."""
+"""The report of a majority-bias run: P2's Tables 1 and 2, Figures 2 and 3, and what calibration changes."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 import yaml
 
 from biaseval.analysis import open_runs
-from biaseval.report.figures import Figure, draw, label_lines
-from biaseval.report.findings import METHODS, Row, method_order
+from biaseval.report.figures import Figure
+from biaseval.report.findings import METHODS, Row
 from biaseval.report.page import page_templates
+from biaseval.report.proportions import instruction_figures
+from biaseval.report.summary import join, paired, signed
+from biaseval.report.ways import (
+    INSTRUCTIONS,
+    REGIONS,
+    WAYS,
+    clear_sign,
+    has_enough_rows,
+    row_order,
+    way_name,
+    way_order,
+    ways_of,
+    within,
+)
 from biaseval.store import Run
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-WAYS = {"likelihood": "label likelihood", "generate": "free generation", "constrained": "constrained generation"}
-"""The display names of the ways of predicting, in the order of tables and figures."""
-
-_COLORS = {True: "#0063a3", False: "#b84a00"}
-_MARKERS = {True: "o", False: "s"}
-_INSTRUCTIONS = {True: "with", False: "without"}
-_TOLERANCE = 1e-9
-_K = 0.1
 _MANY_WITHOUT_LABEL = 0.03
 """In P2 fewer outputs than this share are no label."""
+
+CONSTANT = 0.95
+"""A way whose most frequent prediction has a larger share than this gives almost always the same answer."""
+
+_OUTPUTS = """
+    select text, prediction, count(*) as n_outputs, count(*) / sum(count(*)) over () as share
+    from generations
+    where mode = 'generate'
+    group by all
+    order by n_outputs desc, text, prediction
+    limit 10
+"""
+
+_BOUNDARY_VERDICTS = {
+    1: "widens the boundary",
+    -1: "narrows the boundary",
+    0: "the boundary stays the same",
+    None: "does not clearly move the boundary",
+}
+_MEAN_VERDICTS = {1: "rises", -1: "falls", 0: "stays the same", None: "does not clearly change"}
 
 
 @dataclass(frozen=True)
@@ -43,14 +66,30 @@ class MajorityFindings:
     """The rows of ``majority_over_seeds``, in the same order and by the setting's number."""
     gaps: list[Row]
     """The rows of ``majority_instruction_gap``."""
+    gains: list[Row]
+    """The rows of ``majority_calibration_gain``, by method and instruction."""
     settings: list[Row]
+    outputs: list[Row]
+    """The most frequent outputs of free generation with the label that each was taken for, and how many they are."""
     spec: Row
     plan: Row
     environment: Row
 
     def ways(self) -> list[tuple[str, str]]:
         """Return each way of predicting with its method of calibration, in the order of tables."""
-        return list(dict.fromkeys((row["predict"], row["method"]) for row in self.by_model))
+        return ways_of(self.by_model)
+
+    def of(self, method: str, instruction: bool) -> Row:
+        """Return the row of ``majority_by_model`` for predictions by likelihood."""
+        return next(
+            row
+            for row in self.by_model
+            if (row["predict"], row["method"], row["instruction"]) == ("likelihood", method, instruction)
+        )
+
+    def settings_of(self, row: Row) -> list[Row]:
+        """Return the rows of ``majority_over_seeds`` that a row of ``majority_by_model`` is over."""
+        return [one for one in self.by_setting if is_same_way(one, row)]
 
 
 def read_majority_findings(run: Run) -> MajorityFindings:
@@ -59,46 +98,56 @@ def read_majority_findings(run: Run) -> MajorityFindings:
     Raises:
         BiasevalError: the run has no metrics yet.
     """
+    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    marts = ("by_model", "over_seeds", "instruction_gap", "calibration_gain")
     with closing(open_runs([run.uri])) as connection:
-        by_model, by_setting, gaps, settings = (
+        by_model, by_setting, gaps, gains, settings = (
             connection.sql(f"from {name}").to_arrow_table().to_pylist()
-            for name in ("majority_by_model", "majority_over_seeds", "majority_instruction_gap", "settings")
+            for name in (*(f"majority_{mart}" for mart in marts), "settings")
         )
+        outputs = connection.sql(_OUTPUTS).to_arrow_table().to_pylist() if "generate" in spec["predict"] else []
+    gains = [{**row, "predict": "likelihood"} for row in gains]
     return MajorityFindings(
-        model=yaml.safe_load(run.read_text("spec.yaml"))["name"],
-        by_model=sorted(by_model, key=_order),
-        by_setting=sorted(by_setting, key=lambda row: (_order(row), row["number"])),
-        gaps=sorted(gaps, key=lambda row: (*_way_order(row), row["region"])),
+        model=spec["name"],
+        by_model=sorted(by_model, key=row_order),
+        by_setting=sorted(by_setting, key=lambda row: (row_order(row), row["number"])),
+        gaps=sorted(gaps, key=lambda row: (way_order(row), REGIONS.index(row["region"]))),
+        gains=sorted(gains, key=row_order),
         settings=sorted(settings, key=lambda row: row["number"]),
-        spec=yaml.safe_load(run.read_text("spec.yaml")),
+        # Quoted, as spaces and line ends are part of an output.
+        outputs=[{**row, "shown": json.dumps(row["text"], ensure_ascii=False)} for row in outputs],
+        spec=spec,
         plan=json.loads(run.read_text("plan.json")) if run.has("plan.json") else {},
         environment=json.loads(run.read_text("environment.json")) if run.has("environment.json") else {},
     )
 
 
 def f1_figures(findings: MajorityFindings) -> list[Figure]:
-    """Return weighted F1 over the settings, a figure per way of predicting and method.
-
-    With two labels the settings stand at the share of the first (P2's Figures 2 and 3), else side by side.
-    """
+    """Return weighted F1 over the settings, with and without instruction, for each way of predicting and method."""
     figures = []
     for predict, method in findings.ways():
         name = f"f1_{predict}" if method == "none" else f"f1_{predict}_{method}"
         rows = [row for row in findings.by_setting if (row["predict"], row["method"]) == (predict, method)]
-        figures.append(
-            Figure(
-                name=name,
-                suite="all",
-                metric="weighted_f1",
-                text=_in_words(predict, method, rows),
-                svg=draw(name, partial(_plot, title=_way(predict, method), rows=rows, settings=findings.settings)),
-            )
-        )
+        figures += instruction_figures(name, way_name(predict, method), rows, findings.settings)
     return figures
+
+
+class Cell(NamedTuple):
+    """A number of a table whose columns are instructions, grouped."""
+
+    row: Row | None
+    """What has the number and its interval; None where there is nothing."""
+    metric: str
+    is_within: bool = False
+    """Inside the robustness boundary."""
 
 
 def render_majority_page(findings: MajorityFindings, figures: Sequence[Figure]) -> str:
     """Return the HTML of the report; everything from the run is escaped."""
+    columns = [
+        (way, [instruction for instruction in INSTRUCTIONS if _has(findings.by_model, way, instruction)])
+        for way in findings.ways()
+    ]
     return (
         page_templates()
         .get_template("majority.html.j2")
@@ -107,123 +156,148 @@ def render_majority_page(findings: MajorityFindings, figures: Sequence[Figure]) 
             figures=figures,
             summary=_summary(findings),
             caveats=_caveats(findings),
-            way=_way,
-            instructions=_INSTRUCTIONS,
-            within=_within(findings),
+            way=way_name,
+            instructions=INSTRUCTIONS,
+            columns=[(way_name(*way), [INSTRUCTIONS[one] for one in given]) for way, given in columns],
+            lines=[
+                (
+                    setting["setting"],
+                    [
+                        cell
+                        for way, given in columns
+                        for cell in setting_cells(
+                            [row for row in findings.by_setting if (row["predict"], row["method"]) == way],
+                            given,
+                            setting["setting"],
+                        )
+                    ],
+                )
+                for setting in findings.settings
+            ],
             environment={name: fact for name, fact in findings.environment.items() if name != "data"},
         )
     )
 
 
-def _way(predict: str, method: str) -> str:
-    shown = WAYS.get(predict, predict)
-    return shown if method == "none" else f"{shown}, {METHODS.get(method, method)}"
+def setting_cells(rows: Sequence[Row], instructions: Sequence[bool], setting: str) -> list[Cell]:
+    """Return the weighted F1 of a setting without and with instruction, as P2's Table 2 has it.
+
+    Args:
+        rows: of ``majority_over_seeds``, of one model, way of predicting and method.
+        instructions: those that have a column.
+        setting: the line of the table.
+    """
+    cells = []
+    for instruction in instructions:
+        column = [row for row in rows if row["instruction"] is instruction]
+        marked = zip(column, within(column), strict=True)
+        row, is_within = next(((row, mark) for row, mark in marked if row["setting"] == setting), (None, False))
+        cells.append(Cell(row, "weighted_f1", is_within))
+    return cells
 
 
-def _way_order(row: Row) -> tuple[int, tuple[int, str]]:
-    ways = list(WAYS)
-    return (ways.index(row["predict"]) if row["predict"] in ways else len(ways), method_order(row["method"]))
-
-
-def _order(row: Row) -> tuple[int, tuple[int, str], bool]:
-    return (*_way_order(row), not row["instruction"])
-
-
-def _within(findings: MajorityFindings) -> set[tuple[str, str, bool, str]]:
-    """Return the (predict, method, instruction, setting) that count as near the best of their row of Table 1."""
-    best = {_key(row): row["max_f1"] for row in findings.by_model}
-    return {
-        (*_key(row), row["setting"])
-        for row in findings.by_setting
-        if row["weighted_f1"] >= best[_key(row)] - _K - _TOLERANCE
-    }
-
-
-def _key(row: Row) -> tuple[str, str, bool]:
-    return (row["predict"], row["method"], row["instruction"])
-
-
-def _summary(findings: MajorityFindings) -> list[str]:
-    """Return what the run found, in words: each way of predicting, and what calibration changes."""
-    sentences = []
-    before = {(row["predict"], row["instruction"]): row for row in findings.by_model if row["method"] == "none"}
-    for row in findings.by_model:
-        way = _way(row["predict"], row["method"])
-        where = f"{way[0].upper()}{way[1:]}, {_INSTRUCTIONS[row['instruction']]} instruction"
-        plain = before.get((row["predict"], row["instruction"]), row)
-        if row is not plain:
-            sentences.append(
-                f"{where}: RB@10 {plain['rb_at_10']:.3f} before calibration and {row['rb_at_10']:.3f} after it; mean "
-                f"weighted F1 {plain['mean_f1']:.3f} and {row['mean_f1']:.3f}."
-            )
-            continue
-        sentence = (
-            f"{where}: {round(row['rb_at_10'] * row['n_settings'])} of {row['n_settings']} settings are within 10 "
-            f"points of the best weighted F1 ({row['max_f1']:.3f})"
-        )
-        if row["share_majority"] is not None:
-            sentence += f"; {row['share_majority']:.1%} of predictions are the demonstrations' majority label"
-        sentences.append(f"{sentence}.")
-    return sentences
-
-
-def _caveats(findings: MajorityFindings) -> list[str]:
-    """Return what a reader should know before trusting the numbers: the plan's notes, and outputs without a label."""
+def no_label_caveats(rows: Sequence[Row]) -> list[str]:
+    """Return a sentence for each way of predicting with many outputs that are no label; rows of majority_by_model."""
     shares: dict[str, float] = {}
-    for row in findings.by_model:
+    for row in rows:
         shares[row["predict"]] = max(shares.get(row["predict"], 0.0), row["share_no_label"])
-    sentences = [
+    return [
         f"Up to {share:.1%} of the outputs of {WAYS.get(predict, predict)} are no label and count as wrong; where most "
         "are, RB@10 is near 1 and says nothing of robustness."
         for predict, share in shares.items()
         if share >= _MANY_WITHOUT_LABEL
     ]
+
+
+def is_same_way(row: Row, other: Row) -> bool:
+    """Return whether two rows have the same way of predicting, method and instruction."""
+    return all(row[name] == other[name] for name in ("predict", "method", "instruction"))
+
+
+def full_name(row: Row) -> str:
+    """Return a row's way of predicting, method and instruction, in words."""
+    return f"{way_name(row['predict'], row['method'])}, {INSTRUCTIONS[row['instruction']]} instruction"
+
+
+def _caveats(findings: MajorityFindings) -> list[str]:
+    """Return what a reader must know before trusting the numbers, a sentence each."""
+    sentences = no_label_caveats(findings.by_model)
+    sentences += [
+        f"{_capital(full_name(row))}: {row['share_most_frequent']:.1%} of the predictions are the same answer; RB@10 "
+        f"near 1 is then no robustness, as the demonstrations change nothing. The best constant answer has a weighted "
+        f"F1 of {row['constant_f1']:.3f} on these rows, this way {row['mean_f1']:.3f} on average."
+        for row in findings.by_model
+        if row["share_most_frequent"] > CONSTANT
+    ]
+    if coarse := [row for row in findings.by_model if not has_enough_rows(findings.settings_of(row))]:
+        every = (
+            "every way of predicting" if len(coarse) == len(findings.by_model) else join(list(map(full_name, coarse)))
+        )
+        sentences.append(
+            f"Too few test rows for RB@10 ({every}): the settings' 95 % intervals of weighted F1 reach, in the median, "
+            "farther than the 10 points of the boundary to either side, so that chance decides which settings are "
+            "inside it. No change of RB@10 is judged there."
+        )
     return [*sentences, *findings.plan.get("notes", [])]
 
 
-def _in_words(predict: str, method: str, rows: Sequence[Row]) -> str:
-    lines = []
-    for instruction, name in _INSTRUCTIONS.items():
-        points = [f"{row['weighted_f1']:.3f} at {row['setting']}" for row in rows if row["instruction"] is instruction]
-        if points:
-            lines.append(f"{name} instruction {', '.join(points)}")
-    return f"Weighted F1 by label proportions, {_way(predict, method)}: {'; '.join(lines)}."
+def _capital(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
-def _plot(axes: Axes, title: str, rows: Sequence[Row], settings: Sequence[Row]) -> None:
-    labels = settings[0]["labels"]
-    is_binary = len(labels) == 2
-    places: dict[str, Any] = {
-        row["setting"]: row["shares"][0] * 100 if is_binary else number for number, row in enumerate(settings)
-    }
-    ends: dict[str, float] = {}
-    for instruction, name in _INSTRUCTIONS.items():
-        points = sorted(
-            (row for row in rows if row["instruction"] is instruction), key=lambda row: places[row["setting"]]
-        )
-        if not points:
+def _constant_share(settings: Sequence[Row]) -> float | None:
+    """Return the largest share_majority of a constant answer: of the settings with a majority, one label's share."""
+    winners: Counter[int] = Counter()
+    for setting in settings:
+        most = max(setting["counts"])
+        if setting["counts"].count(most) == 1:
+            winners[setting["counts"].index(most)] += 1
+    return max(winners.values()) / winners.total() if winners else None
+
+
+def _has(rows: Sequence[Row], way: tuple[str, str], instruction: bool) -> bool:
+    return any((row["predict"], row["method"]) == way and row["instruction"] is instruction for row in rows)
+
+
+def _summary(findings: MajorityFindings) -> list[str]:
+    """Return what the run found, in words: each way of predicting, and what calibration changes."""
+    sentences = []
+    constant_share = _constant_share(findings.settings)
+    for row in findings.by_model:
+        if row["method"] != "none":
             continue
-        x, y = [places[row["setting"]] for row in points], [row["weighted_f1"] for row in points]
-        color = _COLORS[instruction]
-        # Settings of more than two labels have no order that a line could follow.
-        axes.plot(x, y, color=color, marker=_MARKERS[instruction], linestyle="-" if is_binary else "", markersize=4)
-        if all(row["weighted_f1_low"] is not None for row in points):
-            low, high = ([row[f"weighted_f1_{end}"] for row in points] for end in ("low", "high"))
-            if is_binary and len(points) > 1:
-                axes.fill_between(x, low, high, color=color, alpha=0.13, linewidth=0)
-            else:
-                axes.vlines(x, low, high, color=color, linewidth=1.2)
-        axes.axhline(max(y) - _K, color=color, linewidth=0.8, linestyle=":")
-        ends[name] = y[-1]
-    axes.set_title(title, loc="left", fontweight="bold")
-    axes.set_ylabel("weighted F1")
-    axes.set_ylim(0, 1)
-    if is_binary:
-        axes.set_xlabel(f"demonstrations labelled {labels[0]} (%)".replace("$", r"\$"))
-    else:
-        axes.set_xlabel(f"% of {', '.join(labels)}".replace("$", r"\$"))
-        names = [row["setting"] for row in settings]
-        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
-    axes.grid(axis="y", color="#dddddd", linewidth=0.7)
-    axes.set_axisbelow(True)
-    label_lines(axes, ends, {_INSTRUCTIONS[instruction]: color for instruction, color in _COLORS.items()})
+        n_within = sum(within(findings.settings_of(row)))
+        inside = (
+            f"{n_within} of {row['n_settings']} settings are within 10 points of the best weighted F1 "
+            f"({row['max_f1']:.3f})"
+        )
+        if not n_within:  # the best setting is within 10 points of itself
+            inside = "RB@10 says nothing, as no answer is right or most outputs are no label"
+        sentence = (
+            f"{_capital(full_name(row))}: {inside}, mean {row['mean_f1']:.3f} (the best constant answer has "
+            f"{row['constant_f1']:.3f})"
+        )
+        if row["share_majority"] is not None and constant_share is not None:
+            sentence += (
+                f"; {row['share_majority']:.1%} of predictions are the demonstrations' majority label (a constant "
+                f"answer has up to {constant_share:.1%} on these settings)"
+            )
+        sentences.append(f"{sentence}.")
+    return [*sentences, *_calibration(findings)]
+
+
+def _calibration(findings: MajorityFindings) -> list[str]:
+    """Return whether each calibration widens the robustness boundary, and whether performance rises with it."""
+    sentences = []
+    for gain in findings.gains:
+        after, before = (findings.of(method, gain["instruction"]) for method in (gain["method"], "none"))
+        verdict = "too few test rows to say whether it moves the boundary"
+        if all(has_enough_rows(findings.settings_of(row)) for row in (before, after)):
+            verdict = _BOUNDARY_VERDICTS[clear_sign(gain, "rb_at_10")]
+        sentences.append(
+            f"{METHODS.get(gain['method'], gain['method'])}, {INSTRUCTIONS[gain['instruction']]} instruction: "
+            f"{verdict}, RB@10 {before['rb_at_10']:.3f} to {after['rb_at_10']:.3f} ({paired(gain, 'rb_at_10')}); mean "
+            f"weighted F1 {_MEAN_VERDICTS[clear_sign(gain, 'mean_f1')]}, {before['mean_f1']:.3f} to "
+            f"{after['mean_f1']:.3f} ({signed(gain['mean_f1'])})."
+        )
+    return sentences

@@ -35,6 +35,7 @@ def page_templates() -> Environment:
     templates.filters |= {
         "rate": _rate,
         "change": _change,
+        "number": lambda value: _NOT_MEASURED if _is_missing(value) else f"{value:.3f}",
         "percent": lambda value: _NOT_MEASURED if _is_missing(value) else f"{value:.1%}",
         "count": lambda value: _NOT_MEASURED if value is None else f"{value:,}",
         "method": lambda method: METHODS.get(method, method),

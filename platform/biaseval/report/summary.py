@@ -61,8 +61,8 @@ def _scope(findings: Findings) -> str:
     n_rows = sum(task["n_main"] for task in findings.tasks)
     many = f"{n_labels[0]} to {n_labels[-1]}" if len(n_labels) > 1 else f"{n_labels[0]}"
     calibrations = [_name(method) for method in findings.methods if method != "none"]
-    with_what = f"and calibrated by {_and(calibrations)}" if calibrations else "and not calibrated"
-    counts = _and([str(number) for number in findings.n_demos])
+    with_what = f"and calibrated by {join(calibrations)}" if calibrations else "and not calibrated"
+    counts = join([str(number) for number in findings.n_demos])
     demonstrations = "demonstration" if findings.n_demos == (1,) else "demonstrations"
     return (
         f"{findings.model} was scored on {n_rows:,} test instances of {_tasks(len(findings.tasks))} with {many} "
@@ -78,7 +78,7 @@ def _demonstrations(findings: Findings) -> list[str]:
     metrics = [metric for metric in ("rsd", "bias_score", "macro_f1") if first[metric] is not None]
     if smallest == largest:
         values = [f"mean {METRICS[metric]} is {_estimate(first, metric)}" for metric in metrics]
-        return [f"Without calibration and with {_demos(smallest)}, {_and(values)}."]
+        return [f"Without calibration and with {_demos(smallest)}, {join(values)}."]
     change = next((row for row in findings.changes if row["method"] == "none" and row["n_demos"] == largest), None)
     sentences = []
     for metric in metrics:
@@ -101,7 +101,7 @@ def _calibration(findings: Findings) -> list[str]:
         if len(rows) > 1:
             least = min(row["rsd"] for row in rows)
             names = [_name(row["method"]) for row in rows if row["rsd"] - least <= _SAME]
-            lowest.append(f"{_and(names)} with {n_demos} ({least:.3f})")
+            lowest.append(f"{join(names)} with {n_demos} ({least:.3f})")
     if lowest and len(findings.n_demos) > 1:
         sentences.append(f"The lowest mean RSD by number of demonstrations: {', '.join(lowest)}.")
     harmful = [row for row in changes if row["rsd_low"] is not None and row["rsd_low"] > 0]
@@ -109,8 +109,8 @@ def _calibration(findings: Findings) -> list[str]:
         by_method: dict[str, list[str]] = {}
         for row in harmful:
             by_method.setdefault(_name(row["method"]), []).append(str(row["n_demos"]))
-        places = [f"{method} ({_and(numbers)} demonstrations)" for method, numbers in by_method.items()]
-        sentences.append(f"Mean RSD clearly rises, its paired interval lying above 0, with {_and(places)}.")
+        places = [f"{method} ({join(numbers)} demonstrations)" for method, numbers in by_method.items()]
+        sentences.append(f"Mean RSD clearly rises, its paired interval lying above 0, with {join(places)}.")
     return sentences
 
 
@@ -122,17 +122,17 @@ def _largest_fall(findings: Findings, changes: Sequence[Row]) -> str:
     before, after = findings.mean(best["n_demos"], "none"), findings.mean(best["n_demos"], best["method"])
     if before is None or after is None:
         return ""
-    settings = _and([f"{_name(row['method'])} at {_demos(row['n_demos'])}" for row in alike])
+    settings = join([f"{_name(row['method'])} at {_demos(row['n_demos'])}" for row in alike])
     others = [
         f"{METRICS[metric]} goes from {before[metric]:.3f} to {after[metric]:.3f}"
         for metric in ("bias_score", "macro_f1")
         if before[metric] is not None and after[metric] is not None
     ]
-    there = f" At the same time, mean {_and(others)}." if others else ""
+    there = f" At the same time, mean {join(others)}." if others else ""
     in_tasks = f"; lower in {best['n_tasks_lower_rsd']:,} of {_tasks(best['n_tasks'])}" if best["n_tasks"] > 1 else ""
     return (
         f"Calibration lowers mean RSD most with {settings}: from {_estimate(before, 'rsd')} to "
-        f"{_estimate(after, 'rsd')} ({_paired(best, 'rsd')}{in_tasks}).{there}"
+        f"{_estimate(after, 'rsd')} ({paired(best, 'rsd')}{in_tasks}).{there}"
     )
 
 
@@ -178,18 +178,20 @@ def _verdict(change: Row | None, metric: str, difference: float) -> tuple[str, s
     if change is None or change[f"{metric}_low"] is None:
         return verb, ""
     is_clear = change[f"{metric}_low"] > 0 or change[f"{metric}_high"] < 0
-    return verb if is_clear else "does not clearly change,", f" ({_paired(change, metric)})"
+    return verb if is_clear else "does not clearly change,", f" ({paired(change, metric)})"
 
 
-def _paired(row: Row, metric: str) -> str:
-    value, low, high = (_signed(row[name]) for name in (metric, f"{metric}_low", f"{metric}_high"))
+def paired(row: Row, metric: str) -> str:
+    """Return a paired difference with its interval, and whether that includes 0."""
+    value, low, high = (signed(row[name]) for name in (metric, f"{metric}_low", f"{metric}_high"))
     if row[f"{metric}_low"] is None:
         return f"difference {value}"
     is_clear = row[f"{metric}_low"] > 0 or row[f"{metric}_high"] < 0
     return f"paired difference {value} [{low}, {high}]{'' if is_clear else ', which includes 0'}"
 
 
-def _signed(value: float | None) -> str:
+def signed(value: float | None) -> str:
+    """Return a difference with its sign."""
     # Adding 0.0 turns the -0.0 that rounding may leave into 0.0.
     return "" if value is None else f"{round(value, 3) + 0.0:+.3f}".replace("-", "\N{MINUS SIGN}")
 
@@ -216,6 +218,7 @@ def _plural(number: int, singular: str, plural: str) -> str:
     return singular if number == 1 else plural
 
 
-def _and(words: Iterable[str]) -> str:
+def join(words: Iterable[str]) -> str:
+    """Return words as a sentence lists them: ``a, b and c``."""
     *first, last = list(words)
     return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,93 @@
+-- One row per (run, larger_run, task, n_demos, instruction, predict, method): the effect of model size, which is the
+-- larger model minus the smaller on the same data (majority_shared_data) with as many demonstrations.
+-- larger_run has the next size: of the runs to compare with, the one with the fewest parameters beyond run's own.
+-- tails_f1 and middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others.
+-- Intervals are over resamples of the test rows, the same for both; null where the runs do not have the same rows and
+-- resamples, contexts and scoring. Those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each
+-- setting. n_shared_rows: test rows that both have.
+with
+
+sizes as (
+
+    select
+        run,
+        model,
+        n_parameters
+    from run_settings
+
+),
+
+pairs as (
+
+    select
+        majority_shared_data.*,
+        smaller.n_parameters,
+        larger.n_parameters as larger_n_parameters,
+        larger.model as larger_model
+    from majority_shared_data
+    inner join sizes as smaller using (run)
+    inner join sizes as larger on majority_shared_data.other_run = larger.run
+    where smaller.n_parameters < larger.n_parameters
+
+),
+
+differences as (
+
+    select
+        pairs.*,
+        smaller.* exclude (run, rb_at_10, mean_f1, sd_f1, tails_f1, middle_f1),
+        larger.rb_at_10 - smaller.rb_at_10 as rb_at_10,
+        larger.mean_f1 - smaller.mean_f1 as mean_f1,
+        larger.sd_f1 - smaller.sd_f1 as sd_f1,
+        larger.tails_f1 - smaller.tails_f1 as tails_f1,
+        larger.middle_f1 - smaller.middle_f1 as middle_f1
+    from pairs
+    inner join majority_draws_by_model as smaller using (run)
+    inner join majority_draws_by_model as larger
+        on
+            pairs.other_run = larger.run
+            and smaller.n_demos = larger.n_demos
+            and smaller.instruction = larger.instruction
+            and smaller.predict = larger.predict
+            and smaller.method = larger.method
+            and smaller.draw = larger.draw
+    -- Without the same prompts and scoring only the estimates can be compared.
+    where smaller.draw = 0 or (has_same_rows and has_same_contexts and has_same_scoring)
+    -- Next in size, among the runs that have this number of demonstrations, instruction and way of predicting.
+    qualify larger_n_parameters = min(larger_n_parameters) over (
+        partition by pairs.run, smaller.n_demos, smaller.instruction, smaller.predict, smaller.method
+    )
+
+)
+
+select
+    run,
+    other_run as larger_run,
+    model,
+    larger_model,
+    n_parameters,
+    larger_n_parameters,
+    task,
+    n_demos,
+    instruction,
+    predict,
+    method,
+    estimate(rb_at_10, draw) as rb_at_10,
+    interval_low(rb_at_10, draw) as rb_at_10_low,
+    interval_high(rb_at_10, draw) as rb_at_10_high,
+    estimate(mean_f1, draw) as mean_f1,
+    interval_low(mean_f1, draw) as mean_f1_low,
+    interval_high(mean_f1, draw) as mean_f1_high,
+    estimate(sd_f1, draw) as sd_f1,
+    interval_low(sd_f1, draw) as sd_f1_low,
+    interval_high(sd_f1, draw) as sd_f1_high,
+    estimate(tails_f1, draw) as tails_f1,
+    interval_low(tails_f1, draw) as tails_f1_low,
+    interval_high(tails_f1, draw) as tails_f1_high,
+    estimate(middle_f1, draw) as middle_f1,
+    interval_low(middle_f1, draw) as middle_f1_low,
+    interval_high(middle_f1, draw) as middle_f1_high,
+    n_shared_rows
+from differences
+group by all
+order by all

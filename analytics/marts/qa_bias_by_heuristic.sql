@@ -1,0 +1,215 @@
+-- One row per (model, dataset, heuristic): the prediction bias at the threshold chosen (P3), in points (0 to 100).
+-- threshold: fixed by the spec, or searched on the predictions of `searched_on`: in the variant paper those of the
+-- first model of the spec that finds one, for all models; in reference each model's own. Bounds, means and *_f1 are as in
+-- qa_bias_candidates; worse_high is the upper bound of the segment with the smaller one.
+-- status: 'measured'; 'not significant': no threshold separates the segments, the significance is 0; 'groups too
+-- small' (of the threshold, or of every one tried) and 'no threshold to try' (the values do not differ): it is null.
+-- lower_exact_match, higher_exact_match, lower_f1, higher_f1: means over all rows of the segments, not over trials;
+-- difference: lower minus higher, with a normal 95 % interval (Welch's standard error).
+with
+
+predicted as (
+
+    select
+        model,
+        dataset,
+        count(*) as n_rows
+    from qa_predictions
+    group by all
+
+),
+
+asked as (
+
+    select
+        predicted.model,
+        predicted.dataset,
+        unnest(qa_settings.heuristics) as heuristic,
+        predicted.n_rows
+    from predicted
+    cross join qa_settings
+
+),
+
+measured_counts as (
+
+    select
+        model,
+        dataset,
+        heuristic,
+        count(*) as n_measured
+    from qa_measured
+    group by all
+
+),
+
+lists as (
+
+    select
+        model,
+        dataset,
+        heuristic,
+        bool_or(is_fixed) as is_fixed,
+        bool_or(is_measured) as is_measured,
+        list({
+            'threshold': threshold,
+            'distance': bias_significance,
+            'n_lower': n_lower,
+            'n_higher': n_higher
+        } order by threshold) as candidates
+    from qa_bias_candidates
+    group by all
+
+),
+
+searched as (
+
+    select
+        lists.* exclude (candidates),
+        case
+            when lists.is_fixed then lists.candidates[1].threshold
+            when qa_settings.variant = 'reference' then reference_threshold(lists.candidates, qa_settings.sample)
+            else paper_threshold(lists.candidates, qa_settings.sample)
+        end as threshold
+    from lists
+    cross join qa_settings
+
+),
+
+-- Those of the first model that finds one are kept for all (P3), unless each is to find its own (its code).
+sources as (
+
+    select
+        searched.dataset,
+        searched.heuristic,
+        arg_min(searched.model, qa_models.number) as first_model
+    from searched
+    inner join qa_models using (model)
+    where searched.threshold is not null
+    group by all
+
+),
+
+chosen as (
+
+    select
+        asked.*,
+        source.threshold,
+        case when source.is_fixed then null else source.model end as searched_on,
+        own.model is not null as has_candidates,
+        coalesce(own.is_measured, false) as has_measured_candidates
+    from asked
+    cross join qa_settings
+    left join sources using (dataset, heuristic)
+    left join searched as own using (model, dataset, heuristic)
+    left join searched as source
+        on
+            asked.dataset = source.dataset
+            and asked.heuristic = source.heuristic
+            and source.model = case
+                when qa_settings.variant = 'reference' then asked.model
+                else coalesce(sources.first_model, asked.model)
+            end
+
+),
+
+labelled as (
+
+    select
+        chosen.*,
+        coalesce(measured_counts.n_measured, 0) as n_measured,
+        case
+            when not chosen.has_candidates then 'no threshold to try'
+            when chosen.threshold is null and not chosen.has_measured_candidates then 'groups too small'
+            when chosen.threshold is null then 'not significant'
+            when not candidates.is_measured then 'groups too small'
+            else 'measured'
+        end as status,
+        candidates.* exclude (model, dataset, heuristic, threshold, is_fixed, is_measured)
+    from chosen
+    left join measured_counts using (model, dataset, heuristic)
+    left join qa_bias_candidates as candidates using (model, dataset, heuristic, threshold)
+
+),
+
+grouped as (
+
+    select
+        model,
+        dataset,
+        heuristic,
+        qa_measured.value <= labelled.threshold as is_lower,
+        count(*) as n_rows,
+        100 * avg(qa_measured.exact_match order by qa_measured.row) as exact_match,
+        100 * avg(qa_measured.f1 order by qa_measured.row) as f1,
+        1e4 * var_samp(qa_measured.exact_match order by qa_measured.row) / count(*) as error_squared,
+        1e4 * var_samp(qa_measured.f1 order by qa_measured.row) / count(*) as error_squared_f1
+    from qa_measured
+    inner join labelled using (model, dataset, heuristic)
+    where labelled.status = 'measured'
+    group by all
+
+),
+
+differences as (
+
+    select
+        model,
+        dataset,
+        heuristic,
+        lower_rows.exact_match as lower_exact_match,
+        higher_rows.exact_match as higher_exact_match,
+        lower_rows.f1 as lower_f1,
+        higher_rows.f1 as higher_f1,
+        lower_rows.exact_match - higher_rows.exact_match as difference,
+        1.959963984540054 * sqrt(lower_rows.error_squared + higher_rows.error_squared) as half_width,
+        lower_rows.f1 - higher_rows.f1 as difference_f1,
+        1.959963984540054 * sqrt(lower_rows.error_squared_f1 + higher_rows.error_squared_f1) as half_width_f1
+    from (select * from grouped where is_lower) as lower_rows
+    inner join (select * from grouped where not is_lower) as higher_rows using (model, dataset, heuristic)
+
+)
+
+select
+    model,
+    dataset,
+    heuristic,
+    threshold,
+    status,
+    searched_on,
+    n_lower,
+    n_higher,
+    n_rows - n_measured as n_unmeasured,
+    n_rows,
+    is_large,
+    if(status = 'not significant', 0, bias_significance) as bias_significance,
+    biased_segment,
+    lower_low,
+    lower_high,
+    lower_mean,
+    higher_low,
+    higher_high,
+    higher_mean,
+    least(lower_high, higher_high) as worse_high,
+    differences.lower_exact_match,
+    differences.higher_exact_match,
+    differences.difference,
+    differences.difference - differences.half_width as difference_low,
+    differences.difference + differences.half_width as difference_high,
+    if(status = 'not significant', 0, bias_significance_f1) as bias_significance_f1,
+    lower_low_f1,
+    lower_high_f1,
+    lower_mean_f1,
+    higher_low_f1,
+    higher_high_f1,
+    higher_mean_f1,
+    least(lower_high_f1, higher_high_f1) as worse_high_f1,
+    differences.lower_f1,
+    differences.higher_f1,
+    differences.difference_f1,
+    differences.difference_f1 - differences.half_width_f1 as difference_low_f1,
+    differences.difference_f1 + differences.half_width_f1 as difference_high_f1,
+    n_trials
+from labelled
+left join differences using (model, dataset, heuristic)
+order by all

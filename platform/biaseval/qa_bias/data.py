@@ -1,0 +1,541 @@
+"""Questions of a QA data set: SQuAD's JSON, Hugging Face rows (JSON, JSON lines, Parquet), MRQA's JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Literal, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from biaseval.errors import InputError
+from biaseval.qa_bias.squad_metric import normalize_answer
+from biaseval.store import absolute_uri
+from biaseval.tables import QA_EXAMPLES
+
+_KNOWN_FORMATS = (
+    "SQuAD JSON (v1.1 or v2), rows of id, question, context and answers {text: [...], answer_start: [...]} as JSON "
+    "list, JSON lines or Parquet, and MRQA JSON lines are read, each plain or gzipped"
+)
+_COLUMNS = ("id", "question", "context", "answers")
+_OPTIONAL_COLUMNS = ("title", "is_impossible")
+_SHOWN_IDS = 5
+_SHOWN_PROBLEMS = 10
+_GZIP, _PARQUET, _BYTE_ORDER_MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
+
+_NO_ID = "without an id"
+_NO_QUESTION = "without the question's text"
+_NO_CONTEXT = "without a context"
+_NO_CHARACTER = "with half a surrogate pair (\\ud800 to \\udfff), which is no character"
+_NO_ANSWER = "without an answer"
+_NO_LISTS = "with answers that are not texts and starts, as many of each"
+_EMPTY_ANSWER = "with an empty answer"
+_ABSENT_ANSWER = "with an answer that is nowhere in the context"
+_SAME_ID = "with the id of an earlier question"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question and what answers it."""
+
+    example_id: str
+    title: str
+    """Of the article; empty where the file has none."""
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    """At least one, as the context has them."""
+    answer_starts: tuple[int, ...]
+    """Characters of the context, one per answer: ``context[start : start + len(answer)] == answer``."""
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """The questions of one file, in its order."""
+
+    name: str
+    questions: list[Question]
+    notes: list[str]
+    """What a reader of the results should know, in words, with counts."""
+    sha256: str
+    """Of the file's bytes, as they lie there."""
+
+
+def read_questions(
+    uri: str,
+    *,
+    name: str,
+    on_bad_example: Literal["error", "drop"] = "error",
+    max_examples: int | None = None,
+    seed: int = 42,
+) -> QuestionSet:
+    """Return the questions of a file, each of which can be measured.
+
+    The format is told by the content: SQuAD's articles (``data[].paragraphs[].qas[]``), rows with ``answers`` as two
+    lists (a JSON list, ``{"data": [...]}``, JSON lines, Parquet), MRQA's lines, gzipped or not. Other fields are
+    ignored. Where the context does not have an answer's text at its start, the start is moved to the nearest place
+    that has it (the first of two equally near). Of an MRQA answer's spans the first counts; where that has the answer
+    in other case, punctuation or articles, which is the same to the metric, the answer is written as the span has it.
+    Questions that SQuAD v2 marks ``is_impossible`` are left out: P3's metric has no null answer. All of this is
+    counted in the notes, and so are questions that stand there again under another id, which are kept.
+
+    Bad are questions without id, text, context or answer, with an answer that the context does not have, or with the
+    id of an earlier question, good or bad.
+
+    Args:
+        uri: a local path, or one on an object store.
+        name: of the set; notes begin with it.
+        on_bad_example: ``drop`` leaves bad questions out, counted in the notes.
+        max_examples: at most so many good questions, drawn without replacement, in the file's order. The draw is that
+            of the seed, the name and the number of good questions; fewer are a part of more.
+        seed: of the draw.
+
+    Raises:
+        InputError: the file cannot be read, has none of the formats, has JSON mistakes, has bad questions and
+            ``on_bad_example`` is ``error``, or no question is left. One message, with places or ids and the remedy.
+    """
+    content = read_file(uri)
+    found = _Found(contexts={}, ids=set(), texts=set(), questions=[], bad={})
+    for row in _rows(uri, content):
+        found.add(row)
+    bad = "; ".join(f"{len(ids):,} {reason} ({first_ids(ids)})" for reason, ids in found.bad.items())
+    n_bad = sum(map(len, found.bad.values()))
+    if bad and on_bad_example == "error":
+        raise InputError(
+            f"{uri}: {n_bad:,} of {found.n_rows:,} questions cannot be used: {bad}; mend them, or leave them out with "
+            "datasets.on_bad_example: drop"
+        )
+    if not found.questions:
+        why = bad or ("all are marked is_impossible" if found.n_impossible else "it has none at all")
+        raise InputError(f"{uri}: has no question that can be used ({why}); check the path")
+    notes = [f"{name}: {note}" for note in found.notes()]
+    if bad:
+        notes.append(f"{name}: left out {n_bad:,} of {found.n_rows:,} questions that cannot be used: {bad}")
+    questions = found.questions
+    if max_examples is not None and max_examples < len(questions):
+        order = _stream(seed, name).permutation(len(questions))
+        questions = [questions[index] for index in sorted(order[:max_examples].tolist())]
+        notes.append(f"{name}: drew {len(questions):,} of {len(found.questions):,} questions (max_examples)")
+    return QuestionSet(name=name, questions=questions, notes=notes, sha256=hashlib.sha256(content).hexdigest())
+
+
+def question_rows(questions: QuestionSet, role: Literal["in_distribution", "out_of_distribution"]) -> pa.Table:
+    """Return the set as rows of :data:`~biaseval.tables.QA_EXAMPLES`."""
+    rows = questions.questions
+    return pa.Table.from_pydict(
+        {
+            "dataset": [questions.name] * len(rows),
+            "example_id": [row.example_id for row in rows],
+            "row": range(len(rows)),
+            "role": [role] * len(rows),
+            "title": [row.title for row in rows],
+            "question": [row.question for row in rows],
+            "context": [row.context for row in rows],
+            "answers": [row.answers for row in rows],
+            "answer_starts": [row.answer_starts for row in rows],
+        },
+        schema=QA_EXAMPLES.schema,
+    )
+
+
+def read_file(uri: str) -> bytes:
+    """Return a file's bytes, from a local disk or an object store.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        local = "://" not in uri
+        fs, path = (pafs.LocalFileSystem(), absolute_uri(uri)) if local else pafs.FileSystem.from_uri(uri)
+        # A name that ends in .gz would be decompressed on the way, and the digest be another.
+        with fs.open_input_stream(path, compression=None) as stream:
+            return bytes(stream.read())
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{uri}: cannot be read ({reason}); name a local file or s3://bucket/key") from error
+
+
+def json_values(
+    uri: str,
+    content: bytes,
+    *,
+    known_formats: str,
+    pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Iterator[tuple[str, Any]]:
+    """Yield what a JSON file holds: each line with its place (``line 3``), or the one text with the place ``""``.
+
+    Lines are told from one text by the first of them: it is JSON by itself and others follow. Gzipped content is
+    decompressed on the way, so that a file of lines takes the memory of one.
+
+    Args:
+        uri: the file's name, for messages.
+        content: the file's bytes.
+        known_formats: what could be read instead, for messages.
+        pairs_hook: makes an object of its pairs, as :func:`json.loads` has it.
+
+    Raises:
+        InputError: the content is no UTF-8 or no JSON; for lines this comes after the good ones, with all places.
+    """
+    problems: list[str] = []
+    try:
+        stream = _decompressed(content)
+        filled = (line for line in stream if line.strip(b" \t\r\n" + _BYTE_ORDER_MARK))
+        first, second = next(filled, None), next(filled, None)
+        if first is None:
+            raise InputError(f"{uri}: is empty; {known_formats}")
+        head = first.removeprefix(_BYTE_ORDER_MARK).lstrip()
+        if head[:1] not in (b"{", b"["):
+            start = head[:40].decode("utf-8", "backslashreplace")
+            raise InputError(f"{uri}: is no JSON, it starts with {start!r}; {known_formats}")
+        is_lines = second is not None and (
+            uri.removesuffix(".gz").endswith(".jsonl") or _loaded(first, pairs_hook)[1] is None
+        )
+        stream.seek(0)
+        if not is_lines:
+            value, problem = _loaded(stream.read(), pairs_hook)
+            if problem is not None:
+                raise InputError(f"{uri}: {problem}; mend the file")
+            yield "", value
+            return
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            value, problem = _loaded(line.rstrip(), pairs_hook)
+            if problem is None:
+                yield f"line {number}", value
+            else:
+                problems.append(f"line {number}: {problem.removeprefix('line 1, ')}")
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{uri}: is no complete gzip file ({error}); fetch it again") from error
+    if problems:
+        n_more = len(problems) - _SHOWN_PROBLEMS
+        more = [f"{uri}: {n_more:,} more lines like these"] if n_more > 0 else []
+        shown = [f"{uri}: {problem}; write one JSON object a line" for problem in problems[:_SHOWN_PROBLEMS]]
+        raise InputError.of([*shown, *more])
+
+
+def is_id(value: object) -> bool:
+    """Return whether a value can be a question's id: text, or a whole number, which becomes text."""
+    return _is_whole(value) or _is_filled(value)
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value is text that can be stored: no half of a surrogate pair is in it."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def first_ids(ids: Sequence[str]) -> str:
+    """Return the first of many ids, for a message."""
+    return ", ".join(ids[:_SHOWN_IDS]) + (", …" if len(ids) > _SHOWN_IDS else "")
+
+
+def _decompressed(content: bytes) -> IO[bytes]:
+    if content.startswith(_GZIP):
+        return cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content)))
+    return io.BytesIO(content)
+
+
+def _loaded(data: bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None) -> tuple[Any, str | None]:
+    """Return a JSON text's value, or what is wrong with it and where."""
+    try:
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=pairs_hook), None
+    except UnicodeDecodeError as error:
+        return None, f"byte {error.start}: is not UTF-8 ({error.reason})"
+    except json.JSONDecodeError as error:
+        return None, f"line {error.lineno}, column {error.colno}: is not JSON ({error.msg})"
+    except (ValueError, RecursionError) as error:
+        return None, f"is not JSON ({error})"
+
+
+class _Row(NamedTuple):
+    """A question as a file has it, unchecked."""
+
+    place: str
+    example_id: Any
+    title: Any
+    question: Any
+    context: Any
+    answers: Any
+    is_impossible: bool
+
+
+def _rows(uri: str, content: bytes) -> Iterator[_Row]:
+    """Yield the questions of a file.
+
+    Raises:
+        InputError: the content is none of the known formats.
+    """
+    unpacked = content
+    if content.startswith(_GZIP):
+        try:
+            is_parquet = _decompressed(content).read(len(_PARQUET)) == _PARQUET
+            unpacked = gzip.decompress(content) if is_parquet else content
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{uri}: is no complete gzip file ({error}); fetch it again") from error
+    if unpacked.startswith(_PARQUET):
+        yield from _parquet_rows(uri, unpacked)
+        return
+    problems: list[str] = []
+    for place, value in json_values(uri, content, known_formats=_KNOWN_FORMATS):
+        if place:
+            # MRQA's files begin with a line that says what they are.
+            is_header = place == "line 1" and isinstance(value, dict) and value.keys() == {"header"}
+            entries = [] if is_header else [(place, value)]
+        elif isinstance(value, dict) and "data" in value and "question" not in value:
+            entries = _numbered("data", value["data"], problems)
+        elif isinstance(value, list):
+            entries = _numbered("", value, problems)
+        else:
+            entries = [("the object", value)]
+        for entry_place, entry in entries:
+            yield from _entry_rows(entry_place, entry, "", problems)
+    if problems:
+        n_more = len(problems) - _SHOWN_PROBLEMS
+        more = [f"{uri}: {n_more:,} more places like these"] if n_more > 0 else []
+        shown = [f"{uri}: {problem}" for problem in problems[:_SHOWN_PROBLEMS]]
+        raise InputError(f"{InputError.of([*shown, *more])}; {_KNOWN_FORMATS}")
+
+
+def _parquet_rows(uri: str, content: bytes) -> Iterator[_Row]:
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content))
+        columns = file.schema_arrow.names
+        missing = [column for column in _COLUMNS if column not in columns]
+        if missing:
+            raise InputError(
+                f"{uri}: is a Parquet table without {', '.join(missing)} (it has {', '.join(columns)}); "
+                f"{_KNOWN_FORMATS}"
+            )
+        wanted = [column for column in (*_COLUMNS, *_OPTIONAL_COLUMNS) if column in columns]
+        number = 0
+        for batch in file.iter_batches(columns=wanted, batch_size=4096):
+            for row in batch.to_pylist():
+                yield _flat_row(f"row {number}", row)
+                number += 1
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{uri}: is no readable Parquet file ({error}); fetch it again") from error
+
+
+def _entry_rows(place: str, entry: object, title: object, problems: list[str]) -> Iterator[_Row]:
+    """Yield the questions of an article, of a paragraph, or the one of a flat row."""
+    if not isinstance(entry, dict):
+        problems.append(f"{place}: is {_kind(entry)}, not an object with a question")
+    elif "paragraphs" in entry:
+        for inner_place, paragraph in _numbered(f"{place}.paragraphs", entry["paragraphs"], problems):
+            yield from _entry_rows(inner_place, paragraph, entry.get("title"), problems)
+    elif "qas" in entry:
+        for inner_place, qa in _numbered(f"{place}.qas", entry["qas"], problems):
+            if isinstance(qa, dict):
+                yield _flat_row(inner_place, {"title": title, **qa, "context": entry.get("context")})
+            else:
+                problems.append(f"{inner_place}: is {_kind(qa)}, not an object with a question")
+    elif not entry.keys() & {"question", "context"}:
+        keys = ", ".join(list(entry)[:_SHOWN_IDS]) or "none"
+        problems.append(f"{place}: has neither question nor context (its keys: {keys})")
+    else:
+        yield _flat_row(place, entry)
+
+
+def _flat_row(place: str, row: Mapping[str, Any]) -> _Row:
+    # MRQA's questions have the id of their source besides; predictions go by qid.
+    return _Row(
+        place=place,
+        example_id=row["qid"] if "qid" in row else row.get("id"),
+        title=row.get("title"),
+        question=row.get("question"),
+        context=row.get("context"),
+        answers=row["detected_answers"] if "detected_answers" in row else row.get("answers"),
+        is_impossible=row.get("is_impossible") is True,
+    )
+
+
+def _numbered(place: str, values: object, problems: list[str]) -> list[tuple[str, object]]:
+    if not isinstance(values, list):
+        problems.append(f"{place}: is {_kind(values)}, not a list")
+        return []
+    return [(f"{place}[{index}]", value) for index, value in enumerate(values)]
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, dict):
+        return f"an object with the keys {', '.join(list(value)[:_SHOWN_IDS]) or 'none'}"
+    names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+@dataclass
+class _Found:
+    """What of a file's questions is good, and what is not, as they come."""
+
+    contexts: dict[str, str]
+    """Each distinct context once: files repeat them for every question."""
+    ids: set[str]
+    texts: set[tuple[str, str]]
+    questions: list[Question]
+    bad: dict[str, list[str]]
+    """Reason to ids, or places where there is no id."""
+    n_rows: int = 0
+    n_impossible: int = 0
+    n_repeated: int = 0
+    n_moved: int = 0
+    n_moved_questions: int = 0
+    n_respelled: int = 0
+
+    def add(self, row: _Row) -> None:
+        """Take a question in, or say why not."""
+        if row.is_impossible:
+            self.n_impossible += 1
+            return
+        self.n_rows += 1
+        made = self._question(row)
+        if isinstance(made, str):
+            shown = row.example_id if is_id(row.example_id) else row.place
+            self.bad.setdefault(made, []).append(str(shown).encode("utf-8", "backslashreplace").decode())
+            return
+        self.questions.append(made)
+        text = (made.context, made.question)
+        self.n_repeated += text in self.texts
+        self.texts.add(text)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what was done with the good questions."""
+        if self.n_impossible:
+            n = _counted(self.n_impossible, "question")
+            yield f"left out {n} marked is_impossible: the metric has no null answer"
+        if self.n_moved:
+            n = f"{_counted(self.n_moved, 'answer')} ({_counted(self.n_moved_questions, 'question')})"
+            yield f"moved the start of {n} to the nearest place in the context that has the text"
+        if self.n_respelled:
+            n = _counted(self.n_respelled, "answer")
+            yield f"wrote {n} as the context has it at its span, in other case, punctuation or articles"
+        if self.n_repeated:
+            n = _counted(self.n_repeated, "question")
+            yield f"kept {n} whose context and text an earlier one has under another id"
+
+    def _question(self, row: _Row) -> Question | str:
+        """Return the question, or why it is bad."""
+        if not is_id(row.example_id):
+            return _NO_ID
+        example_id = str(row.example_id)
+        is_same = example_id in self.ids
+        self.ids.add(example_id)
+        if is_same:
+            return _SAME_ID
+        if not _is_filled(row.question):
+            return _NO_QUESTION
+        if not _is_filled(row.context):
+            return _NO_CONTEXT
+        title = row.title if isinstance(row.title, str) else ""
+        if not all(map(is_text, (example_id, title, row.question, row.context))):
+            return _NO_CHARACTER
+        answers = _answers(row.answers)
+        if answers is None:
+            return _NO_LISTS
+        if not answers:
+            return _NO_ANSWER
+        context = self.contexts.setdefault(row.context, row.context)
+        texts, starts = [], []
+        n_moved = n_respelled = 0
+        for answer in answers:
+            if not answer.text.strip():
+                return _EMPTY_ANSWER
+            start, text = _nearest(context, answer.text, answer.start), answer.text
+            span = answer.span_of(context)
+            # Another place that has the text may be another thing: "us" is found in "industry".
+            is_elsewhere = start is None or start >= answer.end or start + len(text) <= answer.start
+            if span and is_elsewhere and normalize_answer(span) == normalize_answer(text):
+                start, text = answer.start, span
+                n_respelled += 1
+            if start is None:
+                return _ABSENT_ANSWER
+            n_moved += start != answer.start
+            starts.append(start)
+            texts.append(text)
+        self.n_moved += n_moved
+        self.n_moved_questions += n_moved > 0
+        self.n_respelled += n_respelled
+        return Question(example_id, title, row.question, context, tuple(texts), tuple(starts))
+
+
+class _Answer(NamedTuple):
+    text: str
+    start: int
+    end: int
+    """Behind the span that the file names; 0 where it names none."""
+
+    def span_of(self, context: str) -> str:
+        """Return what the context has at the span; empty where the file names none or a wrong one."""
+        return context[self.start : self.end] if 0 <= self.start < self.end <= len(context) else ""
+
+
+def _answers(value: object) -> list[_Answer] | None:
+    """Return the answers of one question; None where they have no known form."""
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        texts, starts = value.get("text"), value.get("answer_start")
+        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+            return None
+        found = [(text, start, 0) for text, start in zip(texts, starts, strict=True)]
+    elif isinstance(value, list) and all(isinstance(answer, dict) for answer in value):
+        found = [(answer.get("text"), *_span(answer)) for answer in value]
+    else:
+        return None
+    if not all(isinstance(text, str) and _is_whole(start) and _is_whole(end) for text, start, end in found):
+        return None
+    return [_Answer(*answer) for answer in found]
+
+
+def _span(answer: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the first character of an answer and the one behind it, or 0 for that where the file does not say."""
+    match answer.get("char_spans"):
+        case None:
+            return answer.get("answer_start"), 0
+        # MRQA's ends are inclusive.
+        case [[start, end], *_] if _is_whole(end):
+            return start, end + 1
+    return None, None
+
+
+def _nearest(context: str, text: str, start: int) -> int | None:
+    """Return where the context has ``text``, as near to ``start`` as possible (the first of two); None: nowhere."""
+    if start >= 0 and context.startswith(text, start):
+        return start
+    start = min(max(start, 0), len(context))
+    before = context.rfind(text, 0, max(start - 1 + len(text), 0))
+    after = context.find(text, start)
+    if before < 0 or after < 0:
+        return max(before, after) if max(before, after) >= 0 else None
+    return before if start - before <= after - start else after
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' if number > 1 else ''}"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_filled(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and not value.isspace()
+
+
+def _stream(seed: int, name: str) -> np.random.Generator:
+    """Return the generator of a set's draw, apart from every other use of the seed."""
+    digest = hashlib.sha256(f"qa_bias/{name}/max_examples".encode()).digest()
+    return np.random.default_rng([seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])

@@ -1,0 +1,117 @@
+"""Predictions made elsewhere: SQuAD's ``{id: text}``, or a list or lines of ids and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from biaseval.errors import InputError
+from biaseval.qa_bias.data import first_ids, is_id, is_text, json_values, read_file
+
+_KNOWN_FORMATS = (
+    'predictions are read from JSON {"id": "text", ...}, or from rows of id and prediction_text (or prediction) as '
+    "JSON list or JSON lines, each plain or gzipped"
+)
+_TEXT_NAMES = ("prediction_text", "prediction")
+
+
+def read_predictions(
+    uri: str, questions: Sequence[str], *, on_missing: Literal["error", "drop"]
+) -> tuple[dict[str, str], list[str]]:
+    """Return the predictions of a file for the given questions, and notes with counts.
+
+    An empty text is a prediction. A question that has none is never given one: it is refused, or not among what is
+    returned, so that nothing scores it.
+
+    Args:
+        uri: a local path, or one on an object store.
+        questions: the ids that are measured; predictions for others are left out, counted in the notes.
+        on_missing: what to do about questions without a prediction; ``drop`` counts them in the notes.
+
+    Returns:
+        Id to text, in the order of ``questions``; the notes.
+
+    Raises:
+        InputError: the file cannot be read, has none of the formats, has an id twice or a prediction that is no text,
+            has nothing for any of the questions, or not for all and ``on_missing`` is ``error``.
+    """
+    predictions: dict[str, object] = {}
+    twice: list[str] = []
+    for example_id, text in _pairs(uri):
+        if example_id in predictions:
+            twice.append(example_id)
+        predictions[example_id] = text
+    no_texts = [example_id for example_id, text in predictions.items() if not is_text(text)]
+    problems = []
+    if twice:
+        ids = list(dict.fromkeys(twice))
+        problems.append(f"{uri}: has {_ids(ids)} twice; keep one prediction of each")
+    if no_texts:
+        problems.append(
+            f"{uri}: the prediction of {_ids(no_texts)} is no text; write one string for each (a file of n-best lists "
+            "cannot be read)"
+        )
+    if problems:
+        raise InputError.of(problems)
+    found = {example_id: str(predictions[example_id]) for example_id in questions if example_id in predictions}
+    missing = [example_id for example_id in questions if example_id not in predictions]
+    if missing and not found:
+        own = first_ids([_shown(example_id) for example_id in predictions]) or "none"
+        raise InputError(
+            f"{uri}: has no prediction for any of the {len(questions):,} questions (its ids: {own}; theirs: "
+            f"{first_ids(missing)}); name the file of this set"
+        )
+    if missing and on_missing == "error":
+        raise InputError(
+            f"{uri}: has no prediction for {len(missing):,} of {len(questions):,} questions ({first_ids(missing)}); "
+            "add them, or leave these questions out for this model with on_missing: drop"
+        )
+    notes = []
+    if missing:
+        notes.append(
+            f"{uri}: has no prediction for {len(missing):,} of {len(questions):,} questions, which are left out for "
+            f"this model ({first_ids(missing)})"
+        )
+    unknown = [_shown(example_id) for example_id in predictions if example_id not in found]
+    if unknown:
+        notes.append(f"{uri}: left out {len(unknown):,} predictions for questions that are not measured")
+    return found, notes
+
+
+class _Pairs(NamedTuple):
+    """A JSON object with all its pairs: an object's last value of a key would hide the others."""
+
+    pairs: list[tuple[str, Any]]
+
+
+def _pairs(uri: str) -> Iterator[tuple[str, object]]:
+    """Yield the ids and predictions of a file.
+
+    Raises:
+        InputError: it has none of the formats.
+    """
+    problems = []
+    for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS, pairs_hook=_Pairs):
+        is_list = isinstance(value, list) and not place
+        rows = [(f"[{index}]", row) for index, row in enumerate(value)] if is_list else [(place, value)]
+        for row_place, row in rows:
+            fields = dict(row.pairs) if isinstance(row, _Pairs) else {}
+            name = next((name for name in _TEXT_NAMES if name in fields), None)
+            if is_id(fields.get("id")) and name is not None:
+                yield str(fields["id"]), fields[name]
+            elif isinstance(row, _Pairs) and not row_place:
+                yield from row.pairs
+            else:
+                problems.append(f"{row_place or 'the file'}: has no id with a prediction_text or prediction")
+    if problems:
+        more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+        raise InputError(f"{uri}: {problems[0]}{more}; {_KNOWN_FORMATS}")
+
+
+def _ids(ids: Sequence[str]) -> str:
+    shown = first_ids([_shown(example_id) for example_id in ids])
+    return f"the id {shown}" if len(ids) == 1 else f"{len(ids):,} ids ({shown})"
+
+
+def _shown(example_id: str) -> str:
+    return example_id.encode("utf-8", "backslashreplace").decode()

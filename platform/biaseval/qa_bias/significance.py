@@ -1,0 +1,215 @@
+"""Bias significance: the thresholds that are tried, and the samples whose quantiles SQL compares (P3)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biaseval.errors import InputError
+from biaseval.spec import HEURISTICS
+from biaseval.tables import QA_DRAWS
+
+PUBLISHED_THRESHOLDS: Mapping[str, float] = {
+    "word_dist": 7.0,
+    "sim_word": 3.0,
+    "ans_pos": 0.0,
+    "cos_sim": 0.1,
+    "ans_len": 4.0,
+    "sim_ents": 0.0,
+    "subj_pos": 1.0,
+}
+"""P3's thresholds, found for BERT-base-cased on SQuAD validation (``thresholds: mikula2024``).
+
+P3 finds no significant threshold of ``ans_pos`` and prints none; 0 is that of its released trials.
+"""
+
+MAX_THRESHOLDS = 10_000
+"""Of one heuristic; only a user's own can have a range of values that asks for more."""
+
+_FLOAT_SUM = 1e-9
+
+_N_DRAWN = 2_000_000
+"""Rows that are drawn at a time, which bounds the memory at about 50 MB."""
+
+Floats = npt.NDArray[np.float64]
+
+
+def threshold_grid(
+    heuristic: str, lowest: float, highest: float, *, variant: Literal["paper", "reference"]
+) -> list[float]:
+    """Return the thresholds among which that of a heuristic is searched, ascending (P3 section 5).
+
+    ``paper``: the whole numbers, or the tenths, from ``lowest`` up to below ``highest``. P3 takes steps of 1 above 1
+    and of 0.1 between 0 and 1; here the heuristic decides: 0.1 for ``cos_sim``, 1 for P3's others, which count. A
+    user's own heuristic has steps of 1 if a value is above 1, else of 0.1.
+
+    ``reference``: P3's code exactly. The largest value decides the step (a count with the maximum 1 gets tenths), which
+    is added up in floats (0.30000000000000004), from 0, or from the first whole number above a positive ``lowest``
+    (which is never tried itself, and leaves ``cos_sim`` without a threshold).
+
+    Args:
+        heuristic: its id, or ``module:function``.
+        lowest: the smallest value; for ``reference`` over all questions with -1 where undefined, for ``paper`` over
+            those that take part in the measurement.
+        highest: the largest value, over the same questions; at or above it the higher segment is empty.
+        variant: whose rule.
+
+    Raises:
+        InputError: there are more than `MAX_THRESHOLDS`.
+    """
+    if variant == "paper":
+        counts = heuristic != "cos_sim" if heuristic in HEURISTICS else highest > 1
+        per_unit = 1 if counts else 10
+        _refuse_too_many(heuristic, lowest, highest, (highest - lowest) * per_unit)
+        grid = []
+        number = math.ceil(lowest * per_unit - _FLOAT_SUM)
+        while number / per_unit < highest:
+            grid.append(number / per_unit)
+            number += 1
+        return grid
+    threshold = 0.0 if lowest <= 0 else float(int(lowest) + 1)
+    step = 1.0 if highest > 1 else 0.1
+    _refuse_too_many(heuristic, lowest, highest, (highest - threshold) / step)
+    grid = []
+    while threshold < highest:
+        grid.append(threshold)
+        threshold += step
+    return grid
+
+
+def fixed_thresholds(thresholds: str | Mapping[str, float]) -> Mapping[str, float]:
+    """Return the thresholds that the key of a spec gives, by heuristic; those of the others are searched."""
+    if isinstance(thresholds, str):
+        return PUBLISHED_THRESHOLDS if thresholds == "mikula2024" else {}
+    return thresholds
+
+
+def biased_questions(
+    values: Floats,
+    is_measured: npt.NDArray[np.bool_],
+    threshold: float,
+    *,
+    lower_high: float,
+    higher_high: float,
+    variant: Literal["paper", "reference"],
+) -> npt.NDArray[np.bool_]:
+    """Return which questions lie in the biased segment, where data are split for debiasing (P3 section 5).
+
+    The biased segment is the one whose exact match has the larger upper bound, the higher one on equality.
+
+    P3 does not say where questions without a defined value belong: here, ``paper``, never to the biased segment, for
+    they show no shortcut. ``reference``: by their -1 to the lower one, as in P3's code.
+
+    Args:
+        values: ``[n]``, -1 where undefined.
+        is_measured: ``[n]``, false where undefined.
+        threshold: values up to it are lower.
+        lower_high: the upper bound of the lower segment's exact match, as in ``qa_bias_by_heuristic``.
+        higher_high: the higher segment's.
+        variant: whose rule.
+
+    Returns:
+        ``[n]``, true where biased.
+    """
+    is_lower = values <= threshold
+    is_biased = is_lower if lower_high > higher_high else ~is_lower
+    return is_biased if variant == "reference" else is_biased & is_measured
+
+
+def segment_draws(
+    model: str,
+    measured: pa.Table,
+    thresholds: pa.Table,
+    *,
+    seed: int,
+    trials: int,
+    sample: int,
+    replacement: bool,
+) -> pa.Table:
+    """Return the mean exact match and F1 of samples of both segments of every threshold (P3 section 4).
+
+    A threshold with fewer than ``sample`` questions in a segment cannot be measured and has no row.
+
+    Each (data set, heuristic, threshold, segment) has a generator of its own, the same for every model: models that
+    answered the same questions are compared on the same samples, whatever else a run measures. P3's code has no seed.
+
+    Args:
+        model: its name.
+        measured: the model's questions that take part: ``dataset``, ``heuristic``, ``value``, ``exact_match`` and
+            ``f1`` (0 to 1), in an order of the questions that does not depend on the model.
+        thresholds: ``dataset``, ``heuristic``, ``threshold``.
+        seed: the run's.
+        trials: samples of each segment, 100 in P3.
+        sample: questions in each, 800 in P3.
+        replacement: draw a question more than once; P3 does not.
+
+    Returns:
+        The rows of `biaseval.tables.QA_DRAWS`, in the order of ``thresholds``, lower segments first.
+    """
+    tables = [QA_DRAWS.empty()]
+    for dataset, heuristic, candidates in _by_heuristic(thresholds):
+        rows = measured.filter((pc.field("dataset") == dataset) & (pc.field("heuristic") == heuristic))
+        values, exact_match, f1 = (rows[name].to_numpy() for name in ("value", "exact_match", "f1"))
+        for threshold in candidates:
+            is_lower = values <= threshold
+            segments = {"lower": is_lower, "higher": ~is_lower}
+            if min(np.count_nonzero(is_segment) for is_segment in segments.values()) < sample:
+                continue
+            for segment, is_segment in segments.items():
+                generator = _generator(seed, dataset, heuristic, threshold, segment)
+                means = _trial_means(
+                    np.stack([exact_match[is_segment], f1[is_segment]]), generator, trials, sample, replacement
+                )
+                place = (model, dataset, heuristic, threshold, segment)
+                columns = [pa.repeat(pa.scalar(value), trials) for value in place]
+                columns += [pa.array(np.arange(trials, dtype=np.int32)), *map(pa.array, means)]
+                tables.append(pa.table(columns, schema=QA_DRAWS.schema))
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _refuse_too_many(heuristic: str, lowest: float, highest: float, n_thresholds: float) -> None:
+    if n_thresholds > MAX_THRESHOLDS:
+        raise InputError(
+            f"{heuristic}: values from {lowest:g} to {highest:g} give more than {MAX_THRESHOLDS:,} thresholds to try; "
+            f"let the heuristic return smaller numbers, or name its threshold under thresholds"
+        )
+
+
+def _by_heuristic(thresholds: pa.Table) -> Iterator[tuple[str, str, list[float]]]:
+    groups: dict[tuple[str, str], list[float]] = {}
+    for row in thresholds.to_pylist():
+        groups.setdefault((row["dataset"], row["heuristic"]), []).append(row["threshold"])
+    for (dataset, heuristic), candidates in groups.items():
+        yield dataset, heuristic, candidates
+
+
+def _generator(seed: int, *place: str | float) -> np.random.Generator:
+    digest = hashlib.sha256(json.dumps(place).encode()).digest()
+    return np.random.default_rng([seed, int.from_bytes(digest, "big")])
+
+
+def _trial_means(
+    metrics: Floats, generator: np.random.Generator, trials: int, sample: int, replacement: bool
+) -> Floats:
+    """Return the mean of each metric in each sample, ``[n_metrics, trials]``, of ``metrics``, ``[n_metrics, n]``."""
+    n_rows = metrics.shape[1]
+    means = np.empty((len(metrics), trials))
+    block = max(1, _N_DRAWN // sample)
+    for start in range(0, trials, block):
+        drawn = np.stack(
+            [
+                generator.choice(n_rows, size=sample, replace=replacement, shuffle=False)
+                for _ in range(min(block, trials - start))
+            ]
+        )
+        for metric, values in enumerate(metrics):
+            means[metric, start : start + len(drawn)] = values[drawn].mean(axis=1)
+    return means

@@ -1,0 +1,17 @@
+"""Answers questions about contexts with extractive and generative models: torch and transformers only.
+
+questions   what is asked, each different pair once, and the table of answers
+windows     questions and contexts -> token ids, long contexts cut into overlapping windows
+spans       start and end logits of windows -> the best answers
+batches     windows of like length together, within memory
+extractive  ExtractiveReader: answers that are spans of their context
+sequences   greedy answers of sequence-to-sequence models
+generative  GenerativeReader: answers that a model writes
+counting    what reading will cost
+"""
+
+from biaseval.reading.counting import count_windows
+from biaseval.reading.extractive import ExtractiveReader
+from biaseval.reading.generative import GenerativeReader
+
+__all__ = ["ExtractiveReader", "GenerativeReader", "count_windows"]

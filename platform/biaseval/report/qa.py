@@ -1,0 +1,197 @@
+"""The report of a QA-bias run: bias significance (P3's Figure 2), performance elsewhere (Figure 3), and examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+
+from markupsafe import Markup
+
+from biaseval.report.figures import Figure
+from biaseval.report.findings import Row
+from biaseval.report.page import page_templates
+from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
+from biaseval.report.qa_findings import HEURISTICS, QaFindings, heuristic_name
+from biaseval.report.qa_summary import compare_models, qa_caveats, side, summarize_models
+
+_NOT_MEASURED = "–"
+_FULL_TINT_POINTS = 15.0
+"""The significance from which a cell has the full colour."""
+
+_FULL_TINT_PERCENT = 32
+
+_N_NOTES = 5
+"""Notes of the plan that stand with the warnings; more are folded."""
+
+_REASONS = {"groups too small": "too small", "no threshold to try": "one value"}
+
+_HIDDEN_FACTS = ("data", "models", "text", "inputs")
+"""Of the environment: what has tables of its own."""
+
+
+def render_qa_page(findings: QaFindings, figures: Sequence[Figure]) -> str:
+    """Return the HTML of the report; everything from the run is escaped."""
+    return (
+        page_templates()
+        .get_template("qa.html.j2")
+        .render(
+            findings=findings,
+            comparisons=compare_models(findings),
+            summary=summarize_models(findings),
+            caveats=qa_caveats(findings),
+            notes=findings.plan.get("notes", []),
+            n_notes=_N_NOTES,
+            significance=_by_suite(figures, SIGNIFICANCE),
+            performance=_by_suite(figures, ELSEWHERE),
+            curves=_by_suite(figures, CURVES),
+            curve_suite=curve_suite,
+            explanation=_explanation,
+            heuristic_name=heuristic_name,
+            side=side,
+            with_threshold=_with_threshold,
+            points=points,
+            significance_of=significance,
+            percent_points=percent_points,
+            cell=significance_cell,
+            tint=_tint,
+            thresholds=threshold_sentence,
+            shown_models=partial(_shown_models, findings),
+            first_example=next(
+                (
+                    (dataset, heuristic)
+                    for dataset in findings.in_distribution
+                    for heuristic in findings.heuristics
+                    if _shown_models(findings, dataset, heuristic)
+                ),
+                None,
+            ),
+            anchor=lambda *names: re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(names)),
+            environment={name: fact for name, fact in findings.environment.items() if name not in _HIDDEN_FACTS},
+            models=_models(findings),
+        )
+    )
+
+
+def points(row: Row | None, value: str, low: str = "", high: str = "", *, signed: bool = False) -> str:
+    """Return a number of points with its interval, if it has one; two decimals."""
+    return _number(row, value, low, high, scale=1, sign="+" if signed else "")
+
+
+def percent_points(row: Row | None, metric: str) -> str:
+    """Return a share of 0 to 1 with its interval, as points of 100."""
+    return _number(row, metric, f"{metric}_low", f"{metric}_high", scale=100, sign="")
+
+
+def significance_cell(row: Row | None, suffix: str = "") -> str:
+    """Return a significance and, in brackets, the worse segment's upper bound, as P3's tables have them.
+
+    Without a significant threshold it is 0 without segments; where it cannot be measured, the reason.
+    """
+    if row is None:
+        return _NOT_MEASURED
+    value, worse = row[f"bias_significance{suffix}"], row[f"worse_high{suffix}"]
+    if value is None:
+        return Markup('<span class="interval">{}</span>').format(_REASONS.get(row.get("status", ""), _NOT_MEASURED))
+    return Markup('{} <span class="interval">({})</span>').format(
+        significance(row, suffix), _NOT_MEASURED if worse is None else f"{worse:.2f}"
+    )
+
+
+def significance(row: Row, suffix: str = "") -> str:
+    """Return a significance with two decimals; 0 is written as such."""
+    value = row[f"bias_significance{suffix}"]
+    if value is None:
+        return _NOT_MEASURED
+    return "0" if value == 0 else f"{value:.2f}"
+
+
+def _number(row: Row | None, value: str, low: str, high: str, *, scale: float, sign: str) -> str:
+    if row is None or row[value] is None:
+        return _NOT_MEASURED
+    shown = [
+        # Adding 0.0 turns the -0.0 that rounding may leave into 0.0.
+        format(round(scale * row[name], 2) + 0.0, f"{sign}.2f").replace("-", "\N{MINUS SIGN}")
+        for name in (value, low, high)
+        if name and row[name] is not None
+    ]
+    if len(shown) < 3:
+        return shown[0]
+    return Markup('{} <span class="interval">[{}, {}]</span>').format(*shown)
+
+
+def _tint(value: float | None) -> str:
+    """Return the style of a cell: the larger the significance, the stronger the colour."""
+    percent = round(_FULL_TINT_PERCENT * min((value or 0) / _FULL_TINT_POINTS, 1))
+    if not percent:
+        return ""
+    return Markup(' style="background:color-mix(in srgb, var(--mean) {}%, transparent)"').format(percent)
+
+
+def threshold_sentence(findings: QaFindings, dataset: str, heuristic: str) -> str:
+    """Return which threshold each model has and where it comes from, or why it has none."""
+    is_shared = findings.spec["variant"] != "reference" and len(findings.models) > 1
+    models: dict[str, list[str]] = {}
+    for model in findings.models:
+        row = findings.by_heuristic.get((model, dataset, heuristic))
+        if row is not None:
+            sentence = _threshold(row, findings.spec["bootstrap"]["sample"], is_shared=is_shared)
+            models.setdefault(sentence, []).append(model)
+    return " ".join(
+        sentence if len(models) == 1 else f"{', '.join(names)}: {sentence}" for sentence, names in models.items()
+    )
+
+
+def _threshold(row: Row, sample: int, *, is_shared: bool) -> str:
+    searched = ""
+    if row["n_tried"] is not None:
+        whose = "its own answers" if row["searched_on"] == row["model"] and not is_shared else row["searched_on"]
+        with_both = f"{row['n_tried_measured']:,} with {sample:,} questions in both groups"
+        searched = f", {row['n_tried']:,} tried on {whose}, {with_both}"
+    if row["threshold"] is not None:
+        return f"T = {row['threshold']:g}{searched or ', given by the spec'}."
+    undefined = f"; undefined for {row['n_unmeasured']:,} of {row['n_rows']:,} questions" if row["n_unmeasured"] else ""
+    return f"No T: {row['status']}{searched}{undefined}."
+
+
+def _with_threshold(findings: QaFindings, dataset: str, heuristic: str) -> list[Row]:
+    rows = [findings.by_heuristic.get((model, dataset, heuristic)) for model in findings.models]
+    return [row for row in rows if row is not None and row["threshold"] is not None]
+
+
+def _explanation(heuristic: str) -> str:
+    text = HEURISTICS[heuristic][1] if heuristic in HEURISTICS else "a heuristic of the user"
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _shown_models(findings: QaFindings, dataset: str, heuristic: str) -> list[str]:
+    return [model for model in findings.models if (model, dataset, heuristic) in findings.examples]
+
+
+def _by_suite(figures: Sequence[Figure], kind: str) -> dict[str, list[Figure]]:
+    found: dict[str, list[Figure]] = {}
+    for figure in figures:
+        if figure.name.startswith(f"{kind}_"):
+            found.setdefault(figure.suite, []).append(figure)
+    return found
+
+
+def _models(findings: QaFindings) -> list[Row]:
+    """Return a row per model: where its answers come from, and the beginning of its fingerprint."""
+    planned = {model["name"]: model for model in findings.plan.get("models", [])}
+    fingerprints = findings.environment.get("models", {})
+    rows = []
+    for model in findings.spec["models"]:
+        name = model["name"]
+        digest = (fingerprints.get(name) or {}).get("digest")
+        rows.append(
+            {
+                "name": name,
+                "answers": "predictions from files" if model.get("predictions") else model["answers"],
+                "path": model.get("path") or _NOT_MEASURED,
+                "n_parameters": planned.get(name, {}).get("n_parameters"),
+                "n_questions": planned.get(name, {}).get("n_questions"),
+                "digest": digest[:12] if digest else _NOT_MEASURED,
+            }
+        )
+    return rows

@@ -1,0 +1,327 @@
+"""What the report of a QA-bias run tells: marts by SQL, and example questions of each significant bias."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import duckdb
+
+from biaseval.analysis import open_runs
+from biaseval.report.findings import Row
+from biaseval.store import Run
+
+HEURISTICS = {
+    "word_dist": ("word-dist", "words from the start of the answer to the nearest word of the question in the context"),
+    "sim_word": ("sim-word", "different words that question and context share"),
+    "ans_pos": ("ans-pos", "number, from 0, of the context's sentence that holds the answer"),
+    "cos_sim": ("cos-sim", "TF-IDF similarity of question and context, 0 to 1"),
+    "ans_len": ("ans-len", "words of the answer, mean over the gold answers"),
+    "sim_ents": ("sim-ents", "named entities in the context that are of the answer's kind"),
+    "subj_pos": ("subj-pos", "occurrences of the question's subject in the context up to the answer"),
+}
+"""The display name of each heuristic of P3, and what it counts; a user's own goes by its ``module:function``."""
+
+N_EXAMPLES = 2
+"""Shown of each model, heuristic and side."""
+
+_AROUND = 140
+"""Characters of the context that are shown on each side of the answer."""
+
+_LONGEST = 240
+"""Characters that are shown of a question, an answer or a prediction."""
+
+_N_ANSWERS = 4
+"""Different gold answers that are shown."""
+
+
+@dataclass(frozen=True)
+class QaFindings:
+    """All that one report shows, by model, data set and heuristic, each in the spec's order.
+
+    Scales are the marts': points 0 to 100 of segments, 0 to 1 of data sets and curves. What was not measured is None.
+    """
+
+    name: str
+    models: tuple[str, ...]
+    heuristics: tuple[str, ...]
+    in_distribution: tuple[str, ...]
+    """The data sets that some model has answered."""
+    out_of_distribution: tuple[str, ...]
+    by_heuristic: dict[tuple[str, str, str], Row]
+    """(model, data set, heuristic) to the row of ``qa_bias_by_heuristic``, with ``n_tried`` thresholds, of which
+    ``n_tried_measured`` had two segments of the sample's size."""
+    averages: dict[tuple[str, str], Row]
+    """(model, data set) to means over heuristics: ``bias_significance`` and ``worse_high`` (and ``*_f1``), of
+    ``n_measurable`` and ``n_with_groups`` out of ``n_heuristics``."""
+    by_dataset: dict[tuple[str, str], Row]
+    """(model, data set) to the row of ``qa_by_dataset``."""
+    elsewhere: dict[str, Row]
+    """Model to its means over the out-of-distribution sets it answers, with 95 % intervals."""
+    curves: dict[tuple[str, str], list[Row]]
+    """(data set, heuristic) to the rows of ``qa_curves``, by model and bin."""
+    examples: dict[tuple[str, str, str], list[Row]]
+    """(model, data set, heuristic) to questions right on the better side (``is_better``), and wrong on the other."""
+    spec: Row
+    plan: Row
+    environment: Row
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Every data set, those in distribution first."""
+        return (*self.in_distribution, *self.out_of_distribution)
+
+
+def heuristic_name(heuristic: str) -> str:
+    """Return a heuristic's display name."""
+    return HEURISTICS[heuristic][0] if heuristic in HEURISTICS else heuristic
+
+
+def read_qa_findings(run: Run) -> QaFindings:
+    """Return what the report of a QA-bias run shows.
+
+    Raises:
+        BiasevalError: the run has no metrics yet.
+    """
+    spec = run.read_yaml("spec.yaml")
+    with closing(open_runs([run.uri])) as connection:
+        by_heuristic = _rows(connection, _BY_HEURISTIC)
+        by_dataset = _rows(connection, "from qa_by_dataset")
+        averages = _rows(connection, _AVERAGES)
+        elsewhere = _rows(connection, _ELSEWHERE)
+        curve_points = _rows(connection, "from qa_curves order by dataset, heuristic, model, bin")
+        examples = _rows(connection, _EXAMPLES, [N_EXAMPLES])
+    answered = {row["dataset"] for row in by_dataset}
+    inside, outside = (
+        tuple(name for name in spec["datasets"].get(role) or {} if name in answered)
+        for role in ("in_distribution", "out_of_distribution")
+    )
+    curves: dict[tuple[str, str], list[Row]] = {}
+    for row in curve_points:
+        curves.setdefault((row["dataset"], row["heuristic"]), []).append(row)
+    chosen: dict[tuple[str, str, str], list[Row]] = {}
+    for row in examples:
+        chosen.setdefault((row["model"], row["dataset"], row["heuristic"]), []).append(_shown(row))
+    return QaFindings(
+        name=spec["name"],
+        models=tuple(model["name"] for model in spec["models"]),
+        heuristics=tuple(spec["heuristics"]),
+        in_distribution=inside,
+        out_of_distribution=outside,
+        by_heuristic={(row["model"], row["dataset"], row["heuristic"]): row for row in by_heuristic},
+        averages={(row["model"], row["dataset"]): row for row in averages},
+        by_dataset={(row["model"], row["dataset"]): row for row in by_dataset},
+        elsewhere={row["model"]: row for row in elsewhere},
+        curves=curves,
+        examples=chosen,
+        spec=spec,
+        plan=_read_json(run, "plan.json"),
+        environment=_read_json(run, "environment.json"),
+    )
+
+
+def excerpt(context: str, answers: Sequence[str], starts: Sequence[int]) -> tuple[str, str, str]:
+    """Return the context around its first answer: the text before, the answer, the text after.
+
+    The place is the answer's start, or the first that has its text; without one, the context's beginning is before.
+    """
+    if not answers:
+        return _cut(context, 2 * _AROUND), "", ""
+    answer = answers[0]
+    start = starts[0] if starts else -1
+    if start < 0 or context[start : start + len(answer)] != answer:
+        start = context.find(answer)
+    if start < 0 or not answer:
+        return _cut(context, 2 * _AROUND), "", ""
+    before, after = context[:start], context[start + len(answer) :]
+    if len(before) > _AROUND:
+        before = f"…{before[-_AROUND:].partition(' ')[2]}"
+    if len(after) > _AROUND:
+        after = f"{after[:_AROUND].rpartition(' ')[0]}…"
+    return before, _cut(answer, _LONGEST), after
+
+
+def _shown(row: Row) -> Row:
+    answers = row["answers"] or []
+    different = list(dict.fromkeys(answers))
+    more = f"… ({len(different) - _N_ANSWERS} more)"
+    before, answer, after = excerpt(row["context"], answers, row["answer_starts"] or [])
+    return {
+        "example_id": row["example_id"],
+        "is_better": row["is_better"],
+        "value": row["value"],
+        "closest_word": row["closest_word"],
+        "question": _cut(row["question"], _LONGEST),
+        "before": before,
+        "answer": answer,
+        "after": after,
+        "gold": [_cut(text, _LONGEST) for text in different[:_N_ANSWERS]]
+        + ([more] if len(different) > _N_ANSWERS else []),
+        "prediction": _cut(row["prediction"] or "", _LONGEST),
+        "exact_match": row["exact_match"],
+        "f1": row["f1"],
+    }
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+    rows: list[Row] = connection.sql(sql, params=parameters).to_arrow_table().to_pylist()
+    return rows
+
+
+def _read_json(run: Run, name: str) -> Row:
+    content: Row = run.read_json(name) if run.has(name) else {}
+    return content
+
+
+_BY_HEURISTIC = """
+with
+
+tried as (
+
+    select
+        model as searched_on,
+        dataset,
+        heuristic,
+        count(*) as n_tried,
+        count_if(is_measured) as n_tried_measured
+    from qa_bias_candidates
+    group by all
+
+)
+
+select
+    qa_bias_by_heuristic.*,
+    tried.n_tried,
+    tried.n_tried_measured
+from qa_bias_by_heuristic
+left join tried using (searched_on, dataset, heuristic)
+"""
+
+_AVERAGES = """
+select
+    model,
+    dataset,
+    avg(bias_significance order by heuristic) as bias_significance,
+    avg(worse_high order by heuristic) as worse_high,
+    avg(bias_significance_f1 order by heuristic) as bias_significance_f1,
+    avg(worse_high_f1 order by heuristic) as worse_high_f1,
+    count(*) as n_heuristics,
+    count(bias_significance) as n_measurable,
+    count(worse_high) as n_with_groups
+from qa_bias_by_heuristic
+group by all
+"""
+
+# The sets are taken as they are; the error of their mean comes from their questions, which are different ones.
+_ELSEWHERE = """
+with
+
+errors as (
+
+    select
+        *,
+        exact_match * (1 - exact_match) / nullif(n_rows - 1, 0) as error_squared,
+        power(greatest(f1_high - f1, f1 - f1_low) / 1.959963984540054, 2) as error_squared_f1
+    from qa_by_dataset
+    where role = 'out_of_distribution'
+
+),
+
+means as (
+
+    select
+        model,
+        avg(exact_match order by dataset) as exact_match,
+        avg(f1 order by dataset) as f1,
+        sqrt(sum(error_squared order by dataset)) / count(*) as error,
+        sqrt(sum(error_squared_f1 order by dataset)) / count(*) as error_f1,
+        count(error_squared_f1) = count(*) as has_error,
+        count(*) as n_datasets,
+        sum(n_rows)::bigint as n_rows,
+        sum(n_missing)::bigint as n_missing
+    from errors
+    group by all
+
+)
+
+select
+    model,
+    exact_match,
+    if(has_error, greatest(0, exact_match - 1.959963984540054 * error), null) as exact_match_low,
+    if(has_error, least(1, exact_match + 1.959963984540054 * error), null) as exact_match_high,
+    f1,
+    if(has_error, greatest(0, f1 - 1.959963984540054 * error_f1), null) as f1_low,
+    if(has_error, least(1, f1 + 1.959963984540054 * error_f1), null) as f1_high,
+    n_datasets,
+    n_rows,
+    n_missing
+from means
+"""
+
+# By a hash, so that the choice neither changes nor follows the order of the file.
+_EXAMPLES = """
+with
+
+biased as (
+
+    select
+        model,
+        dataset,
+        heuristic,
+        threshold,
+        biased_segment
+    from qa_bias_by_heuristic
+    where
+        bias_significance > 0
+        and dataset in (select dataset from qa_by_dataset where role = 'in_distribution')
+
+),
+
+placed as (
+
+    select
+        biased.model,
+        dataset,
+        biased.heuristic,
+        example_id,
+        qa_attributes.value,
+        qa_attributes.closest_word,
+        qa_predictions.prediction,
+        qa_predictions.exact_match,
+        qa_predictions.f1,
+        (qa_attributes.value <= biased.threshold) = (biased.biased_segment = 'lower') as is_better
+    from biased
+    inner join qa_attributes using (dataset, heuristic)
+    inner join qa_predictions using (model, dataset, example_id)
+    where qa_attributes.is_measured
+
+),
+
+numbered as (
+
+    select
+        *,
+        row_number() over (
+            partition by model, dataset, heuristic, is_better order by md5(heuristic || ' ' || example_id), example_id
+        ) as number
+    from placed
+    where (exact_match = 1) = is_better
+
+)
+
+select
+    numbered.*,
+    qa_examples.question,
+    qa_examples.context,
+    qa_examples.answers,
+    qa_examples.answer_starts
+from numbered
+inner join qa_examples using (dataset, example_id)
+where numbered.number <= $1
+order by model, dataset, heuristic, is_better desc, number
+"""

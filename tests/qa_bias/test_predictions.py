@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.qa_bias.predictions import read_predictions
+
+IDS = ["b", "a", "c"]
+TEXTS = {"a": "Ann Lee", "b": "", "c": "Nîmes 🐘"}
+
+
+def _read(
+    folder: Path, content: str | bytes, *, on_missing: str = "error", file: str = "predictions.json"
+) -> tuple[dict[str, str], list[str]]:
+    path = folder / file
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert on_missing in ("error", "drop")
+    found, notes = read_predictions(str(path), IDS, on_missing="drop" if on_missing == "drop" else "error")
+    return found, [note.replace(str(path), "FILE") for note in notes]
+
+
+def _refused(folder: Path, content: str | bytes, *, on_missing: str = "error", file: str = "predictions.json") -> str:
+    with pytest.raises(InputError) as caught:
+        _read(folder, content, on_missing=on_missing, file=file)
+    return str(caught.value).replace(str(folder / file), "FILE")
+
+
+def _lines(name: str, texts: dict[str, str] = TEXTS) -> str:
+    return "".join(
+        json.dumps({"id": key, name: text, "no_answer_probability": 0.5}) + "\n" for key, text in texts.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("predictions.json", json.dumps(TEXTS)),
+        ("predictions.json", json.dumps(TEXTS, indent=4)),
+        ("predictions", "\ufeff" + json.dumps(TEXTS, ensure_ascii=False)),
+        ("predictions.jsonl", _lines("prediction_text")),
+        ("predictions.json", _lines("prediction")),
+        ("list.json", json.dumps([{"id": key, "prediction_text": text} for key, text in TEXTS.items()])),
+        ("predictions.json.gz", gzip.compress(json.dumps(TEXTS).encode())),
+        ("predictions.jsonl.gz", gzip.compress(_lines("prediction_text").encode())),
+    ],
+)
+def test_every_form_gives_the_same_texts_in_the_order_of_the_questions(
+    tmp_path: Path, file: str, content: str | bytes
+) -> None:
+    found, notes = _read(tmp_path, content, file=file)
+    assert list(found.items()) == [(key, TEXTS[key]) for key in IDS]
+    assert notes == []
+
+
+def test_one_line_is_a_row_and_ids_may_be_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"id": 7, "prediction": "x"}')
+    assert read_predictions(str(path), ["7"], on_missing="error") == ({"7": "x"}, [])
+    # Ids may have any name where the file is a mapping.
+    path.write_text('{"id": "x", "prediction": "y", "prediction_text": "z"}')
+    assert read_predictions(str(path), ["x"], on_missing="error") == ({"x": "z"}, [])
+
+
+def test_a_missing_prediction_is_refused_with_count_and_ids(tmp_path: Path) -> None:
+    assert _refused(tmp_path, '{"c": "x"}') == (
+        "FILE: has no prediction for 2 of 3 questions (b, a); "
+        "add them, or leave these questions out for this model with on_missing: drop"
+    )
+
+
+def test_a_missing_prediction_is_never_given_a_text(tmp_path: Path) -> None:
+    found, notes = _read(tmp_path, '{"c": "x"}', on_missing="drop")
+    assert found == {"c": "x"}
+    assert notes == ["FILE: has no prediction for 2 of 3 questions, which are left out for this model (b, a)"]
+
+
+@pytest.mark.parametrize("on_missing", ["error", "drop"])
+@pytest.mark.parametrize("content", ['{"x": "y", "z": ""}', "{}", "[]"])
+def test_the_predictions_of_another_set_are_refused(tmp_path: Path, content: str, on_missing: str) -> None:
+    message = _refused(tmp_path, content, on_missing=on_missing)
+    ids = "x, z" if "x" in content else "none"
+    assert message == (
+        f"FILE: has no prediction for any of the 3 questions (its ids: {ids}; theirs: b, a, c); "
+        "name the file of this set"
+    )
+
+
+def test_predictions_for_other_questions_are_left_out_and_counted(tmp_path: Path) -> None:
+    found, notes = _read(tmp_path, json.dumps({**TEXTS, "d": "x", "e": "y"}))
+    assert found == TEXTS
+    assert notes == ["FILE: left out 2 predictions for questions that are not measured"]
+
+
+@pytest.mark.parametrize("on_missing", ["error", "drop"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"a": "Ann", "b": "", "a": "Lee", "c": "", "b": ""}',
+        '{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x"}\n' * 2 + '{"id": "c", "prediction": "x"}',
+    ],
+)
+def test_an_id_that_stands_there_twice_is_refused(tmp_path: Path, content: str, on_missing: str) -> None:
+    assert _refused(tmp_path, content, on_missing=on_missing) == (
+        "FILE: has 2 ids (a, b) twice; keep one prediction of each"
+    )
+
+
+@pytest.mark.parametrize("value", ["null", "7", "true", '["Ann"]', '{"text": "Ann"}', '[{"text": "Ann"}]', '"\\ud83d"'])
+@pytest.mark.parametrize("on_missing", ["error", "drop"])
+def test_a_prediction_that_is_no_text_is_refused(tmp_path: Path, value: str, on_missing: str) -> None:
+    wanted = "FILE: the prediction of the id b is no text; write one string for each (a file of n-best lists cannot"
+    assert wanted in _refused(tmp_path, f'{{"a": "x", "b": {value}, "c": "x"}}', on_missing=on_missing)
+    rows = f'{{"id": "a", "prediction": "x"}}\n{{"id": "b", "prediction": {value}}}\n'
+    assert wanted in _refused(tmp_path, rows, on_missing=on_missing)
+
+
+def test_both_mistakes_come_in_one_message(tmp_path: Path) -> None:
+    message = _refused(tmp_path, '{"a": 1, "b": 2, "\\ud800": 3, "b": 4}')
+    assert message.startswith("2 problems:\n  - FILE: has the id b twice; ")
+    assert "the prediction of 3 ids (a, b, \\ud800) is no text" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("", "is empty"),
+        ("id,text\na,b\n", "is no JSON, it starts with 'id,text"),
+        ('["Ann", "Lee"]', "[0]: has no id with a prediction_text or prediction (and 1 more)"),
+        ('{"id": "a", "answer": "x"}\n{"id": "b", "prediction": "x"}\n', "line 1: has no id with a prediction_text"),
+        (
+            '{"id": null, "prediction": "x"}\n{"id": "b", "prediction": "x"}\n',
+            "line 1: has no id with a prediction_text",
+        ),
+        ('{"a": "x"}\n{"b": "y"}\n', "line 1: has no id with a prediction_text or prediction (and 1 more)"),
+        ('[[{"id": "a", "prediction": "x"}]]', "[0]: has no id"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_with_what_is_read(tmp_path: Path, content: str, found: str) -> None:
+    message = _refused(tmp_path, content)
+    assert found in message
+    assert message.endswith("as JSON list or JSON lines, each plain or gzipped")
+
+
+def test_bad_json_is_named_by_its_place(tmp_path: Path) -> None:
+    assert "FILE: line 2, column 1: is not JSON (" in _refused(tmp_path, '{"a": "x",\n}')
+    assert "FILE: line 2: column 25: is not JSON (" in _refused(
+        tmp_path, '{"id": "a", "prediction": "x"}\n{"id": "b", "prediction"'
+    )
+    with pytest.raises(InputError, match=r"absent\.json: cannot be read"):
+        read_predictions(str(tmp_path / "absent.json"), IDS, on_missing="drop")

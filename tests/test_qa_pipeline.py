@@ -1,0 +1,338 @@
+"""Whole QA-bias runs on a real Ray: a tiny random encoder and predictions from elsewhere; resumable, and refusing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from transformers import BertConfig, BertForQuestionAnswering, BertModel
+from typer.testing import CliRunner
+
+from biaseval.analysis import query
+from biaseval.cli import app
+from biaseval.errors import InputError
+from biaseval.pipelines import run_spec, run_status, summarize_questions
+from biaseval.qa_bias.squad_metric import exact_match, f1
+from biaseval.reading import ExtractiveReader
+from biaseval.spec import QaBiasSpec, load_spec
+from tests.reading.families import wordpiece
+from tests.test_pipelines import digests
+
+pytestmark = pytest.mark.ray
+
+N_SQUAD, N_OTHER, PART_ROWS = 60, 20, 25
+HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
+N_PARTS = 3 + 1
+PEOPLE = ("Ann Lee", "Bo Ray", "Cy Orr", "Di Fox")
+
+
+def question(number: int, prefix: str) -> dict[str, Any]:
+    """Return a question in SQuAD's flat form; every third answer stands far from the question's words."""
+    person, year = PEOPLE[number % 4], 1800 + number
+    context = f"The mill of {prefix} {number} opened in {year}. "
+    context += "It was a fine building with a roof of slate and many windows. " * (number % 3)
+    context += f"Its owner was {person}, who came from Brno."
+    return {
+        "id": f"{prefix}-{number}",
+        "title": "Mills",
+        "context": context,
+        "question": f"Who was the owner of the mill of {prefix} {number}?",
+        "answers": {"text": [person], "answer_start": [context.index(person)]},
+    }
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def make_bert(folder: Path, *, has_head: bool = True) -> Path:
+    """Write a BERT of two layers with random weights, and its tokenizer."""
+    tokenizer = wordpiece()
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=256,
+    )
+    (BertForQuestionAnswering if has_head else BertModel)(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def predictions() -> dict[str, str]:
+    """Return answers that are right for two thirds of the questions."""
+    rows = [question(number, "squad") for number in range(N_SQUAD)]
+    return {row["id"]: row["answers"]["text"][0] if number % 3 else "Brno" for number, row in enumerate(rows)}
+
+
+def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
+    write_lines(folder / "squad.jsonl", [question(number, "squad") for number in range(N_SQUAD)])
+    write_lines(folder / "other.jsonl", [question(number, "other") for number in range(N_OTHER)])
+    (folder / "predictions.json").write_text(json.dumps(predictions()))
+    content: dict[str, Any] = {
+        "kind": "qa_bias",
+        "name": "tiny",
+        "models": [
+            {"name": "given", "predictions": {"squad": "predictions.json"}},
+            {"name": "bert", "path": str(model)},
+        ],
+        "datasets": {
+            "train": "other.jsonl",
+            "in_distribution": {"squad": "squad.jsonl"},
+            "out_of_distribution": {"other": "other.jsonl"},
+        },
+        "bootstrap": {"trials": 20, "sample": 10},
+        "windows": {"max_tokens": 128, "stride": 32},
+        "execution": {"part_rows": PART_ROWS},
+    }
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(content | changes))
+    return path
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, bert: Path, ray_cluster: None) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of an undisturbed run."""
+    folder = tmp_path_factory.mktemp("finished")
+    spec = write_spec(folder, bert)
+    run_spec(load_spec(spec), str(folder / "run"))
+    return spec, folder / "run"
+
+
+def rows(run_dir: Path, sql: str) -> list[dict[str, Any]]:
+    return query([run_dir], sql).to_pylist()
+
+
+def test_every_question_is_measured_and_answered_once(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    assert rows(run_dir, "select dataset, count(*) as n from qa_examples group by all order by all") == [
+        {"dataset": "other", "n": N_OTHER},
+        {"dataset": "squad", "n": N_SQUAD},
+    ]
+    [measured] = rows(run_dir, "select count(*) as n, count(distinct (dataset, example_id, heuristic)) as n_distinct, "
+                               "count(distinct heuristic) as n_heuristics from qa_attributes")  # fmt: skip
+    assert measured == {
+        "n": 7 * (N_SQUAD + N_OTHER), "n_distinct": 7 * (N_SQUAD + N_OTHER), "n_heuristics": len(HEURISTICS)
+    }  # fmt: skip
+    assert rows(run_dir, "select model, dataset, count(*) as n from qa_predictions group by all order by all") == [
+        {"model": "bert", "dataset": "other", "n": N_OTHER},
+        {"model": "bert", "dataset": "squad", "n": N_SQUAD},
+        {"model": "given", "dataset": "squad", "n": N_SQUAD},
+    ]
+    status = run_status(str(run_dir))
+    assert (status.n_parts_done, status.n_parts) == (3 * N_PARTS, 3 * N_PARTS)
+    assert (status.n_rows_done, status.n_rows) == (3 * (N_SQUAD + N_OTHER), 3 * (N_SQUAD + N_OTHER))
+    assert status.has_marts
+    assert status.has_report
+
+
+def test_given_predictions_are_scored_as_they_are(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    found = rows(run_dir, "select p.*, e.answers from qa_predictions p join qa_examples e using (dataset, example_id) "
+                          "where model = 'given'")  # fmt: skip
+    given = predictions()
+    for row in found:
+        assert row["prediction"] == given[row["example_id"]]
+        assert row["exact_match"] == exact_match(row["prediction"], row["answers"])
+        assert row["f1"] == f1(row["prediction"], row["answers"])
+        assert row["score"] is None
+    [by_dataset] = rows(run_dir, "from qa_by_dataset where model = 'given'")
+    assert by_dataset["exact_match"] == pytest.approx(40 / 60)
+
+
+def test_answers_are_those_of_the_reader_alone(finished: tuple[Path, Path], bert: Path) -> None:
+    _, run_dir = finished
+    reader = ExtractiveReader.load(str(bert), max_tokens=128, stride=32)
+    asked = query([run_dir], "select example_id, question, context from qa_examples order by dataset, row")
+    expected = {row["example_id"]: row for row in reader.read(asked).to_pylist()}
+    found = rows(run_dir, "select * from qa_predictions where model = 'bert'")
+    assert len(found) == len(expected) == N_SQUAD + N_OTHER
+    for row in found:
+        assert row["prediction"] == expected[row["example_id"]]["prediction"]
+        assert row["score"] == pytest.approx(expected[row["example_id"]]["score"], abs=1e-4)
+        assert row["n_best"][0]["text"] == row["prediction"]
+
+
+def test_the_bias_is_found_where_it_was_put(finished: tuple[Path, Path]) -> None:
+    """Given answers are wrong in every third question; those have the shortest contexts and the nearest answers."""
+    _, run_dir = finished
+    by_heuristic = {
+        row["heuristic"]: row
+        for row in rows(run_dir, "from qa_bias_by_heuristic where model = 'given' and dataset = 'squad'")
+    }
+    assert set(by_heuristic) == set(HEURISTICS)
+    position = by_heuristic["ans_pos"]
+    assert position["status"] == "measured"
+    assert position["threshold"] == 1  # the answer's sentence is 1, 2 or 3; the first group is wrong
+    assert (position["n_lower"], position["n_higher"]) == (20, 40)
+    assert position["bias_significance"] == pytest.approx(100)
+    assert position["biased_segment"] == "higher"
+    assert by_heuristic["ans_len"]["bias_significance"] is None  # all answers have two words
+
+
+def test_a_run_goes_on_where_it_was_stopped_and_ends_with_the_same_bytes(
+    finished: tuple[Path, Path], tmp_path: Path, ray_cluster: None
+) -> None:
+    spec, run_dir = finished
+    again = tmp_path / "run"
+    shutil.copytree(run_dir, again)
+    for name in ("qa_attributes/part-00001.parquet", "qa_predictions/part-00002.parquet",
+                 "qa_predictions/part-00005.parquet", "results.duckdb", "report.html"):  # fmt: skip
+        (again / name).unlink()
+    shutil.rmtree(again / "marts")
+    status = run_status(str(again))
+    assert status.n_parts - status.n_parts_done == 3
+    assert not status.has_marts
+    run_spec(load_spec(spec), str(again))
+    changing = ("results.duckdb", "environment.json", "report.html", "figures/")
+    before, after = (
+        {name: digest for name, digest in digests(folder).items() if not name.startswith(changing)}
+        for folder in (run_dir, again)
+    )
+    assert after == before
+
+
+def test_another_spec_model_or_file_is_refused(
+    finished: tuple[Path, Path], tmp_path: Path, bert: Path, ray_cluster: None
+) -> None:
+    _, run_dir = finished
+    spec = write_spec(tmp_path, bert)
+    run_spec(load_spec(spec), str(run_dir))  # the same contents elsewhere are the same
+    with pytest.raises(InputError, match=r"bootstrap.trials: the run has 20, the spec 30"):
+        run_spec(load_spec(spec, ["bootstrap.trials=30"]), str(run_dir))
+    other = make_bert(tmp_path / "other")
+    weights = BertForQuestionAnswering.from_pretrained(other)
+    with torch.no_grad():
+        weights.qa_outputs.bias += 1
+    weights.save_pretrained(other)
+    with pytest.raises(InputError, match="is not the model that"):
+        run_spec(load_spec(write_spec(tmp_path, other)), str(run_dir))
+    spec = write_spec(tmp_path, bert)
+    (tmp_path / "predictions.json").write_text(json.dumps(predictions() | {"squad-1": "else"}))
+    with pytest.raises(InputError, match="predictions of given for squad: the file changed"):
+        run_spec(load_spec(spec), str(run_dir))
+    folder = tmp_path / "nltk_data"
+    (folder / "tokenizers/punkt_tab/english").mkdir(parents=True)
+    for name in ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"):
+        (folder / "tokenizers/punkt_tab/english" / name).write_text("")
+    (folder / "corpora/stopwords").mkdir(parents=True)
+    (folder / "corpora/stopwords/english").write_text("the\n")
+    with_data = write_spec(tmp_path, bert, text={"nltk_data": str(folder)}, heuristics=["ans_pos"])
+    run_spec(load_spec(with_data), str(tmp_path / "with_data"))
+    (folder / "corpora/stopwords/english").write_text("a\n")
+    with pytest.raises(InputError, match=r"sentences and words: .* is not what .* was planned with"):
+        run_spec(load_spec(with_data), str(tmp_path / "with_data"))
+    write_spec(tmp_path, bert)
+    write_lines(tmp_path / "other.jsonl", [question(number, "other") for number in range(N_OTHER - 1)])
+    with pytest.raises(InputError, match=r"datasets.train: the file changed(.|\n)*datasets.other: the file changed"):
+        run_spec(load_spec(spec), str(run_dir))
+
+
+def test_the_plan_counts_questions_and_windows(tmp_path: Path, bert: Path) -> None:
+    spec = load_spec(write_spec(tmp_path, bert))
+    assert isinstance(spec, QaBiasSpec)
+    plan = summarize_questions(spec)
+    assert plan.datasets == {"squad": N_SQUAD, "other": N_OTHER}
+    given, read = plan.models
+    assert (given.n_questions, given.n_windows) == (N_SQUAD, None)
+    assert read.n_questions == N_SQUAD + N_OTHER
+    assert read.n_windows is not None
+    assert read.tokens is not None
+    assert read.n_windows >= read.n_questions
+    assert read.tokens <= 128 * read.n_windows
+    assert any("approximate" in note for note in plan.notes)
+    shown = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.yaml")])
+    assert shown.exit_code == 0
+    assert f"{read.n_windows:,} windows" in shown.stdout
+
+
+def _without(spec: Path, run_dir: Path) -> str:
+    """Return why a spec is refused; nothing of a run must be left."""
+    with pytest.raises(InputError) as refused:
+        run_spec(load_spec(spec), str(run_dir))
+    assert refused.value.exit_code == 2
+    assert not (run_dir / "plan.json").exists()
+    return str(refused.value)
+
+
+def test_missing_predictions_are_refused_or_left_out(tmp_path: Path, bert: Path, ray_cluster: None) -> None:
+    given = {"name": "given", "predictions": {"squad": "predictions.json"}}
+    spec = write_spec(tmp_path, bert, models=[given])
+    kept = dict(list(predictions().items())[:50])
+    (tmp_path / "predictions.json").write_text(json.dumps(kept))
+    assert "no prediction for 10 of 60 questions" in _without(spec, tmp_path / "run")
+    spec = write_spec(tmp_path, bert, models=[given | {"on_missing": "drop"}])
+    (tmp_path / "predictions.json").write_text(json.dumps(kept))
+    run_spec(load_spec(spec), str(tmp_path / "run"))
+    [by_dataset] = rows(tmp_path / "run", "from qa_by_dataset")
+    assert (by_dataset["n_rows"], by_dataset["n_missing"]) == (50, 10)
+    assert by_dataset["exact_match"] == pytest.approx(33 / 50)
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert any("10 of 60 questions, which are left out" in note for note in plan["notes"])
+
+
+def test_bad_input_is_refused_before_anything_is_computed(tmp_path: Path, bert: Path) -> None:
+    run_dir = tmp_path / "run"
+    spec = write_spec(tmp_path, bert)
+    bad = question(0, "squad")
+    bad["answers"] = {"text": ["nowhere"], "answer_start": [3]}
+    write_lines(tmp_path / "squad.jsonl", [bad, *(question(number, "squad") for number in range(1, N_SQUAD))])
+    assert "with an answer that is nowhere in the context (squad-0)" in _without(spec, run_dir)
+    spec = write_spec(tmp_path, bert)
+    long = question(0, "squad") | {"question": "Who was the owner? " * 60}
+    write_lines(tmp_path / "squad.jsonl", [long, *(question(number, "squad") for number in range(1, N_SQUAD))])
+    assert "1 question is too long for windows of 128 tokens" in _without(spec, run_dir)
+    assert "is unknown" in _refused_spec(write_spec(tmp_path, bert, heuristics=["word_distance"]))
+    assert "cannot be imported" in _without(write_spec(tmp_path, bert, heuristics=["no_such_module:value"]), run_dir)
+    few = _without(write_spec(tmp_path, bert, bootstrap={"trials": 20, "sample": 31}), run_dir)
+    assert "31 of each of two groups need 62 questions and squad has 60" in few
+    windows = _without(write_spec(tmp_path, bert, windows={"max_tokens": 300, "stride": 32}), run_dir)
+    assert "windows.max_tokens: 300" in windows
+    failing = "tests.qa_bias.tablerows:fails"
+    assert "failed with ZeroDivisionError" in _without(write_spec(tmp_path, bert, heuristics=[failing]), run_dir)
+    missing = {"nltk_data": str(tmp_path / "nowhere"), "spacy": None}
+    assert "nltk" in _without(write_spec(tmp_path, bert, text=missing), run_dir).lower()
+    unknown = {"nltk_data": None, "spacy": "en_no_such_pipeline"}
+    assert "spacy download en_no_such_pipeline" in _without(write_spec(tmp_path, bert, text=unknown), run_dir)
+
+
+def _refused_spec(spec: Path) -> str:
+    with pytest.raises(InputError) as refused:
+        load_spec(spec)
+    return str(refused.value)
+
+
+def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path, ray_cluster: None) -> None:
+    headless = make_bert(tmp_path / "headless", has_head=False)
+    model = {"name": "bert", "path": str(headless)}
+    spec = write_spec(tmp_path, headless, models=[model])
+    assert "would be new and untrained" in _without(spec, tmp_path / "run")
+    allowed = write_spec(tmp_path, headless, models=[model | {"allow_untrained_head": True}], heuristics=["ans_len"])
+    run_spec(load_spec(allowed), str(tmp_path / "allowed"))
+    assert pq.read_table(tmp_path / "allowed" / "qa_predictions").num_rows == N_SQUAD + N_OTHER
+
+
+def test_a_heuristic_of_the_users_is_measured(
+    tmp_path: Path, bert: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heuristic = "tests.qa_bias.tablerows:context_words"
+    models = [{"name": "given", "predictions": {"squad": "predictions.json"}}]
+    spec = write_spec(tmp_path, bert, models=models, heuristics=[heuristic])
+    run_spec(load_spec(spec), str(tmp_path / "run"))
+    [found] = rows(tmp_path / "run", "from qa_bias_by_heuristic where dataset = 'squad'")
+    assert found["heuristic"] == heuristic
+    assert found["bias_significance"] == pytest.approx(100)
