@@ -23,7 +23,7 @@ from ray.train.torch import TorchTrainer
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute.cluster import _cores, connected, quiet_worker
+from biaseval.execute.cluster import connected, n_cores, quiet_worker
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, LoraSpec
 from biaseval.store import Run
 from biaseval.tables import TRAINING
@@ -170,7 +170,7 @@ def share(
     if not per_worker:
         raise _too_few(lora, n_groups, int(sum(cpus)), "CPU")
     # Logical CPUs of a local Ray are more than the machine's cores, and Ray hides what the environment says of threads.
-    n_threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or _cores() // n_workers)) if is_local else per_worker
+    n_threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or n_cores() // n_workers)) if is_local else per_worker
     return Groups(n_groups, {"CPU": per_worker}, use_gpu=False, n_threads=n_threads)
 
 
