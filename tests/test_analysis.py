@@ -849,7 +849,7 @@ def test_missing_parts_are_counted(tmp_path: Path) -> None:
 
 def test_a_run_without_marts_is_not_finished(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path)
-    with pytest.raises(BiasevalError, match=r"marts/.*missing; run the same command again"):
+    with pytest.raises(BiasevalError, match=r"marts/.*missing; biaseval report .* writes it"):
         query([run], "select 1")
 
 
