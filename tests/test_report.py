@@ -434,11 +434,11 @@ def test_figures_do_not_depend_on_matplotlib_settings_and_leave_them_alone(findi
         assert matplotlib.rcParams["font.size"] == 30
 
 
-def test_a_run_without_marts_says_to_run_again(tmp_path: Path) -> None:
+def test_a_run_without_marts_says_what_writes_them(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", n_tasks=1, n_demos=(0,), calibration=())
     for path in (tmp_path / "run" / "marts").iterdir():
         path.unlink()
-    with pytest.raises(BiasevalError, match=r"marts/.*missing; run the same command again"):
+    with pytest.raises(BiasevalError, match=r"marts/.*missing; biaseval report .* writes it"):
         write_report([run.uri])
     assert not run.has("report.html")
 
