@@ -28,7 +28,7 @@ demo: $(READY)  ## Run the quickstart: the bundled tiny model on generated tasks
 	@$(BIN)/biaseval demo
 
 test: $(READY)  ## Run the tests.
-	@echo "test: running the tests (about ten minutes on two cores)"
+	@echo "test: running the tests (about a quarter of an hour on two cores, more on slow ones)"
 	@$(BIN)/python -m pytest -q
 
 check: $(READY)  ## Lint, formatting and strict types.
