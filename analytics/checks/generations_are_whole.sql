@@ -8,9 +8,11 @@ asked as (
         prompts.prompt_id,
         prompts.labels,
         modes.mode,
+        adapted.adaptation,
         true as is_asked
     from prompts
     cross join (select unnest(predict) as mode from run_settings) as modes
+    cross join (select unnest(adaptations) as adaptation from run_settings) as adapted
     where prompts.purpose = 'majority' and modes.mode <> 'likelihood'
 
 ),
@@ -20,9 +22,21 @@ written as (
     select
         prompt_id,
         mode,
+        'none' as adaptation,
         count(*) as n_outputs,
         any_value(prediction) as prediction
     from generations
+    group by all
+
+    union all
+
+    select
+        prompt_id,
+        mode,
+        'lora' as adaptation,
+        count(*) as n_outputs,
+        any_value(prediction) as prediction
+    from adapted_generations
     group by all
 
 )
@@ -38,9 +52,10 @@ select
                    prompt_id, mode, labels, coalesce(prediction, 'null'))
     end as problem,
     prompt_id,
-    mode
+    mode,
+    adaptation
 from asked
-full join written using (prompt_id, mode)
+full join written using (prompt_id, mode, adaptation)
 where
     is_asked is null
     or coalesce(n_outputs, 0) <> 1

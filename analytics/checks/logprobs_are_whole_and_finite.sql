@@ -10,7 +10,7 @@ select
     ) as problem,
     prompt_id,
     label
-from label_scores
+from (from label_scores union all by name from adapted_scores)
 where
     len(token_logprobs) is distinct from n_label_tokens + 1
     or n_label_tokens < 1

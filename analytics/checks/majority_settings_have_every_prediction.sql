@@ -4,16 +4,18 @@ with
 ways as (
 
     select
-        unnest(predict) as predict,
-        'none' as method
-    from run_settings
+        ways.predict,
+        adapted.adaptation as method
+    from (select unnest(predict) as predict from run_settings) as ways
+    cross join (select unnest(adaptations) as adaptation from run_settings) as adapted
 
     union all
 
     select
         'likelihood' as predict,
-        unnest(calibration) as method
-    from run_settings
+        if(adapted.adaptation = 'none', calibration, adapted.adaptation || '+' || calibration) as method
+    from (select unnest(calibration) as calibration from run_settings) as calibrations
+    cross join (select unnest(adaptations) as adaptation from run_settings) as adapted
 
 ),
 

@@ -1,27 +1,50 @@
--- Rows here: a prompt whose scores are not one for each of its labels, or scores of a prompt that was not planned.
+-- Rows here: a prompt whose scores are not one for each of its labels, or scores of a prompt that was not planned; of
+-- the model itself, and of the model with adapters where the run has some.
 -- Nothing is scored where the run predicts by generation alone.
 with
 
 scored as (
 
     select
+        'none' as adaptation,
         prompt_id,
         list(label order by label) as labels
     from label_scores
     group by prompt_id
 
+    union all
+
+    select
+        'lora' as adaptation,
+        prompt_id,
+        list(label order by label) as labels
+    from adapted_scores
+    group by prompt_id
+
+),
+
+planned as (
+
+    select
+        prompt_id,
+        labels,
+        unnest(adaptations) as adaptation
+    from prompts
+    cross join run_settings
+
 )
 
 select
     case
-        when prompts.prompt_id is null then format('prompt {} is scored and was not planned', prompt_id)
-        when scored.prompt_id is null then format('prompt {} has no score', prompt_id)
-        else format('prompt {} has labels {} and scores for {}', prompt_id, prompts.labels, scored.labels)
+        when planned.prompt_id is null then format('prompt {} ({}) is scored and was not planned', prompt_id, adaptation)
+        when scored.prompt_id is null then format('prompt {} ({}) has no score', prompt_id, adaptation)
+        else format('prompt {} ({}) has labels {} and scores for {}', prompt_id, adaptation, planned.labels, scored.labels)
     end as problem,
-    prompt_id
-from prompts
-full join scored using (prompt_id)
+    prompt_id,
+    adaptation
+from planned
+full join scored using (prompt_id, adaptation)
 where
-    list_sort(prompts.labels) is distinct from scored.labels
+    list_sort(planned.labels) is distinct from scored.labels
     and (select list_contains(predict, 'likelihood') from run_settings)
 order by all

@@ -1,5 +1,6 @@
 -- One row per (prompt of main, bias_score or majority, method): probabilities after calibration, and the prediction.
--- q = p * w / sum(p * w) with w = 1 / p_hat; method none is p itself. On ties the first label in code-point order.
+-- q = p * w / sum(p * w) with w = 1 / p_hat; methods none and lora are p itself. On ties the first label in code-point
+-- order.
 with
 
 log_weights as (
@@ -10,6 +11,7 @@ log_weights as (
         demo_set,
         setting,
         instruction,
+        adaptation,
         method,
         list(-log_p_hat order by label) as log_weights
     from calibration_means
@@ -21,7 +23,7 @@ unnormalized as (
 
     select
         *,
-        'none' as method,
+        adaptation as method,
         log_probabilities as logs
     from prompt_probabilities
     where purpose in ('main', 'bias_score', 'majority')
@@ -35,7 +37,8 @@ unnormalized as (
     from prompt_probabilities
     inner join log_weights
         on
-            prompt_probabilities.task = log_weights.task
+            prompt_probabilities.adaptation = log_weights.adaptation
+            and prompt_probabilities.task = log_weights.task
             and prompt_probabilities.n_demos = log_weights.n_demos
             and prompt_probabilities.demo_set = log_weights.demo_set
             and prompt_probabilities.setting is not distinct from log_weights.setting

@@ -1,5 +1,5 @@
 -- One row per (task, n_demos, demo_set, setting, instruction, method, label): the logarithm of
--- p_hat, the label's mean probability.
+-- p_hat, the label's mean probability. The method names the adaptation too where there is one: lora+cc.
 -- cc and dc: the plain mean over their rows. looc: the mean of the means within each gold label that occurs.
 with
 
@@ -11,7 +11,8 @@ label_probabilities as (
         demo_set,
         setting,
         instruction,
-        purpose as method,
+        adaptation,
+        if(adaptation = 'none', purpose, adaptation || '+' || purpose) as method,
         row,
         case when purpose = 'looc' then gold end as gold,
         unnest(labels) as label,
@@ -60,6 +61,7 @@ select
     demo_set,
     setting,
     instruction,
+    adaptation,
     method,
     label,
     peak + ln(list_avg(list_transform(logs, lambda x: exp(x - peak)))) as log_p_hat,

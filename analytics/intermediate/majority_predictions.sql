@@ -1,5 +1,5 @@
 -- One row per (majority prompt, predict, method): the prediction; null where the output is no label.
--- Calibration changes likelihoods only: what is generated has the method none.
+-- Calibration changes likelihoods only: what is generated has the method none, or lora.
 with
 
 predictions as (
@@ -22,6 +22,15 @@ predictions as (
         'none' as method,
         prediction
     from generations
+
+    union all
+
+    select
+        prompt_id,
+        mode as predict,
+        'lora' as method,
+        prediction
+    from adapted_generations
 
 )
 

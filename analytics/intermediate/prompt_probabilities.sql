@@ -1,20 +1,33 @@
--- One row per prompt: the labels in code-point order and the logarithms of their probabilities, not calibrated.
+-- One row per (prompt, adaptation): the labels in code-point order and the logarithms of their probabilities, not
+-- calibrated. adaptation: none for the model itself, lora for the model with the adapter of the prompt's context.
 -- The likelihood is what run_settings says (as published: mean over the label's tokens and EOS). Logarithms, because
 -- summed likelihoods of long labels leave the range of a double.
 with
 
+scores as (
+
+    select
+        'none' as adaptation,
+        *
+    from label_scores
+
+    union all by name
+
+    select
+        'lora' as adaptation,
+        *
+    from adapted_scores
+
+),
+
 log_likelihoods as (
 
     select
-        label_logprobs.prompt_id,
-        label_logprobs.label,
-        case
-            when normalization = 'mean' and eos then logprob_mean
-            when normalization = 'mean' then logprob_mean_without_eos
-            when normalization = 'sum' and eos then logprob_sum
-            when normalization = 'sum' then logprob_sum_without_eos
-        end as log_likelihood
-    from label_logprobs
+        adaptation,
+        prompt_id,
+        label,
+        log_likelihood(token_logprobs, n_label_tokens, normalization, eos) as log_likelihood
+    from scores
     cross join run_settings
 
 ),
@@ -22,11 +35,12 @@ log_likelihoods as (
 label_lists as (
 
     select
+        adaptation,
         prompt_id,
         list(label order by label) as labels,
         list(log_likelihood order by label) as log_likelihoods
     from log_likelihoods
-    group by prompt_id
+    group by all
 
 ),
 
@@ -50,6 +64,7 @@ normalizers as (
 
 select
     prompts.prompt_id,
+    normalizers.adaptation,
     prompts.task,
     prompts.purpose,
     prompts.n_demos,

@@ -1,5 +1,6 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method): mean differences, paired by task.
--- A calibration stands against none at the same n_demos, none itself against none at the smallest n_demos.
+-- Every other method stands against none at the same n_demos, calibration of the adapted model (lora+cc) also against
+-- lora alone; none itself stands against none at the smallest n_demos.
 -- Positive: higher than what it stands against. Intervals and nulls are as in label_bias_by_model.
 with
 
@@ -24,11 +25,13 @@ pairs as (
     from settings
     inner join settings as against using (model)
     where
-        against.method = 'none'
-        and if(
+        if(
             settings.method = 'none',
-            settings.n_demos > against.n_demos and against.n_demos = (select min(n_demos) from settings),
-            settings.n_demos = against.n_demos
+            against.method = 'none'
+            and settings.n_demos > against.n_demos
+            and against.n_demos = (select min(n_demos) from settings),
+            (against.method = 'none' or starts_with(settings.method, against.method || '+'))
+            and settings.n_demos = against.n_demos
         )
 
 ),

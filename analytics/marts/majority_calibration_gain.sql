@@ -1,4 +1,5 @@
--- One row per (model, task, n_demos, instruction, method): what calibration changes over the settings, by likelihood.
+-- One row per (model, task, n_demos, instruction, predict, method): what calibration and adapters change over the
+-- settings. Calibration changes likelihoods only.
 -- rb_at_10, mean_f1 and sd_f1 are those of the method minus those of none: a positive rb_at_10 is a wider robustness
 -- boundary, a negative sd_f1 less spread over settings. Intervals are over resamples of the test rows, the same for
 -- both; null with a single row. Those of rb_at_10 and sd_f1 may lean to a side, and even leave the estimate out:
@@ -12,6 +13,7 @@ differences as (
         task,
         n_demos,
         instruction,
+        predict,
         calibrated.method,
         draw,
         calibrated.rb_at_10 - plain.rb_at_10 as rb_at_10,
@@ -30,6 +32,7 @@ estimates as (
         task,
         n_demos,
         instruction,
+        predict,
         method,
         estimate(rb_at_10, draw) as rb_at_10,
         interval_low(rb_at_10, draw) as rb_at_10_low,
@@ -51,6 +54,5 @@ select
     n_seeds,
     n_rows
 from estimates
-inner join majority_by_model using (model, task, n_demos, instruction, method)
-where predict = 'likelihood'
+inner join majority_by_model using (model, task, n_demos, instruction, predict, method)
 order by all

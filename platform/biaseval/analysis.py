@@ -28,7 +28,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-u
 from biaseval.errors import BiasevalError, InputError
 from biaseval.qa_bias.significance import fixed_thresholds, segment_draws, threshold_grid
 from biaseval.store import Run
-from biaseval.tables import TABLES, output_tables
+from biaseval.tables import ADAPTED, TABLES, run_outputs
 
 N_DRAWS = 1000
 """Bootstrap resamples behind every interval: of tasks (label bias), of test rows (majority bias)."""
@@ -37,13 +37,11 @@ _LABEL_BIAS, _MAJORITY_BIAS, _QA_BIAS = "label_bias", "majority_bias", "qa_bias"
 
 _QA_MEASUREMENTS = ("qa_examples", "qa_attributes", "qa_predictions")
 
+_SCORED = ("contexts", "prompts", "label_scores", "adapted_scores", "training_rows", "training", "run_settings")
+
 _TABLES: dict[object, frozenset[str]] = {
-    _LABEL_BIAS: frozenset(
-        {"tasks", "splits", "contexts", "prompts", "label_scores", "bootstrap_draws", "run_settings"}
-    ),
-    _MAJORITY_BIAS: frozenset(
-        {"settings", "contexts", "prompts", "label_scores", "generations", "row_draws", "run_settings"}
-    ),
+    _LABEL_BIAS: frozenset({"tasks", "splits", "bootstrap_draws", *_SCORED}),
+    _MAJORITY_BIAS: frozenset({"settings", "generations", "adapted_generations", "row_draws", *_SCORED}),
     _QA_BIAS: frozenset({*_QA_MEASUREMENTS, "qa_models", "qa_settings", "qa_thresholds", "qa_draws"}),
 }
 """The kinds of run that have metrics, and the tables that these are made of."""
@@ -192,13 +190,17 @@ def _refuse_unscored(run: Run, spec: dict[str, Any]) -> None:
     planned = run.parts("prompts")
     if not planned:
         raise BiasevalError(f"{run.uri}: has no planned prompts; run the same command again")
-    outputs = output_tables(spec.get("predict", ["likelihood"]))
-    missing = sorted({part for table in outputs for part in planned - run.parts(table)})
+    missing = sorted({part for table in _outputs(spec) for part in planned - run.parts(table)})
     if missing:
         raise BiasevalError(
             f"{run.uri}: {len(missing)} of {len(planned)} parts missing (first: {missing[0]}); "
             "run the same command again"
         )
+
+
+def _outputs(spec: dict[str, Any]) -> tuple[str, ...]:
+    """Return the tables of outputs that a spec asks for."""
+    return run_outputs(spec.get("predict", ["likelihood"]), has_adapters=spec.get("lora") is not None)
 
 
 def _refuse_unread(run: Run, spec: dict[str, Any]) -> None:
@@ -304,11 +306,14 @@ def _run_settings(run: Run, spec: dict[str, Any]) -> pa.Table:
         {
             "model": pa.array([spec["name"]], pa.string()),
             "n_parameters": pa.array([environment.get("model_facts", {}).get("n_parameters")], pa.int64()),
+            "trained_parameters": pa.array([environment.get("trained_parameters")], pa.int64()),
+            "scoring_seconds": pa.array([environment.get("scorer", {}).get("scoring_s")], pa.float64()),
             "seed": pa.array([spec["seed"]], pa.int64()),
             "normalization": pa.array([spec["scoring"]["normalization"]], pa.string()),
             "eos": pa.array([spec["scoring"]["eos"]], pa.bool_()),
             "predict": pa.array([spec.get("predict", ["likelihood"])], strings),
             "calibration": pa.array([spec.get("calibration", [])], strings),
+            "adaptations": pa.array([["none"] if spec.get("lora") is None else ["none", "lora"]], strings),
         }
     )
 
@@ -530,8 +535,10 @@ def _tables(run: Run, spec: dict[str, Any]) -> set[str]:
 def _create_staging(
     run: Run, spec: dict[str, Any], tables: Collection[str], connection: duckdb.DuckDBPyConnection
 ) -> None:
-    """Create the views over the run's Parquet; a table of outputs that the spec does not ask for is an empty one."""
-    unasked = {"label_scores", "generations"} - set(output_tables(spec.get("predict", ["likelihood"])))
+    """Create the views over the run's Parquet; a table that the spec does not ask for is an empty one."""
+    unasked = {*ADAPTED, *ADAPTED.values()} - set(_outputs(spec))
+    if spec.get("lora") is None:
+        unasked |= {"training_rows", "training"}
     for relation in _relations("staging", tables=tables):
         if relation.name in unasked and not run.parts(relation.name):
             connection.from_arrow(TABLES[relation.name].empty()).create(relation.name)

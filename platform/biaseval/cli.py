@@ -105,10 +105,10 @@ def plan(spec: SpecArgument, overrides: SetOption = None) -> None:
     if isinstance(loaded, QaBiasSpec):
         _print_questions_plan(summarize_questions(loaded))
         return
-    summary, facts = summarize_plan(loaded)
+    summary, facts, training = summarize_plan(loaded)
     _print_plan(summary, facts)
-    if summary.training is not None:
-        _print_training_cost(summary.training)
+    if training is not None:
+        _print_training_cost(training)
 
 
 @app.command()
@@ -258,26 +258,23 @@ def train_lora(
     ] = None,
     overrides: SetOption = None,
 ) -> None:
-    """Train one LoRA adapter for each task, number of demonstrations and demonstration set, as the section lora says.
+    """Train one LoRA adapter for each context of a run, as the section lora of its spec says.
+
+    Contexts are (task, number of demonstrations, set) of label bias, (setting, seed, instruction) of majority bias.
 
     They go to RUN/adapters in PEFT's layout, their steps to the table training. Run it again to resume: only what is
     missing is trained.
 
     Example: biaseval train lora jobs/specs/mistral-7b.yaml --run-dir runs/lora --set lora.preset=reif2024
     """
-    from biaseval.pipelines import train_lora
+    from biaseval.pipelines import refuse_stopped, train_lora
     from biaseval.spec import load_spec
 
     loaded = load_spec(spec, overrides or ())
     with _resumable():
         summary = train_lora(loaded, run_dir or f"runs/{loaded.name}")
     _print_training(summary)
-    if summary.stopped:
-        raise BiasevalError(
-            f"{len(summary.stopped)} adapters stopped because loss or gradient was not finite: "
-            f"{'; '.join(summary.stopped)}; their steps are in the table training; lower lora.learning_rate, or set "
-            "lora.precision to float32, in another --run-dir"
-        )
+    refuse_stopped(summary)
 
 
 def main() -> None:

@@ -42,6 +42,9 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 QUANTIZATIONS = ("8bit", "4bit")
 
 _WINDOW_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "max_sequence_length", "n_ctx")
+_UNUSABLE = (OSError, ValueError, KeyError, ImportError, SafetensorError, UserWarning, RuntimeError)
+"""What transformers and PEFT raise for unusable files; of runtime errors only those about sizes."""
+
 _IDENTITY_SUFFIXES = (".json", ".txt", ".model", ".py", ".jinja", ".tiktoken")
 
 
@@ -501,7 +504,7 @@ def _reading(path: str, part: str) -> Iterator[None]:
     """Turn what transformers raises for unusable files into one InputError that names ``path``."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError, SafetensorError, UserWarning, RuntimeError) as error:
+    except _UNUSABLE as error:
         if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
             raise
         reason = " ".join(str(error).split())[:300]
@@ -607,15 +610,93 @@ def _fits_one_gpu(auto: Any, config: PretrainedConfig, dtype: torch.dtype) -> bo
     return bool(n_parameters * dtype.itemsize <= 0.8 * free)
 
 
+class AdapterSlot:
+    """Room for one LoRA adapter on a model that stays in memory; each adapter takes the place of the last.
+
+    Base weights are not changed: without its adapter the model computes what it did before.
+
+    Args:
+        model: in eval mode, without an adapter.
+        path: of the model, for messages.
+    """
+
+    def __init__(self, model: PreTrainedModel, path: str) -> None:
+        self._model = model
+        self._path = path
+        self._adapted: Any = None
+        self._config: dict[str, Any] = {}
+
+    def put(self, name: str, config: bytes, weights: bytes) -> None:
+        """Put an adapter on the model, and use it.
+
+        Args:
+            name: of the adapter, for messages.
+            config: its ``adapter_config.json``.
+            weights: its ``adapter_model.safetensors``.
+
+        Raises:
+            InputError: the adapter does not fit the model; the message names both.
+        """
+        from peft import get_peft_model_state_dict, set_peft_model_state_dict
+        from safetensors.torch import load
+
+        with _fitting(name, self._path):
+            settings = json.loads(config)
+            if settings != self._config:
+                self._attach(settings)
+            state = load(weights)
+            wanted = get_peft_model_state_dict(self._adapted, save_embedding_layers=False)
+            if state.keys() != wanted.keys():
+                first = min(state.keys() ^ wanted.keys())
+                raise ValueError(f"{first} is in {'the adapter' if first in state else 'the model'} alone")
+            set_peft_model_state_dict(self._adapted, state)
+        self.use(is_on=True)
+
+    def use(self, *, is_on: bool) -> None:
+        """Have the model compute with the adapter that was put there last, or without."""
+        if self._adapted is not None:
+            layers = self._adapted.base_model
+            (layers.enable_adapter_layers if is_on else layers.disable_adapter_layers)()
+            self._model.requires_grad_(False)
+
+    def _attach(self, settings: dict[str, Any]) -> None:
+        from peft import LoraConfig, get_peft_model
+
+        if self._adapted is not None:
+            self._adapted.unload()
+            vars(self._model).pop("peft_config", None)
+        with warnings.catch_warnings():
+            # PEFT warns that an adapter on a tied output layer cannot be merged.
+            warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
+            self._adapted = get_peft_model(self._model, LoraConfig(**settings))
+        self._config = settings
+        _for_inference(self._model, None)
+
+
+@contextmanager
+def _fitting(adapter: str, path: str) -> Iterator[None]:
+    """Turn what PEFT raises for an adapter of another model into one InputError that names both."""
+    try:
+        yield
+    except (*_UNUSABLE, TypeError) as error:
+        if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
+            raise
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"adapter {adapter}: does not fit the model {path}: {reason}; give the model that it was trained on"
+        ) from error
+
+
 def _with_adapter(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
     if importlib.util.find_spec("peft") is None:
         raise InputError(f"adapter {adapter}: peft is not installed; pip install peft")
     from peft import PeftModel
 
-    with _reading(adapter, "adapter"), warnings.catch_warnings():
+    located = _located(adapter)
+    with _fitting(adapter, str(model.name_or_path)), warnings.catch_warnings():
         # PEFT only warns, and goes on with an adapter that does nothing where its weights are missing.
         warnings.filterwarnings("error", message="Found missing adapter keys")
-        adapted: Any = PeftModel.from_pretrained(model, _located(adapter), is_trainable=False)
+        adapted: Any = PeftModel.from_pretrained(model, located, is_trainable=False)
     if adapted.active_peft_config.is_prompt_learning:
         raise InputError(
             f"adapter {adapter}: adds tokens to the prompt; use one that changes the weights, such as LoRA"

@@ -120,7 +120,7 @@ class ExecutionSpec(_Section):
 
 
 class LoraSpec(_Section):
-    """How one LoRA adapter per (task, n_demos, demo_set) is trained; defaults are those of P1's code (section 8)."""
+    """How one LoRA adapter for each context is trained; defaults are those of P1's code (protocol section 8)."""
 
     RESOURCES: ClassVar[tuple[str, ...]] = (
         "lora.workers",
@@ -194,6 +194,16 @@ class LoraSpec(_Section):
         return self
 
 
+def _untrainable(model: ModelSpec) -> list[str]:
+    """Return what keeps adapters from being trained on a model."""
+    problems = []
+    if model.quantization is not None:
+        problems.append("adapters are not trained on a quantized model; set model.quantization to null")
+    if model.adapter is not None:
+        problems.append("adapters are not trained on top of model.adapter; set one of the two to null")
+    return problems
+
+
 class LabelBiasSpec(_Section):
     """A label-bias run (P1)."""
 
@@ -223,11 +233,7 @@ class LabelBiasSpec(_Section):
     def _adapters_can_be_trained(self) -> LabelBiasSpec:
         if self.lora is None:
             return self
-        problems = []
-        if self.model.quantization is not None:
-            problems.append("adapters are not trained on a quantized model; set model.quantization to null")
-        if self.model.adapter is not None:
-            problems.append("adapters are not trained on top of model.adapter; set one of the two to null")
+        problems = _untrainable(self.model)
         for n_demos in self.prompt.n_demos:
             for demo_set in range(self.prompt.demo_sets if n_demos else 1):
                 shown = set(range(n_demos * demo_set, n_demos * (demo_set + 1)))
@@ -340,7 +346,13 @@ class SimplexSpec(_Section):
 class MajorityBiasSpec(_Section):
     """A majority-bias run (P2)."""
 
-    PATHS: ClassVar[tuple[str, ...]] = ("model.path", "model.adapter", "data.train", "data.test")
+    PATHS: ClassVar[tuple[str, ...]] = (
+        "model.path",
+        "model.adapter",
+        "data.train",
+        "data.test",
+        "lora.deepspeed_config",
+    )
     """The keys that name files: relative ones are relative to the spec file."""
 
     kind: Literal["majority_bias"]
@@ -356,6 +368,8 @@ class MajorityBiasSpec(_Section):
     predict: Annotated[list[Prediction], Field(min_length=1)] = ["likelihood", "generate"]
     calibration: list[Method] = []
     scoring: ScoringSpec = ScoringSpec()
+    lora: LoraSpec | None = None
+    """One adapter for each (setting, seed, instruction), trained on examples that are no demonstrations of it."""
     execution: ExecutionSpec = ExecutionSpec()
 
     @field_validator("proportions", mode="before")
@@ -390,6 +404,8 @@ class MajorityBiasSpec(_Section):
         ]
         if self.calibration and "likelihood" not in self.predict:
             problems.append("calibration changes likelihoods and predict has none; add likelihood to predict")
+        if self.lora is not None:
+            problems += [f"lora: {problem}" for problem in _untrainable(self.model)]
         if problems:
             raise ValueError("; ".join(problems))
         return self

@@ -76,6 +76,7 @@ CONTEXTS = TableSchema(
             ("text", pa.string()),
             ("demo_ids", _STRINGS),
             ("demo_labels", _STRINGS),
+            ("n_tokens", pa.int32()),  # of the text, about: tokens may merge where pieces meet
         ]
     ),
 )
@@ -98,6 +99,7 @@ PROMPTS = TableSchema(
             ("input_text", pa.string()),
             ("n_demos_used", pa.int32()),  # fewer than n_demos in looc rows and under the length limit
             ("is_truncated", pa.bool_()),  # the prompt without demonstrations was cut on the right
+            ("n_tokens", pa.int32()),  # of the context's text and input_text, about
         ]
     ),
 )
@@ -143,6 +145,40 @@ GENERATIONS = TableSchema(
     ),
 )
 
+ADAPTED_SCORES = TableSchema(
+    grain="(prompt, label), scored with the adapter of the prompt's context",
+    key=LABEL_SCORES.key,
+    schema=LABEL_SCORES.schema,
+)
+
+ADAPTED_GENERATIONS = TableSchema(
+    grain="(prompt, mode), written with the adapter of the prompt's context",
+    key=GENERATIONS.key,
+    schema=GENERATIONS.schema,
+)
+
+TRAINING_ROWS = TableSchema(
+    grain="(adapter, training example)",
+    key=("adapter", "row"),
+    schema=pa.schema(
+        [
+            ("adapter", pa.string()),  # its folder below adapters/
+            ("task", pa.string()),
+            ("n_demos", pa.int32()),
+            ("demo_set", pa.int32()),
+            ("setting", pa.string()),
+            ("instruction", pa.bool_()),
+            ("row", pa.int32()),  # 0-based
+            ("instance_id", pa.string()),
+            ("prompt", pa.string()),
+            ("label", pa.string()),
+            ("labels", _STRINGS),
+            ("n_demos_used", pa.int32()),  # fewer than n_demos under the length limit
+            ("n_tokens", pa.int32()),  # of prompt, label and EOS
+        ]
+    ),
+)
+
 TRAINING = TableSchema(
     grain="(trained adapter, step)",
     key=("adapter", "step"),
@@ -153,6 +189,8 @@ TRAINING = TableSchema(
             ("task", pa.string()),
             ("n_demos", pa.int32()),
             ("demo_set", pa.int32()),
+            ("setting", pa.string()),
+            ("instruction", pa.bool_()),
             ("step", pa.int32()),  # 0-based
             ("epoch", pa.int32()),  # 0-based
             ("loss", pa.float64()),  # nats a target token: mean over each row's label and EOS, then over the rows
@@ -238,12 +276,19 @@ TABLES: dict[str, TableSchema] = {
     "label_scores": LABEL_SCORES,
     "settings": SETTINGS,
     "generations": GENERATIONS,
+    "adapted_scores": ADAPTED_SCORES,
+    "adapted_generations": ADAPTED_GENERATIONS,
+    "training_rows": TRAINING_ROWS,
     "training": TRAINING,
     "qa_examples": QA_EXAMPLES,
     "qa_attributes": QA_ATTRIBUTES,
     "qa_predictions": QA_PREDICTIONS,
     "qa_draws": QA_DRAWS,
 }
+
+
+ADAPTED = {"label_scores": "adapted_scores", "generations": "adapted_generations"}
+"""Tables of a model's outputs to those of the same model with adapters."""
 
 
 def output_tables(predict: Collection[str]) -> tuple[str, ...]:
@@ -257,3 +302,9 @@ def output_tables(predict: Collection[str]) -> tuple[str, ...]:
         "generations": {"generate", "constrained"},
     }
     return tuple(table for table, ways in asked.items() if ways.intersection(predict))
+
+
+def run_outputs(predict: Collection[str], *, has_adapters: bool) -> tuple[str, ...]:
+    """Return the tables of `output_tables`, and with adapters those of `ADAPTED` too."""
+    tables = output_tables(predict)
+    return (*tables, *(ADAPTED[table] for table in tables)) if has_adapters else tables

@@ -88,7 +88,7 @@ def _without_chatter() -> Iterator[None]:
 
 
 def map_parts(
-    parts: Sequence[Mapping[str, int]],
+    parts: Sequence[Mapping[str, Any]],
     actor: type,
     arguments: Mapping[str, Any],
     allocation: Allocation,

@@ -3,6 +3,9 @@
 While an actor scores a part, tasks prepare the next ones: an actor that waits is an accelerator that waits. An actor
 writes each part itself, in one step; what travels back is a line of counts. So a part is complete when its files exist,
 one in each table of outputs that the run asks for, whatever dies before or after.
+
+In a run with adapters all prompts of a part have the same one. The actor keeps the base model, scores the part with it,
+then puts that adapter in place of the last and scores the part again, from the same tokens.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import json
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +27,8 @@ from biaseval.execute.cluster import allocate, answer, as_row, connected, device
 from biaseval.majority_bias.matching import constrained_choice, match_label
 from biaseval.spec import N_NEW_TOKENS, ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run
-from biaseval.tables import GENERATIONS, LABEL_SCORES, output_tables
+from biaseval.tables import ADAPTED, GENERATIONS, LABEL_SCORES
+from biaseval.training.rows import ADAPTERS, CONFIG_FILE, WEIGHTS_FILE
 
 if TYPE_CHECKING:
     from biaseval.scoring import LabelScorer, Prepared
@@ -44,6 +48,10 @@ class PartToScore:
     n_prompts: int
     tokens: int
     """Tokens to compute, about."""
+    tables: tuple[str, ...]
+    """Those of the tables of outputs that lack the part."""
+    adapter: str | None = None
+    """The folder below ``adapters/`` of the adapter that goes with its prompts; None in a run without adapters."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +101,8 @@ def score_parts(
         execution: actors and their resources.
         on_scored: called in this process.
         known: facts of the scorer that began the run; on the same kind of device, memory budgets are taken from there.
-        predict: how predictions are made; it says which of the tables ``label_scores`` and ``generations`` are written.
-            What is generated, free or constrained, is so for prompts of the purpose ``majority`` only.
+        predict: how predictions are made. What is generated, free or constrained, is so for prompts of the purpose
+            ``majority`` only.
 
     Raises:
         InputError: the model cannot be used, a prompt does not fit, or Ray lacks the resources asked for.
@@ -138,7 +146,7 @@ def _read_part(batch: pa.Table, *, run_uri: str, model: str, predict: tuple[Pred
     )
 
 
-def _prepared_part(part: dict[str, int], run_uri: str, model: str, predict: tuple[Prediction, ...]) -> _ReadPart:
+def _prepared_part(part: dict[str, Any], run_uri: str, model: str, predict: tuple[Prediction, ...]) -> _ReadPart:
     from biaseval.scoring import prepare
 
     run = Run.open(run_uri)
@@ -153,10 +161,12 @@ def _prepared_part(part: dict[str, int], run_uri: str, model: str, predict: tupl
             "labels": prompts["labels"],
         }
     )
-    tables = output_tables(predict)
+    tables = set(part["tables"])
+    is_scored = not tables.isdisjoint(("label_scores", ADAPTED["label_scores"])) or "constrained" in predict
+    is_predicted = not tables.isdisjoint(("generations", ADAPTED["generations"]))
     return _ReadPart(
-        prepared=prepare(_tokenizer(model), scorable) if "label_scores" in tables else None,
-        predicted=scorable.filter(pc.equal(prompts["purpose"], "majority")) if "generations" in tables else None,
+        prepared=prepare(_tokenizer(model), scorable) if is_scored else None,
+        predicted=scorable.filter(pc.equal(prompts["purpose"], "majority")) if is_predicted else None,
     )
 
 
@@ -191,6 +201,7 @@ class _ScoringActor:
         self._name = uuid.uuid4().hex
         self._run = Run.open(run_uri)
         self._predict = predict
+        self._adapter: str | None = None
         self._scorer: LabelScorer | None = None
         self._error: str | None = None
         spec = ModelSpec(**json.loads(model))
@@ -220,11 +231,15 @@ class _ScoringActor:
         read = pickle.loads(batch["prepared"][0].as_buffer())
         return answer(lambda: asdict(self._score(part, read, arrived)))
 
-    def _score(self, part: dict[str, int], read: _ReadPart, arrived: float) -> ScoredPart:
+    def _score(self, part: dict[str, Any], read: _ReadPart, arrived: float) -> ScoredPart:
         started = time.monotonic()
         scorer = cast("LabelScorer", self._scorer)  # without one there was an error
-        for table, rows in _outputs(scorer, read, self._predict):
-            self._run.write_part(table, part["part"], rows)
+        for adapter, names in ((None, {table: table for table in ADAPTED}), (part["adapter"], ADAPTED)):
+            asked = {table: name for table, name in names.items() if name in part["tables"]}
+            if asked:
+                self._use(scorer, adapter)
+                for table, rows in _outputs(scorer, read, self._predict, asked):
+                    self._run.write_part(asked[table], part["part"], rows)
         ended = time.monotonic()
         return ScoredPart(
             part=part["part"],
@@ -237,14 +252,32 @@ class _ScoringActor:
             scoring_s=ended - started,
         )
 
+    def _use(self, scorer: LabelScorer, adapter: str | None) -> None:
+        """Have the model score with an adapter of the run, or with none; one stays in place until another comes."""
+        if adapter is not None and adapter != self._adapter:
+            folder = f"{ADAPTERS}/{adapter}"
+            try:
+                config, weights = (self._run.read_bytes(f"{folder}/{name}") for name in (CONFIG_FILE, WEIGHTS_FILE))
+            except OSError as error:
+                raise BiasevalError(
+                    f"{self._run.uri}/{folder}: cannot be read ({error}); delete the folder and run the same command "
+                    "again to train the adapter anew"
+                ) from error
+            scorer.put_adapter(self._run.path(folder), config, weights)
+            self._adapter = adapter
+        scorer.use_adapter(adapter is not None)
 
-def _outputs(scorer: LabelScorer, read: _ReadPart, predict: tuple[Prediction, ...]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the tables of a part's outputs by name, each as it is computed."""
+
+def _outputs(
+    scorer: LabelScorer, read: _ReadPart, predict: tuple[Prediction, ...], tables: Collection[str]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield those of a part's outputs that ``tables`` names, each as it is computed."""
     scores = None
-    if read.prepared is not None:
+    if read.prepared is not None and ("label_scores" in tables or "constrained" in predict):
         scores = scorer.score_prepared(read.prepared)
+    if scores is not None and "label_scores" in tables:
         yield "label_scores", scores.select(LABEL_SCORES.schema.names).cast(LABEL_SCORES.schema)
-    if read.predicted is not None:
+    if read.predicted is not None and "generations" in tables:
         rows: list[dict[str, object]] = []
         if "generate" in predict:
             rows += _generated(scorer, read.predicted)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
+import pyarrow as pa
 import ray
 import ray.train
 from ray.exceptions import RayError
@@ -24,10 +25,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute.cluster import connected, n_cores, quiet_worker
-from biaseval.spec import ExecutionSpec, LabelBiasSpec, LoraSpec
+from biaseval.spec import CausalSpec, ExecutionSpec, LoraSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.tables import TRAINING
-from biaseval.training.rows import ADAPTERS, AdapterKey, TaskPool, trained_adapters, training_rows
+from biaseval.training.rows import ADAPTERS, encoded_rows, rows_of, trained_adapters
 
 _STORAGE = ".train"
 """The folder of a run where Ray Train keeps its own files while it works."""
@@ -42,18 +43,12 @@ class AdapterToTrain:
 
     part: int
     """Number of its part of ``training``: its place among all adapters of the run."""
-    task_part: int
-    """Number of the part of ``tasks`` and ``splits`` that holds its task."""
-    task: str
-    n_demos: int
-    demo_set: int
+    rows_part: int
+    """Number of the part of ``training_rows`` that holds its examples."""
+    adapter: str
+    """Its folder below ``adapters/``."""
     tokens: int
-    """Of its training rows."""
-
-    @property
-    def key(self) -> AdapterKey:
-        """Which adapter it is."""
-        return AdapterKey(self.task, self.n_demos, self.demo_set)
+    """Of its examples."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +79,18 @@ class Groups:
 
 
 def train_missing(
-    run: Run, spec: LabelBiasSpec, missing: Sequence[AdapterToTrain], on_progress: Callable[[int], None]
+    run: Run,
+    spec: CausalSpec,
+    lora: LoraSpec,
+    missing: Sequence[AdapterToTrain],
+    on_progress: Callable[[int], None],
 ) -> list[AdapterOutcome]:
     """Train ``missing`` and write each with its steps.
 
     Args:
         run: the run directory, which every node must reach.
-        spec: the run's, with a section ``lora``.
+        spec: the run's.
+        lora: its section ``lora``.
         missing: at least one.
         on_progress: hears now and then how many of them are done.
 
@@ -102,11 +102,10 @@ def train_missing(
         InputError: the model cannot be trained, or Ray lacks the resources asked for.
         BiasevalError: training failed; complete adapters stay.
     """
-    lora = _lora(spec)
     with connected(spec.execution) as is_local:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         groups = share(lora, spec.execution, len(missing), nodes, is_local=is_local)
-        content = spec.model_dump(mode="json")
+        content = {"name": spec.name, "model": spec.model.model_dump(), "lora": lora.model_dump()}
         # They take no CPU, and an autoscaler may give a node away on which nothing else runs.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         started = [
@@ -125,7 +124,7 @@ def train_missing(
             outcomes = _collected(started)
         finally:
             run.delete(_STORAGE)
-    order = {adapter.key.name: number for number, adapter in enumerate(missing)}
+    order = {adapter.adapter: number for number, adapter in enumerate(missing)}
     return sorted(outcomes, key=lambda outcome: order[outcome.name])
 
 
@@ -228,7 +227,7 @@ def _train_group(
     run = Run.open(run_uri)
     for attempt in range(1, _ATTEMPTS + 1):
         complete = trained_adapters(run) if attempt > 1 else set()
-        remaining = [adapter for adapter in adapters if AdapterToTrain(**adapter).key.name not in complete]
+        remaining = [adapter for adapter in adapters if AdapterToTrain(**adapter).adapter not in complete]
         trainer = TorchTrainer(
             cast(Any, _train_adapters),  # Ray's annotations know no train function that returns a value
             train_loop_config={"run_uri": run_uri, "spec": spec, "adapters": remaining, "groups": groups},
@@ -268,46 +267,37 @@ def _train_adapters(config: dict[str, Any]) -> list[dict[str, Any]]:
     os.environ["DS_ACCELERATOR"] = "cuda" if groups.use_gpu else "cpu"
     import torch
 
-    from biaseval.label_bias.prompts import PromptFitter, TokenCounter
     from biaseval.models import load_model, load_tokenizer
     from biaseval.training.adapters import set_precision
-    from biaseval.training.batches import encode_rows
     from biaseval.training.optimization import partition
     from biaseval.training.trainer import train_adapter
 
     if groups.n_threads is not None:
         torch.set_num_threads(groups.n_threads)
     run = Run.open(config["run_uri"])
-    spec = LabelBiasSpec.model_validate(config["spec"])
-    lora = _lora(spec)
+    model_spec, lora = ModelSpec(**config["spec"]["model"]), LoraSpec(**config["spec"]["lora"])
     context = ray.train.get_context()
     rank, n_workers = context.get_world_rank(), context.get_world_size()
     device = ray.train.torch.get_device()
-    identity: dict[str, Any] = {"revision": spec.model.revision, "trust_remote_code": spec.model.trust_remote_code}
-    tokenizer = load_tokenizer(spec.model.path, **identity)
+    identity: dict[str, Any] = {"revision": model_spec.revision, "trust_remote_code": model_spec.trust_remote_code}
+    tokenizer = load_tokenizer(model_spec.path, **identity)
     # ZeRO 3 moves to a GPU only what is the worker's share: the whole model need not fit there.
     where = "cpu" if lora.zero == 3 else str(device)
-    model = load_model(spec.model.path, dtype=lora.precision, device=where, **identity)
+    model = load_model(model_spec.path, dtype=lora.precision, device=where, **identity)
     set_precision(model, lora.precision)
     partition(model, lora, device)
-    fitter = PromptFitter(TokenCounter(tokenizer), spec.prompt.max_tokens)
     outcomes = []
-    pools: dict[int, TaskPool] = {}
     for adapter in (AdapterToTrain(**each) for each in config["adapters"]):
         started = time.perf_counter()
-        if adapter.task_part not in pools:
-            parts = (run.read_part(table, adapter.task_part) for table in ("tasks", "splits"))
-            pools = {adapter.task_part: TaskPool.of(*parts)}
-        pool = pools[adapter.task_part]
-        rows = training_rows(pool, adapter.key, lora.n_examples, fitter)
-        encoded = encode_rows(tokenizer, rows, pool.labels, lora.max_tokens)
+        rows = rows_of(adapter.adapter, run.read_part("training_rows", adapter.rows_part))
+        encoded = encoded_rows(tokenizer, rows)
         trained = train_adapter(model, encoded, lora, device=device, rank=rank, n_workers=n_workers)
         if rank == 0:
             records = [asdict(step) for step in trained.steps]
-            _write(run, spec.name, adapter, records, trained.files)
+            _write(run, config["spec"]["name"], adapter, rows, records, trained.files)
         outcomes.append(
             AdapterOutcome(
-                name=adapter.key.name,
+                name=adapter.adapter,
                 n_steps=len(trained.steps),
                 loss=trained.steps[-1].loss,
                 is_complete=trained.files is not None,
@@ -319,19 +309,17 @@ def _train_adapters(config: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _write(
-    run: Run, model: str, adapter: AdapterToTrain, steps: list[dict[str, Any]], files: Mapping[str, bytes] | None
+    run: Run,
+    model: str,
+    adapter: AdapterToTrain,
+    rows: pa.Table,
+    steps: list[dict[str, Any]],
+    files: Mapping[str, bytes] | None,
 ) -> None:
     """Write an adapter's steps and files; the last file makes it complete."""
-    key = {"task": adapter.task, "n_demos": adapter.n_demos, "demo_set": adapter.demo_set}
-    rows = [{"model": model, "adapter": adapter.key.name, **key, **step} for step in steps]
-    run.write_part("training", adapter.part, TRAINING.rows(rows))
-    folder = f"{ADAPTERS}/{adapter.key.name}"
+    [key] = rows.select(["adapter", "task", "n_demos", "demo_set", "setting", "instruction"]).slice(0, 1).to_pylist()
+    run.write_part("training", adapter.part, TRAINING.rows([{"model": model, **key, **step} for step in steps]))
+    folder = f"{ADAPTERS}/{adapter.adapter}"
     run.delete(folder)  # what a killed process began
     for name, content in (files or {}).items():
         run.write_bytes(f"{folder}/{name}", content)
-
-
-def _lora(spec: LabelBiasSpec) -> LoraSpec:
-    if spec.lora is None:
-        raise InputError("lora: the spec has no such section, which says how to train; add lora: {preset: reif2024}")
-    return spec.lora

@@ -24,8 +24,9 @@ from biaseval.label_bias.prompts import (
 from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
 from biaseval.label_bias.tasks import Instance, Task, read_task
 from biaseval.label_bias.templates import read_templates, template_of
+from biaseval.label_bias.training_rows import adapter_name, training_rows
 from biaseval.spec import MIN_INSTANCES, LabelBiasSpec
-from biaseval.tables import CONTEXTS, PROMPTS, TASKS
+from biaseval.tables import CONTEXTS, PROMPTS, TASKS, TRAINING_ROWS
 
 _ROWS_PER_PART = 512
 _SCORES_PER_PART = 2048
@@ -40,6 +41,8 @@ class PlannedPart:
     """Tokens to compute with shared prefixes: each context once, then inputs and labels (approximate)."""
     tokens_unshared: int
     """Tokens of one full text per (prompt, label) (approximate)."""
+    adapter: str | None = None
+    """The adapter of all its prompts, by its folder; None in a run without adapters."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class TaskPlan:
     tasks: pa.Table
     splits: pa.Table
     contexts: pa.Table
+    training_rows: pa.Table
+    """Of all its adapters, in their order, without ``n_tokens``; none in a run without adapters."""
     parts: list[PlannedPart]
     notes: list[str]
     """What a reader of the results should know, in words."""
@@ -84,6 +89,7 @@ class _Rows:
     contexts: dict[str, dict[str, object]] = field(default_factory=dict)
     context_tokens: dict[str, int] = field(default_factory=dict)
     tokens: list[int] = field(default_factory=list)
+    training: list[dict[str, object]] = field(default_factory=list)
 
 
 def plan_tasks(spec: LabelBiasSpec, files: Sequence[Path], tokenizer: Any, window: int | None) -> Iterator[TaskPlan]:
@@ -213,6 +219,7 @@ class _TaskPlanner:
             tasks=TASKS.rows([_task_row(task, splits, template, source)]),
             splits=splits.table(task.name),
             contexts=CONTEXTS.rows(list(rows.contexts.values())),
+            training_rows=TRAINING_ROWS.rows(rows.training),
             parts=self._parts(splits, rows),
             notes=notes,
         )
@@ -238,6 +245,8 @@ class _TaskPlanner:
                     setting.add("dc", row, text)
                 for row, instance in enumerate(demos if "looc" in methods else ()):
                     setting.add("looc", row, instance.input, instance, left_out=row)
+                if self._spec.lora is not None:
+                    rows.training += training_rows(task, splits, n_demos, demo_set, self._spec.lora.n_examples, fitter)
         return rows
 
     def _parts(self, splits: Splits, rows: _Rows) -> list[PlannedPart]:
@@ -246,8 +255,7 @@ class _TaskPlanner:
         chosen = max(32, min(_ROWS_PER_PART, _SCORES_PER_PART // n_labels)) if asked == "auto" else asked
         label_tokens = [count + 1 for count in self._counter.count_bare([f" {label}" for label in splits.labels])]
         parts = []
-        blocks = None if asked != "auto" else _blocks(rows.prompts)
-        for start, stop in part_bounds(len(rows.prompts), chosen, blocks):
+        for adapter, start, stop in self._bounds(rows, chosen):
             prompts, tokens = rows.prompts[start:stop], rows.tokens[start:stop]
             contexts = {str(row["context_id"]) for row in prompts}
             context_tokens = [rows.context_tokens[str(row["context_id"])] for row in prompts]
@@ -259,9 +267,25 @@ class _TaskPlanner:
                     - sum(context_tokens)
                     + len(prompts) * sum(label_tokens),
                     tokens_unshared=n_labels * sum(tokens) + len(prompts) * sum(label_tokens),
+                    adapter=adapter,
                 )
             )
         return parts
+
+    def _bounds(self, rows: _Rows, part_rows: int) -> Iterator[tuple[str | None, int, int]]:
+        """Yield adapter, first row and end of each part; with adapters, none has prompts of two settings."""
+        keeps_blocks = self._spec.execution.part_rows == "auto"
+        if self._spec.lora is None:
+            blocks = _blocks(rows.prompts) if keeps_blocks else None
+            for start, stop in part_bounds(len(rows.prompts), part_rows, blocks):
+                yield None, start, stop
+            return
+        first = 0
+        for key, own in groupby(rows.prompts, key=lambda row: (str(row["task"]), row["n_demos"], row["demo_set"])):
+            prompts = list(own)
+            for start, stop in part_bounds(len(prompts), part_rows, _blocks(prompts) if keeps_blocks else None):
+                yield adapter_name(*key), first + start, first + stop
+            first += len(prompts)
 
     def _label_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
         """Return what to do if the labels cannot be told apart behind a whole and a cut prompt of the task, or None."""
@@ -331,9 +355,10 @@ class _Setting:
         context, input_text = definition + "".join(shown[:n_used]), test
         if fitted.text is not None:
             name, context, input_text, demos = "cut", "", fitted.text, []
-        place = f"{self.task.name}/k{self.n_demos}.s{self.demo_set}"
+        place = adapter_name(self.task.name, self.n_demos, self.demo_set)
         context_id = f"{place}/{name}"
         if context_id not in self.rows.contexts:
+            context_tokens = 0 if fitted.text is not None else fitted.n_tokens - self.fitter.length(test)
             self.rows.contexts[context_id] = {
                 "context_id": context_id,
                 "task": self.task.name,
@@ -344,9 +369,9 @@ class _Setting:
                 "text": context,
                 "demo_ids": [demo.id for demo in demos[:n_used]],
                 "demo_labels": [demo.label for demo in demos[:n_used]],
+                "n_tokens": context_tokens,
             }
-            is_cut = fitted.text is not None
-            self.rows.context_tokens[context_id] = 0 if is_cut else fitted.n_tokens - self.fitter.length(test)
+            self.rows.context_tokens[context_id] = context_tokens
         self.rows.prompts.append(
             {
                 "prompt_id": f"{place}/{purpose}/{row}",
@@ -362,6 +387,7 @@ class _Setting:
                 "input_text": input_text,
                 "n_demos_used": n_used,
                 "is_truncated": fitted.text is not None,
+                "n_tokens": fitted.n_tokens,
             }
         )
         self.rows.tokens.append(fitted.n_tokens)

@@ -21,7 +21,7 @@ _SHOWN_CHARACTERS = 60
 _TEST_SHARE = 0.2
 _LABEL_NAMES = ("label", "answer")
 _NUMBER_NAMES = ("idx", "index")
-_USES = ("split", "max_test", "dc")
+_USES = ("split", "max_test", "dc", "lora")
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,16 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
     )
 
 
-def stream(seed: int, use: Literal["split", "max_test", "dc"]) -> np.random.Generator:
-    """Return the generator of one use of randomness, apart from the others and from those of demonstrations."""
+def stream(seed: int, use: Literal["split", "max_test", "dc", "lora"], number: int = 0) -> np.random.Generator:
+    """Return the generator of one use of randomness, apart from the others and from those of demonstrations.
+
+    Args:
+        seed: the spec's.
+        use: what is drawn.
+        number: which of several draws of this use.
+    """
     # NumPy takes [a, b, c] and [a, b, c, 0] for the same seed: the last is never 0 here.
-    return np.random.default_rng([0, seed, 0, 1 + _USES.index(use)])
+    return np.random.default_rng([number, seed, 0, 1 + _USES.index(use)])
 
 
 class _File:

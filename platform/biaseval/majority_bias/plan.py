@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from biaseval.majority_bias.data import Dataset, Example, stream
 from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.majority_bias.proportions import Setting, same_counts, settings_of
 from biaseval.spec import N_NEW_TOKENS, MajorityBiasSpec
-from biaseval.tables import CONTEXTS, PROMPTS, SETTINGS
+from biaseval.tables import CONTEXTS, PROMPTS, SETTINGS, TRAINING_ROWS
 
 _ROWS_PER_PART = 512
 _SCORES_PER_PART = 2048
@@ -33,6 +34,8 @@ class SettingPlan:
     setting: str
     settings: pa.Table
     contexts: pa.Table
+    training_rows: pa.Table
+    """Of all its adapters, in their order, without ``n_tokens``; none in a run without adapters."""
     parts: list[PlannedPart]
     notes: list[str]
     """What a reader of the results should know, in words."""
@@ -102,6 +105,32 @@ def draw_demonstrations(dataset: Dataset, setting: Setting, *, seed: int, run_se
     return tuple(drawn[index] for index in generator.permutation(len(drawn)))
 
 
+def draw_examples(
+    dataset: Dataset, demos: Sequence[Example], n_examples: int, *, seed: int, run_seed: int
+) -> tuple[Example, ...]:
+    """Return what an adapter is trained on beside these demonstrations, none of which is among it.
+
+    The examples are the first of an order of ``train`` that depends on the seeds alone. So adapters of a seed differ by
+    their contexts, and by an example only where that is one of the demonstrations.
+
+    Args:
+        dataset: with more training examples than there are demonstrations.
+        demos: the demonstrations of the adapter's context.
+        n_examples: how many to return, at most.
+        seed: one of ``seeds``.
+        run_seed: the spec's ``seed``.
+    """
+    order = stream(run_seed, "lora", seed).permutation(len(dataset.train))
+    shown = {demo.id for demo in demos}
+    free = (dataset.train[index] for index in order if dataset.train[index].id not in shown)
+    return tuple(islice(free, n_examples))
+
+
+def _adapter_name(setting: Setting, seed: int, *, instruction: bool) -> str:
+    """Return the adapter's folder below ``adapters/``."""
+    return f"{setting.name.replace('/', '-')}/s{seed}.{'with' if instruction else 'without'}"
+
+
 @dataclass(frozen=True)
 class _Context:
     """A prompt prefix and the inputs behind it."""
@@ -127,17 +156,21 @@ class _Planner:
         self._free_items = self._calibration_items()
         self._window = _Window(spec, dataset.labels, tokenizer, window)
         self._label_tokens = sum(self._lengths.of(f" {label}") + 1 for label in dataset.labels)
+        self._n_missing_examples = 0
 
     def plan(self, setting: Setting) -> SettingPlan:
         """Return the plan of one setting, and remember what keeps its prompts from being scored."""
-        groups = []
+        groups = {}
+        training: list[dict[str, object]] = []
         for seed in self._spec.seeds:
             demos = draw_demonstrations(self._dataset, setting, seed=seed, run_seed=self._spec.seed)
-            groups += [
-                self._contexts(setting, seed, demos, instruction=instruction)
-                for instruction in self._spec.prompt.instruction
-            ]
-        contexts = [context for group in groups for context in group]
+            for instruction in self._spec.prompt.instruction:
+                own = self._contexts(setting, seed, demos, instruction=instruction)
+                adapter = _adapter_name(setting, seed, instruction=instruction)
+                groups[adapter] = own
+                if self._spec.lora is not None:
+                    training += self._training_rows(adapter, own[0], seed, demos, self._spec.lora.n_examples)
+        contexts = [context for group in groups.values() for context in group]
         for context in contexts:
             self._window.check(context)
         notes = []
@@ -150,6 +183,7 @@ class _Planner:
             setting=setting.name,
             settings=SETTINGS.rows([setting.row()]),
             contexts=CONTEXTS.rows([context.row for context in contexts]),
+            training_rows=TRAINING_ROWS.rows(training),
             parts=self._parts(groups),
             notes=notes,
         )
@@ -162,8 +196,17 @@ class _Planner:
             and f"{self._spec.name}: {problem}, so its scores would say nothing; change data.labels, or choose a model "
             "whose tokenizer tells its labels apart",
             self._window.problem(),
+            self._examples_problem(),
         ]
         return [problem for problem in problems if problem]
+
+    def _examples_problem(self) -> str | None:
+        if not self._n_missing_examples:
+            return None
+        return (
+            f"lora.n_examples: {self._n_missing_examples} training examples are missing beside the demonstrations: "
+            f"data.train has {len(self._dataset.train)} that may be either; lower lora.n_examples or prompt.n_demos"
+        )
 
     def _calibration_items(self) -> dict[str, list[str]]:
         """Return the inputs of cc and dc, the same for every context; each field of the prompt gets such a text."""
@@ -205,10 +248,12 @@ class _Planner:
                 "text": self._template.context([shown[index] for index in kept], instruction=instruction),
                 "demo_ids": [demos[index].id for index in kept],
                 "demo_labels": [demos[index].label for index in kept],
+                "n_tokens": head + demo_tokens,
             }
             return _Context(row, len(kept), head + demo_tokens, demo_tokens)
 
         def add(to: _Context, purpose: str, row: int, text: str, example: Example | None = None) -> None:
+            n_tokens = to.tokens + self._lengths.of(text)
             to.prompts.append(
                 {
                     "prompt_id": f"{place}/{purpose}/{row}",
@@ -222,9 +267,10 @@ class _Planner:
                     "input_text": text,
                     "n_demos_used": to.n_demos,
                     "is_truncated": False,
+                    "n_tokens": n_tokens,
                 }
             )
-            to.prompt_tokens.append(to.tokens + self._lengths.of(text))
+            to.prompt_tokens.append(n_tokens)
 
         everything = list(range(len(demos)))
         full = context("all", everything)
@@ -239,27 +285,50 @@ class _Planner:
             add(contexts[-1], "looc", row, self._template.test_item(demos[row].fields), demos[row])
         return contexts
 
-    def _parts(self, groups: Sequence[Sequence[_Context]]) -> list[PlannedPart]:
-        """Return the prompts in parts; those of one draw stay together where a part holds them."""
+    def _training_rows(
+        self, adapter: str, context: _Context, seed: int, demos: Sequence[Example], n_examples: int
+    ) -> Iterator[dict[str, object]]:
+        """Yield the rows of the table ``training_rows`` of one adapter; ``context`` is that of its test rows."""
+        examples = draw_examples(self._dataset, demos, n_examples, seed=seed, run_seed=self._spec.seed)
+        if len(examples) < n_examples:
+            self._n_missing_examples = max(self._n_missing_examples, n_examples - len(examples))
+        for row, example in enumerate(examples):
+            yield {
+                "adapter": adapter,
+                **{name: context.row[name] for name in ("task", "n_demos", "demo_set", "setting", "instruction")},
+                "row": row,
+                "instance_id": example.id,
+                "prompt": f"{context.row['text']}{self._template.test_item(example.fields)}",
+                "label": example.label,
+                "labels": list(self._dataset.labels),
+                "n_demos_used": context.n_demos,
+            }
+
+    def _parts(self, groups: Mapping[str, Sequence[_Context]]) -> list[PlannedPart]:
+        """Return the prompts in parts; those of one draw stay together where a part holds them.
+
+        With adapters, no part has prompts of two draws.
+        """
         asked = self._spec.execution.part_rows
         automatic = max(32, min(_ROWS_PER_PART, _SCORES_PER_PART // len(self._dataset.labels)))
         limit = automatic if asked == "auto" else asked
         parts: list[PlannedPart] = []
         rows: list[tuple[_Context, int]] = []
-        for group in groups:
+        for adapter, group in groups.items():
             own = [(context, index) for context in group for index in range(len(context.prompts))]
             if rows and len(rows) + len(own) > limit:
                 parts.append(self._part(rows))
                 rows = []
             rows += own
-            while len(rows) > limit:
-                parts.append(self._part(rows[:limit]))
+            is_own = self._spec.lora is not None
+            while len(rows) > limit or (is_own and rows):
+                parts.append(self._part(rows[:limit], adapter if is_own else None))
                 rows = rows[limit:]
         if rows:
             parts.append(self._part(rows))
         return parts
 
-    def _part(self, rows: Sequence[tuple[_Context, int]]) -> PlannedPart:
+    def _part(self, rows: Sequence[tuple[_Context, int]], adapter: str | None = None) -> PlannedPart:
         contexts = {str(context.row["context_id"]): context.tokens for context, _ in rows}
         tokens = [context.prompt_tokens[index] for context, index in rows]
         labels = len(rows) * self._label_tokens

@@ -8,7 +8,7 @@ from biaseval.pipelines.label_outputs import PlanSummary
 from biaseval.pipelines.prompts_file import score_prompts
 from biaseval.pipelines.questions import QuestionsPlan
 from biaseval.pipelines.run import Status, run_spec, run_status, summarize_plan, summarize_questions, train_lora
-from biaseval.pipelines.training import TrainingCost, TrainingSummary
+from biaseval.pipelines.training import TrainingCost, TrainingSummary, refuse_stopped
 
 __all__ = [
     "PlanSummary",
@@ -16,6 +16,7 @@ __all__ = [
     "Status",
     "TrainingCost",
     "TrainingSummary",
+    "refuse_stopped",
     "run_spec",
     "run_status",
     "score_prompts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,11 +18,11 @@ from biaseval.pipelines.claim import as_json, file_digests, read_plan
 from biaseval.progress import say, scoring_progress
 from biaseval.spec import CausalSpec, ExecutionSpec, LabelBiasSpec, MajorityBiasSpec, ModelSpec, Prediction, dump_spec
 from biaseval.store import Run
-from biaseval.tables import TABLES, output_tables
+from biaseval.tables import TABLES, output_tables, run_outputs
+from biaseval.training.rows import adapters_of, with_tokens
 
 if TYPE_CHECKING:
     from biaseval.execute.label_scores import ScoredPart
-    from biaseval.pipelines.training import TrainingCost
 
 _PATHS = (None, "packed", "prefix_cache", "full_text", "one_by_one")  # from the fastest to the slowest
 
@@ -49,8 +49,6 @@ class PlanSummary:
     left_out: dict[str, str]
     n_settings: int | None = None
     """Label proportions of a majority-bias run."""
-    training: TrainingCost | None = None
-    """What training the adapters of the spec would cost; where that was asked for."""
 
     def __add__(self, other: PlanSummary) -> PlanSummary:
         """Return the summary of both, which are of the same kind of run."""
@@ -76,6 +74,13 @@ class _Planned:
     summary: PlanSummary
     sha256: dict[str, str]
     """Of its files, by name."""
+    problems: list[str] = field(default_factory=list)
+    """What keeps its adapters from being trained."""
+
+    @property
+    def adapters(self) -> list[dict[str, Any]]:
+        """Its adapters in their order: name, and tokens of their examples."""
+        return adapters_of(self.tables["training_rows"]) if "training_rows" in self.tables else []
 
 
 @dataclass(frozen=True)
@@ -131,15 +136,22 @@ def write_plan(run: Run, spec: CausalSpec, inputs: Inputs) -> None:
 
 def _write_plan(run: Run, spec: CausalSpec, inputs: Inputs, environment: dict[str, Any]) -> None:
     summary = inputs.start
-    parts: list[dict[str, int]] = []
+    parts: list[dict[str, Any]] = []
+    adapters: list[dict[str, Any]] = []
+    problems: list[str] = []
     for number, planned in enumerate(inputs.planned):
         for table, rows in planned.tables.items():
             run.write_part(table, number, rows)
         for part in planned.parts:
             run.write_part("prompts", len(parts), part.prompts)
-            parts.append(part_entry(len(parts), number, part.prompts.num_rows, part.tokens))
+            parts.append(part_entry(len(parts), number, part.prompts.num_rows, part.tokens, part.adapter))
+        for adapter in planned.adapters:
+            adapters.append({"part": len(adapters), "rows_part": number, **adapter})
         summary += planned.summary
+        problems += planned.problems
         environment["data"] |= planned.sha256
+    if problems:
+        raise InputError.of(problems)
     run.write_text("environment.json", as_json(environment))
     if isinstance(spec, LabelBiasSpec) and (summary.n_cut or summary.n_shortened):
         say(
@@ -147,37 +159,41 @@ def _write_plan(run: Run, spec: CausalSpec, inputs: Inputs, environment: dict[st
             f"keep fewer demonstrations than asked for, {summary.n_cut:,} lose their end"
         )
     # The plan's final name is what says that planning is complete.
-    run.write_text("plan.json", as_json({**summary.facts(), "n_parts": len(parts), "parts": parts}))
+    plan = {**summary.facts(), "n_parts": len(parts), "parts": parts}
+    run.write_text("plan.json", as_json(plan if spec.lora is None else {**plan, "adapters": adapters}))
 
 
 def _label_bias_inputs(spec: LabelBiasSpec) -> Inputs:
     selection = select_tasks(spec.tasks)
     facts, tokenizer = model_inputs(spec.model)
-    planned = (
-        _Planned(
-            tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts},
-            parts=plan.parts,
-            summary=PlanSummary(
-                n_tasks=1,
-                n_prompts=plan.n_prompts,
-                n_scores=plan.n_scores,
-                tokens=sum(part.tokens for part in plan.parts),
-                tokens_unshared=sum(part.tokens_unshared for part in plan.parts),
-                n_shortened=plan.n_shortened,
-                n_cut=plan.n_cut,
-                notes=plan.notes,
-                left_out={},
-            ),
-            sha256={f"{plan.task}.json": plan.sha256},
-        )
-        for plan in plan_tasks(spec, selection.files, tokenizer, facts.window)
-    )
+
+    def planned() -> Iterator[_Planned]:
+        for plan in plan_tasks(spec, selection.files, tokenizer, facts.window):
+            training, problems = _training(spec, plan.training_rows, tokenizer, facts.window)
+            yield _Planned(
+                tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},
+                parts=plan.parts,
+                summary=PlanSummary(
+                    n_tasks=1,
+                    n_prompts=plan.n_prompts,
+                    n_scores=_n_models(spec) * plan.n_scores,
+                    tokens=_n_models(spec) * sum(part.tokens for part in plan.parts),
+                    tokens_unshared=_n_models(spec) * sum(part.tokens_unshared for part in plan.parts),
+                    n_shortened=plan.n_shortened,
+                    n_cut=plan.n_cut,
+                    notes=plan.notes,
+                    left_out={},
+                ),
+                sha256={f"{plan.task}.json": plan.sha256},
+                problems=problems,
+            )
+
     return Inputs(
         subject=f"{len(selection.files)} tasks",
         facts=facts,
         sha256=file_digests(spec),
         start=PlanSummary(0, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=[], left_out=selection.left_out),
-        planned=planned,
+        planned=planned(),
     )
 
 
@@ -185,36 +201,54 @@ def _majority_bias_inputs(spec: MajorityBiasSpec) -> Inputs:
     dataset = read_dataset(spec)
     facts, tokenizer = model_inputs(spec.model)
     is_scored = "label_scores" in output_tables(spec.predict)
-    n_passes = is_scored + ("generate" in spec.predict)
-    n_texts = is_scored * len(dataset.labels) + ("generate" in spec.predict)
-    planned = (
-        _Planned(
-            tables={"settings": plan.settings, "contexts": plan.contexts},
-            parts=plan.parts,
-            summary=PlanSummary(
-                n_tasks=0,
-                n_prompts=plan.n_prompts,
-                n_scores=is_scored * plan.n_scores,
-                # A prompt that is continued too is read twice.
-                tokens=n_passes * sum(part.tokens for part in plan.parts),
-                tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
-                n_shortened=0,
-                n_cut=0,
-                notes=plan.notes,
-                left_out={},
-                n_settings=1,
-            ),
-            sha256={},
-        )
-        for plan in plan_settings(spec, dataset, tokenizer, facts.window)
-    )
+    n_passes = _n_models(spec) * (is_scored + ("generate" in spec.predict))
+    n_texts = _n_models(spec) * (is_scored * len(dataset.labels) + ("generate" in spec.predict))
+
+    def planned() -> Iterator[_Planned]:
+        for plan in plan_settings(spec, dataset, tokenizer, facts.window):
+            training, problems = _training(spec, plan.training_rows, tokenizer, facts.window)
+            yield _Planned(
+                tables={"settings": plan.settings, "contexts": plan.contexts, **training},
+                parts=plan.parts,
+                summary=PlanSummary(
+                    n_tasks=0,
+                    n_prompts=plan.n_prompts,
+                    n_scores=_n_models(spec) * is_scored * plan.n_scores,
+                    # A prompt that is continued too is read twice.
+                    tokens=n_passes * sum(part.tokens for part in plan.parts),
+                    tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
+                    n_shortened=0,
+                    n_cut=0,
+                    notes=plan.notes,
+                    left_out={},
+                    n_settings=1,
+                ),
+                sha256={},
+                problems=problems,
+            )
+
     return Inputs(
         subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",
         facts=facts,
         sha256=dataset.sha256,
         start=PlanSummary(1, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=dataset.notes, left_out={}, n_settings=0),
-        planned=planned,
+        planned=planned(),
     )
+
+
+def _n_models(spec: CausalSpec) -> int:
+    """Return how often each prompt is scored: with adapters once by the model itself and once by the adapted model."""
+    return 1 if spec.lora is None else 2
+
+
+def _training(
+    spec: CausalSpec, rows: pa.Table, tokenizer: Any, window: int | None
+) -> tuple[dict[str, pa.Table], list[str]]:
+    """Return the part of ``training_rows`` where the spec asks for adapters, and what keeps them from being trained."""
+    if spec.lora is None:
+        return {}, []
+    counted, problems = with_tokens(tokenizer, rows, spec.lora, window)
+    return {"training_rows": counted}, problems
 
 
 def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
@@ -232,13 +266,17 @@ def ways_of(spec: CausalSpec) -> tuple[Prediction, ...]:
     return tuple(spec.predict) if isinstance(spec, MajorityBiasSpec) else LIKELIHOOD
 
 
-def missing_parts(run: Run, plan: dict[str, Any], predict: Sequence[str]) -> set[int]:
-    """Return the parts that lack one of the tables of outputs."""
-    return {part for table in output_tables(predict) for part in run.missing_parts(table, plan["n_parts"])}
+def missing_outputs(run: Run, plan: dict[str, Any], predict: Sequence[str]) -> dict[int, list[str]]:
+    """Return the tables of outputs that each incomplete part lacks."""
+    missing: dict[int, list[str]] = {}
+    for table in run_outputs(predict, has_adapters="adapters" in plan):
+        for part in run.missing_parts(table, plan["n_parts"]):
+            missing.setdefault(part, []).append(table)
+    return missing
 
 
 def score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec, predict: tuple[Prediction, ...]) -> None:
-    """Score the parts of a planned run that lack outputs, and record how.
+    """Score the parts of a planned run that lack outputs, and record how; adapters are trained already.
 
     Raises:
         InputError, BiasevalError: see `biaseval.execute.label_scores.score_parts`.
@@ -246,7 +284,7 @@ def score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec, predict:
     from biaseval.execute.label_scores import PartToScore, score_parts
 
     plan = read_plan(run)
-    missing = missing_parts(run, plan, predict)
+    missing = missing_outputs(run, plan, predict)
     if not missing:
         say(f"all {plan['n_prompts']:,} rows are scored already")
         return
@@ -261,12 +299,16 @@ def score_missing(run: Run, model: ModelSpec, execution: ExecutionSpec, predict:
                 progress.advance(part.n_prompts, part.tokens)
                 record.add(part)
 
-            parts = [PartToScore(**part) for part in plan["parts"] if part["part"] in missing]
+            parts = [
+                PartToScore(**part, tables=tuple(missing[part["part"]]))
+                for part in plan["parts"]
+                if part["part"] in missing
+            ]
             score_parts(run, parts, model, execution, on_scored, known=record.facts, predict=predict)
     finally:
         record.close()
     say(f"the scorer was busy {record.busy_share:.0%} of the time")
-    still = missing_parts(run, plan, predict)
+    still = missing_outputs(run, plan, predict)
     if still:
         raise BiasevalError(
             f"{run.uri}: {len(still)} of {plan['n_parts']} parts are missing (first: {min(still)}); "
@@ -343,6 +385,9 @@ def _combined(known: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     return combined
 
 
-def part_entry(part: int, contexts_part: int, n_prompts: int, tokens: int) -> dict[str, int]:
-    """Return what ``plan.json`` says of a part of ``prompts``."""
-    return {"part": part, "contexts_part": contexts_part, "n_prompts": n_prompts, "tokens": tokens}
+def part_entry(
+    part: int, contexts_part: int, n_prompts: int, tokens: int, adapter: str | None = None
+) -> dict[str, Any]:
+    """Return what ``plan.json`` says of a part of ``prompts``; a part without adapter has no such key."""
+    entry: dict[str, Any] = {"part": part, "contexts_part": contexts_part, "n_prompts": n_prompts, "tokens": tokens}
+    return entry if adapter is None else {**entry, "adapter": adapter}

@@ -1,13 +1,14 @@
 """What a run is, from spec to report. Read this first.
 
-spec → claim the run directory → plan (Parquet parts) → compute the missing parts on Ray → marts by SQL → report
+spec → claim the run directory → plan (Parquet parts) → train the missing adapters on Ray, where the spec has some →
+compute the missing parts on Ray → marts by SQL → report
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from biaseval.errors import InputError
@@ -15,8 +16,7 @@ from biaseval.pipelines.claim import read_plan, refuse_another, refuse_foreign
 from biaseval.pipelines.label_outputs import (
     LIKELIHOOD,
     PlanSummary,
-    missing_parts,
-    model_inputs,
+    missing_outputs,
     read_inputs,
     score_missing,
     ways_of,
@@ -32,15 +32,16 @@ from biaseval.pipelines.questions import (
     write_questions_plan,
 )
 from biaseval.pipelines.training import (
+    TrainingCost,
     TrainingSummary,
-    TrainingTokens,
     check_lora,
     lora_of,
+    refuse_stopped,
     train_missing_adapters,
     training_cost,
 )
 from biaseval.progress import say
-from biaseval.spec import CausalSpec, LabelBiasSpec, QaBiasSpec, Spec
+from biaseval.spec import CausalSpec, QaBiasSpec, Spec
 from biaseval.store import Run
 
 
@@ -59,7 +60,7 @@ class Status:
 
 
 def run_spec(spec: Spec, run_uri: str) -> Run:
-    """Plan, score, analyse and report a run; on a directory that has it already, only what is missing.
+    """Plan, train, score, analyse and report a run; on a directory that has it already, only what is missing.
 
     Returns:
         The complete run.
@@ -71,15 +72,14 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
     from biaseval.analysis import build_marts
     from biaseval.report import write_report
 
-    if isinstance(spec, LabelBiasSpec) and spec.lora is not None:
-        raise InputError(
-            "lora: this version trains adapters only by biaseval train lora, and scores with one by model.adapter; "
-            "set lora to null to run this spec"
-        )
+    if not isinstance(spec, QaBiasSpec) and spec.lora is not None:
+        check_lora(spec.lora)
     with planned_run(spec, run_uri) as run:
         if isinstance(spec, QaBiasSpec):
             answer_and_measure_missing(run, spec)
         else:
+            if spec.lora is not None:
+                refuse_stopped(train_missing_adapters(run, spec, spec.lora))
             score_missing(run, spec.model, spec.execution, ways_of(spec))
         say("computing the metrics")
         build_marts(run.uri)
@@ -136,22 +136,25 @@ def summarize_questions(spec: QaBiasSpec) -> QuestionsPlan:
     return read_questions_inputs(spec).plan
 
 
-def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any]]:
-    """Return what the spec would score and what training its adapters would cost, and the facts of its model.
+def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any], TrainingCost | None]:
+    """Return what the spec would score, the facts of its model, and what training its adapters would cost.
 
     Writes nothing and loads no weights.
     """
+    if spec.lora is not None:
+        check_lora(spec.lora)
     inputs = read_inputs(spec)
     facts = asdict(inputs.facts)
-    summary, tokens = inputs.start, None
-    if isinstance(spec, LabelBiasSpec) and spec.lora is not None:
-        check_lora(spec.lora)
-        tokens = TrainingTokens(spec, spec.lora, model_inputs(spec.model)[1], inputs.facts.window)
+    summary = inputs.start
+    adapters: list[dict[str, Any]] = []
+    problems: list[str] = []
     for planned in inputs.planned:
         summary += planned.summary
-        if tokens is not None:
-            tokens.add(planned.tables["tasks"], planned.tables["splits"])
-    return (summary if tokens is None else replace(summary, training=training_cost(tokens, facts))), facts
+        adapters += planned.adapters
+        problems += planned.problems
+    if problems:
+        raise InputError.of(problems)
+    return summary, facts, None if spec.lora is None else training_cost(spec, spec.lora, adapters, facts)
 
 
 def run_status(run_uri: str) -> Status:
@@ -169,7 +172,7 @@ def run_status(run_uri: str) -> Status:
         n_parts_done = n_parts - n_missing_parts(run, plan, n_models)
         n_rows_done = n_rows - n_missing_rows(run, plan, n_models)
     else:
-        missing = missing_parts(run, plan, spec.get("predict", LIKELIHOOD))
+        missing = missing_outputs(run, plan, spec.get("predict", LIKELIHOOD))
         n_parts, n_rows = plan["n_parts"], plan["n_prompts"]
         n_parts_done = n_parts - len(missing)
         n_rows_done = n_rows - sum(part["n_prompts"] for part in plan["parts"] if part["part"] in missing)

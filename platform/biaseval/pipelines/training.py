@@ -1,20 +1,15 @@
-"""Training the adapters of a label-bias run: which they are, what they cost, and training those that are missing."""
+"""Training the adapters of a run: what they cost, and training those that are missing."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from biaseval.errors import BiasevalError, InputError
-from biaseval.label_bias.prompts import PromptFitter, TokenCounter
 from biaseval.pipelines.claim import as_json, read_plan
-from biaseval.pipelines.label_outputs import model_inputs
 from biaseval.progress import say
-from biaseval.spec import LabelBiasSpec, LoraSpec, Spec
+from biaseval.spec import CausalSpec, LoraSpec, QaBiasSpec, Spec
 from biaseval.store import Run
 from biaseval.training.estimate import (
     PUBLISHED_SHAPES,
@@ -22,13 +17,14 @@ from biaseval.training.estimate import (
     ModelShape,
     gpus_needed,
     memory_of,
+    n_trainable,
     training_flops,
 )
-from biaseval.training.rows import AdapterKey, TaskPool, adapter_keys, trained_adapters, training_rows
+from biaseval.training.rows import trained_adapters
 from biaseval.training.schedule import n_steps_of
 
 if TYPE_CHECKING:
-    from biaseval.execute.training import AdapterOutcome, AdapterToTrain
+    from biaseval.execute.training import AdapterOutcome
 
 
 @dataclass(frozen=True)
@@ -76,21 +72,24 @@ class TrainingCost:
     """Needed for each shape; 0 where none will do."""
 
 
-def train_missing_adapters(run: Run, spec: LabelBiasSpec, lora: LoraSpec) -> TrainingSummary:
+def train_missing_adapters(run: Run, spec: CausalSpec, lora: LoraSpec) -> TrainingSummary:
     """Train the adapters that a planned run lacks.
 
     Raises:
         InputError: the section ``lora`` does not fit the model or its DeepSpeed file; before anything is trained.
         BiasevalError: training failed; what is complete stays.
     """
-    from biaseval.execute.training import train_missing
+    from biaseval.execute.training import AdapterToTrain, train_missing
     from biaseval.training.adapters import target_shapes
 
     check_lora(lora)
-    target_shapes(spec.model, lora)
-    planned = list(_planned_adapters(run, spec, lora))
+    shapes = target_shapes(spec.model, lora)
+    planned = [
+        AdapterToTrain(**{name: adapter[name] for name in ("part", "rows_part", "adapter", "tokens")})
+        for adapter in read_plan(run)["adapters"]
+    ]
     complete = trained_adapters(run)
-    missing = [adapter for adapter in planned if adapter.key.name not in complete]
+    missing = [adapter for adapter in planned if adapter.adapter not in complete]
     outcomes: list[AdapterOutcome] = []
     if not missing:
         say(f"all {len(planned):,} adapters are trained already")
@@ -105,86 +104,64 @@ def train_missing_adapters(run: Run, spec: LabelBiasSpec, lora: LoraSpec) -> Tra
                 heard = n_done
                 say(f"trained {len(planned) - len(missing) + n_done:,} of {len(planned):,} adapters")
 
-        outcomes = train_missing(run, spec, missing, on_progress)
-        _record(run, lora, outcomes)
-    return _summary(run, [adapter.key.name for adapter in planned], outcomes)
+        outcomes = train_missing(run, spec, lora, missing, on_progress)
+        _record(run, lora, outcomes, n_trainable(shapes, lora.r))
+    return _summary(run, [adapter.adapter for adapter in planned], outcomes)
 
 
-def training_cost(rows: TrainingTokens, facts: Mapping[str, Any]) -> TrainingCost:
+def refuse_stopped(summary: TrainingSummary) -> None:
+    """Make sure that no adapter was given up.
+
+    Raises:
+        BiasevalError: some were; the message names each with its step.
+    """
+    if summary.stopped:
+        raise BiasevalError(
+            f"{len(summary.stopped)} adapters stopped because loss or gradient was not finite: "
+            f"{'; '.join(summary.stopped)}; their steps are in the table training; lower lora.learning_rate, or set "
+            "lora.precision to float32, in another --run-dir"
+        )
+
+
+def training_cost(
+    spec: CausalSpec, lora: LoraSpec, adapters: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
+) -> TrainingCost:
     """Return what training would cost; loads no weights.
 
     Args:
-        rows: the tokens of the training rows of all adapters.
+        spec: of the run.
+        lora: its section ``lora``.
+        adapters: those of the run, as `biaseval.training.rows.adapters_of` describes them; at least one.
         facts: the model's.
     """
     from biaseval.training.adapters import target_shapes
 
-    lora = rows.lora
+    adapters = list(adapters)
     own = ModelShape(
         facts["family"],
         facts["n_parameters"],
         facts["hidden_size"],
         facts["n_layers"],
-        target_shapes(rows.spec.model, lora),
+        target_shapes(spec.model, lora),
     )
     shapes = [own, *PUBLISHED_SHAPES]
     stages = {"none": None, "1": 1, "2": 2, "3": 3}
+    tokens = sum(adapter["tokens"] for adapter in adapters)
+    longest = max(adapter["longest"] for adapter in adapters)
     return TrainingCost(
-        n_adapters=rows.n_adapters,
-        n_steps=rows.n_adapters * n_steps_of(lora.n_examples, lora),
-        tokens=rows.tokens,
-        longest=rows.longest,
-        flops=training_flops(own.n_parameters, rows.tokens, lora),
+        n_adapters=len(adapters),
+        n_steps=sum(n_steps_of(adapter["n_rows"], lora) for adapter in adapters),
+        tokens=tokens,
+        longest=longest,
+        flops=training_flops(own.n_parameters, tokens, lora),
         shapes=shapes,
         n_trainable=[shape.n_trainable(lora.r) for shape in shapes],
         memory=[
-            {name: memory_of(shape, lora, rows.longest, stage, lora.workers) for name, stage in stages.items()}
+            {name: memory_of(shape, lora, longest, stage, lora.workers) for name, stage in stages.items()}
             for shape in shapes
         ],
-        gpus=[gpus_needed(shape, lora, rows.longest) for shape in shapes],
+        gpus=[gpus_needed(shape, lora, longest) for shape in shapes],
     )
-
-
-@dataclass
-class TrainingTokens:
-    """Counts the training rows of a run's adapters, one task at a time."""
-
-    spec: LabelBiasSpec
-    lora: LoraSpec
-    tokenizer: Any
-    window: int | None
-    n_adapters: int = 0
-    tokens: int = 0
-    longest: int = 0
-
-    def add(self, tasks: pa.Table, splits: pa.Table) -> list[tuple[AdapterKey, int]]:
-        """Count a task's rows; return its adapters' keys, each with the tokens of its rows.
-
-        Raises:
-            InputError: a row is longer than ``lora.max_tokens`` or the model's window.
-        """
-        from biaseval.training.batches import encode_rows
-
-        pool = TaskPool.of(tasks, splits)
-        fitter = PromptFitter(TokenCounter(self.tokenizer), self.spec.prompt.max_tokens)
-        found = []
-        for key in adapter_keys(pool.task, self.spec):
-            rows = training_rows(pool, key, self.lora.n_examples, fitter)
-            try:
-                encoded = encode_rows(self.tokenizer, rows, pool.labels, self.lora.max_tokens)
-            except InputError as error:
-                raise InputError(f"{key.name}: {error}") from error
-            lengths = [len(row.token_ids) for row in encoded]
-            if self.window is not None and max(lengths) > self.window:
-                raise InputError(
-                    f"{key.name}: a training row has {max(lengths)} tokens and the model's window {self.window}; lower "
-                    "prompt.max_tokens, or choose a model with a longer window"
-                )
-            found.append((key, sum(lengths)))
-            self.n_adapters += 1
-            self.tokens += sum(lengths)
-            self.longest = max(self.longest, *lengths)
-        return found
 
 
 def check_lora(lora: LoraSpec) -> None:
@@ -199,36 +176,24 @@ def check_lora(lora: LoraSpec) -> None:
         deepspeed_config(lora, n_trainable=1)
 
 
-def lora_of(spec: Spec) -> tuple[LabelBiasSpec, LoraSpec]:
+def lora_of(spec: Spec) -> tuple[CausalSpec, LoraSpec]:
     """Return a spec that trains adapters, and how it does.
 
     Raises:
         InputError: it trains none.
     """
-    if not isinstance(spec, LabelBiasSpec):
-        raise InputError(f"kind: {spec.kind} has no adapters to train; name a label_bias spec with a section lora")
+    if isinstance(spec, QaBiasSpec):
+        raise InputError(
+            f"kind: {spec.kind} has no adapters to train; name a label_bias or majority_bias spec with a section lora"
+        )
     if spec.lora is None:
         raise InputError("lora: the spec has no such section, which says how to train; add lora: {preset: reif2024}")
     return spec, spec.lora
 
 
-def _planned_adapters(run: Run, spec: LabelBiasSpec, lora: LoraSpec) -> Iterator[AdapterToTrain]:
-    """Yield the run's adapters, task by task, in the order of their parts."""
-    from biaseval.execute.training import AdapterToTrain
-
-    facts, tokenizer = model_inputs(spec.model)
-    counted = TrainingTokens(spec, lora, tokenizer, facts.window)
-    number = 0
-    for task_part in range(read_plan(run)["n_tasks"]):
-        tables = (run.read_part(table, task_part) for table in ("tasks", "splits"))
-        for key, tokens in counted.add(*tables):
-            yield AdapterToTrain(number, task_part, key.task, key.n_demos, key.demo_set, tokens)
-            number += 1
-
-
-def _record(run: Run, lora: LoraSpec, outcomes: list[AdapterOutcome]) -> None:
+def _record(run: Run, lora: LoraSpec, outcomes: list[AdapterOutcome], trained_parameters: int) -> None:
     """Add a sitting of training to ``environment.json``."""
-    environment = json.loads(run.read_text("environment.json"))
+    environment = run.read_json("environment.json")
     seconds = sum(outcome.seconds for outcome in outcomes)
     step_seconds = sum(outcome.step_seconds for outcome in outcomes)
     sitting = {
@@ -238,6 +203,7 @@ def _record(run: Run, lora: LoraSpec, outcomes: list[AdapterOutcome]) -> None:
         "seconds": round(seconds, 3),
         "step_seconds": round(step_seconds, 3),
     }
+    environment["trained_parameters"] = trained_parameters
     environment["training"] = [*environment.get("training", []), sitting]
     run.write_text("environment.json", as_json(environment))
 

@@ -99,12 +99,17 @@ class Runner:
         self.left: dict[Path, str] = {}
         """The paths that were found wrong, and why."""
         self._sliding_window, self._rotary_limit = sliding_window(model), rotary_limit(model)
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Start anew with the model as it is now: test the paths, hold no keys and values."""
         self._n_to_test: dict[Path, int] = {each: _N_SELF_TEST for each in self.paths if each != "full_text"}
         self._differences: dict[Path, float] = {}
+        self._cache = PathCache()
+        self._state = _state(self.model)
+
+    def forget_texts(self) -> None:
+        """Hold no keys and values any more: an adapter came or went. What is known of the paths stays."""
         self._cache = PathCache()
         self._state = _state(self.model)
 
@@ -129,7 +134,7 @@ class Runner:
 
     def _scores(self, texts: Texts, n_more: int) -> Logprobs:
         if _state(self.model) != self._state:
-            self._forget()
+            self.forget()
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
         for path, is_own in list(self._by_path(texts, n_more)):
             try:
@@ -148,7 +153,7 @@ class Runner:
             n_tokens: at least 1.
         """
         if _state(self.model) != self._state:
-            self._forget()
+            self.forget()
         if any(
             self._n_to_test.get(path) and _shares(path, texts.subset(is_own))
             for path, is_own in self._by_path(texts, n_tokens)

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import load_model, load_tokenizer, model_window
+from biaseval.models import AdapterSlot, load_model, load_tokenizer, model_window
 from biaseval.scoring.encoding import check_prompts
 from biaseval.scoring.memory import vocabulary_of
 from biaseval.scoring.prepare import Prepared, prepare, prepare_texts
@@ -71,6 +71,7 @@ class LabelScorer:
         self.model = model
         self.tokenizer = tokenizer
         self._runner = Runner(model, token_budget, cache_budget, path)
+        self._slot: AdapterSlot | None = None
 
     @classmethod
     def load(
@@ -100,6 +101,34 @@ class LabelScorer:
             trust_remote_code=trust_remote_code,
         )
         return cls(model, tokenizer, token_budget=token_budget, cache_budget=cache_budget)
+
+    def put_adapter(self, name: str, config: bytes, weights: bytes) -> None:
+        """Score with a LoRA adapter on the model from now on, in place of the last that was put there.
+
+        Paths are tested again with the first adapter; what is found then holds for the others, which change numbers
+        only.
+
+        Args:
+            name: of the adapter, for messages.
+            config: its ``adapter_config.json``, in PEFT's layout.
+            weights: its ``adapter_model.safetensors``.
+
+        Raises:
+            InputError: the adapter does not fit the model.
+        """
+        if self._slot is None:
+            self._slot = AdapterSlot(self.model, str(self.model.name_or_path))
+            self._slot.put(name, config, weights)
+            self._runner.forget()
+        else:
+            self._slot.put(name, config, weights)
+            self._runner.forget_texts()
+
+    def use_adapter(self, is_on: bool) -> None:
+        """Score with the adapter that was put there last, or with the model as it was loaded."""
+        if self._slot is not None:
+            self._slot.use(is_on=is_on)
+            self._runner.forget_texts()
 
     @property
     def path(self) -> Path:

@@ -10,14 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from biaseval.errors import InputError
 from biaseval.scoring.encoding import encode
-from biaseval.training.rows import TrainingRow
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """One training example of a few-shot adapter."""
+
+    prompt: str
+    label: str
+    labels: tuple[str, ...]
+    """The label set: where a label merges with its prompt, scoring looks at all of them."""
 
 
 @dataclass(frozen=True)
@@ -51,25 +59,21 @@ class Batch:
     """``[rows, p]`` what each target adds to the loss; the weights of a row sum to the row's weight."""
 
 
-def encode_rows(
-    tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow], labels: Sequence[str], max_tokens: int
-) -> list[EncodedRow]:
+def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow]) -> list[EncodedRow]:
     """Return the rows in tokens; a label has the very tokens that scoring it behind the same prompt has.
 
     Args:
         tokenizer: one that ``models.load_tokenizer`` accepts.
         rows: at least one.
-        labels: the label set of the task; where a label merges with its prompt, scoring looks at all of them.
-        max_tokens: the longest text allowed, EOS included.
 
     Raises:
-        InputError: a row is too long, or a label cannot be scored behind its prompt.
+        InputError: a label cannot be scored behind its prompt.
     """
     prompts = pa.table(
         {
             "prompt_id": [str(number) for number in range(len(rows))],
             "text": [row.prompt for row in rows],
-            "labels": pa.array([[*dict.fromkeys([*labels, row.label])] for row in rows], pa.list_(pa.string())),
+            "labels": pa.array([[*dict.fromkeys([*row.labels, row.label])] for row in rows], pa.list_(pa.string())),
         }
     )
     by_row = {
@@ -77,14 +81,7 @@ def encode_rows(
         for each in encode(tokenizer, prompts).to_pylist()
         if each["label"] == rows[int(each["prompt_id"])].label
     }
-    encoded = [by_row[number] for number in range(len(rows))]
-    longest = max(encoded, key=lambda row: len(row.token_ids))
-    if len(longest.token_ids) > max_tokens:
-        raise InputError(
-            f"lora.max_tokens {max_tokens}: a training row has {len(longest.token_ids)} tokens, {longest.n_targets} of "
-            "them label and EOS; raise it within the model's window, or lower prompt.max_tokens"
-        )
-    return encoded
+    return [by_row[number] for number in range(len(rows))]
 
 
 def collate(rows: Sequence[EncodedRow], weights: Sequence[float]) -> Batch:

@@ -31,8 +31,13 @@ class ModelShape:
     """Inputs and outputs of each layer that the adapter changes."""
 
     def n_trainable(self, r: int) -> int:
-        """Return the parameters of an adapter of rank ``r``: two matrices, ``[r, inputs]`` and ``[outputs, r]``."""
-        return r * sum(n_in + n_out for n_in, n_out in self.targets)
+        """Return the parameters of an adapter of rank ``r``."""
+        return n_trainable(self.targets, r)
+
+
+def n_trainable(targets: Sequence[tuple[int, int]], r: int) -> int:
+    """Return the parameters of an adapter of rank ``r``: two matrices a layer, ``[r, inputs]`` and ``[outputs, r]``."""
+    return r * sum(n_in + n_out for n_in, n_out in targets)
 
 
 def _llama(hidden: int, inner: int, n_layers: int, vocabulary: int) -> list[tuple[int, int]]:

@@ -1,17 +1,24 @@
-"""What each adapter is trained on: the prompts of evaluation, with their labels (P1's code; protocol section 8)."""
+"""The training examples of adapters, from a run's tables, and which adapters a run has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from biaseval.errors import BiasevalError
-from biaseval.label_bias.prompts import PromptFitter, definition_text, demonstration_text, test_text
-from biaseval.spec import N_DEMONSTRATIONS, LabelBiasSpec, training_positions
+from biaseval.errors import InputError
+from biaseval.spec import LoraSpec
 from biaseval.store import Run
+from biaseval.tables import TRAINING_ROWS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from biaseval.training.batches import EncodedRow
 
 ADAPTERS = "adapters"
 """The folder of a run that holds its adapters."""
@@ -20,99 +27,73 @@ WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
 """What PEFT calls the files of an adapter."""
 
 
-@dataclass(frozen=True)
-class AdapterKey:
-    """Which adapter: one for each task, number of demonstrations and demonstration set."""
-
-    task: str
-    n_demos: int
-    demo_set: int
-
-    @property
-    def name(self) -> str:
-        """The adapter's folder below ``adapters/``; its contexts' identifiers begin alike."""
-        return f"{self.task}/k{self.n_demos}.s{self.demo_set}"
+def rows_of(adapter: str, rows: pa.Table) -> pa.Table:
+    """Return the adapter's rows, in their order, of a part of ``training_rows``."""
+    return rows.filter(pc.equal(rows["adapter"], adapter)).sort_by("row")
 
 
-@dataclass(frozen=True)
-class TrainingRow:
-    """One training example."""
+def encoded_rows(tokenizer: PreTrainedTokenizerBase, rows: pa.Table) -> list[EncodedRow]:
+    """Return one adapter's rows of ``training_rows`` in tokens.
 
-    instance_id: str
-    prompt: str
-    label: str
-    n_demos_used: int
-    """Fewer than asked for under the length limit."""
+    Raises:
+        InputError: a label cannot be scored behind its prompt.
+    """
+    from biaseval.training.batches import TrainingRow, encode_rows
 
-
-@dataclass(frozen=True)
-class PooledInstance:
-    """An instance of a task's pool that may be a demonstration or a training example."""
-
-    id: str
-    input: str
-    label: str
+    columns = rows.select(["prompt", "label", "labels"]).to_pylist()
+    return encode_rows(tokenizer, [TrainingRow(row["prompt"], row["label"], tuple(row["labels"])) for row in columns])
 
 
-@dataclass(frozen=True)
-class TaskPool:
-    """What training needs of a task, from the run's tables."""
-
-    task: str
-    definition: str
-    labels: tuple[str, ...]
-    pool: tuple[PooledInstance, ...]
-    """The 64 demonstrations in the order of their positions."""
-
-    @classmethod
-    def of(cls, tasks: pa.Table, splits: pa.Table) -> TaskPool:
-        """Return the pool of the one task in these parts of ``tasks`` and ``splits``.
-
-        Raises:
-            BiasevalError: the parts hold other than one task and its 64 demonstrations.
-        """
-        rows = tasks.to_pylist()
-        drawn = [row for row in splits.to_pylist() if row["role"] == "demonstration"]
-        drawn.sort(key=lambda row: row["position"])
-        if len(rows) != 1 or [row["position"] for row in drawn] != list(range(N_DEMONSTRATIONS)):
-            raise BiasevalError(
-                f"splits: {len(rows)} tasks with {len(drawn)} demonstrations in a part, not one with "
-                f"{N_DEMONSTRATIONS}; start the run anew in another directory"
-            )
-        pool = tuple(PooledInstance(row["instance_id"], row["input"], row["label"]) for row in drawn)
-        return cls(rows[0]["task"], rows[0]["definition"], tuple(rows[0]["labels"]), pool)
-
-
-def adapter_keys(task: str, spec: LabelBiasSpec) -> Iterator[AdapterKey]:
-    """Yield the adapters of a task in order; without demonstrations all sets have the same prompts, so there is one."""
-    for n_demos in spec.prompt.n_demos:
-        for demo_set in range(spec.prompt.demo_sets if n_demos else 1):
-            yield AdapterKey(task, n_demos, demo_set)
-
-
-def training_rows(pool: TaskPool, key: AdapterKey, n_examples: int, fitter: PromptFitter) -> list[TrainingRow]:
-    """Return the examples that an adapter is trained on, in the order of their positions.
-
-    Prompts are those of evaluation: definition, the set's demonstrations as far as the length limit lets them, and the
-    example's input.
+def with_tokens(
+    tokenizer: PreTrainedTokenizerBase, rows: pa.Table, lora: LoraSpec, window: int | None
+) -> tuple[pa.Table, list[str]]:
+    """Return a part of ``training_rows`` with ``n_tokens``, and what keeps its adapters from being trained.
 
     Args:
-        pool: of the adapter's task.
-        key: which adapter.
-        n_examples: how many.
-        fitter: applies ``prompt.max_tokens``.
+        tokenizer: one that ``models.load_tokenizer`` accepts.
+        rows: of any number of adapters, each adapter's together.
+        lora: sets the longest row.
+        window: tokens that the model can take; None if unknown.
     """
-    definition = definition_text(pool.definition)
-    demos = pool.pool[key.n_demos * key.demo_set : key.n_demos * (key.demo_set + 1)]
-    shown = [demonstration_text(demo.input, demo.label) for demo in demos]
-    rows = []
-    for position in training_positions(key.n_demos, key.demo_set, n_examples):
-        example = pool.pool[position]
-        test = test_text(example.input)
-        fitted = fitter.fit(definition, shown, test)
-        prompt = definition + "".join(shown[: fitted.n_demos_used]) + test if fitted.text is None else fitted.text
-        rows.append(TrainingRow(example.id, prompt, example.label, fitted.n_demos_used))
-    return rows
+    counted: list[dict[str, Any]] = []
+    problems = []
+    for adapter, own in _by_adapter(rows):
+        try:
+            lengths = [len(row.token_ids) for row in encoded_rows(tokenizer, own)]
+        except InputError as error:
+            problems.append(f"{adapter}: {error}")
+            continue
+        longest = max(lengths)
+        if longest > lora.max_tokens:
+            problems.append(
+                f"{adapter}: a training row has {longest} tokens with label and EOS, and lora.max_tokens is "
+                f"{lora.max_tokens}; raise it within the model's window, or make prompts shorter"
+            )
+        elif window is not None and longest > window:
+            problems.append(
+                f"{adapter}: a training row has {longest} tokens with label and EOS, and the model's window {window}; "
+                "make prompts shorter, or choose a model with a longer window"
+            )
+        counted += [{**row, "n_tokens": n_tokens} for row, n_tokens in zip(own.to_pylist(), lengths, strict=True)]
+    return TRAINING_ROWS.rows(counted), problems
+
+
+def _by_adapter(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield each adapter with its rows, in the order of the table."""
+    start = 0
+    for adapter, own in groupby(rows["adapter"].to_pylist()):
+        n_rows = len(list(own))
+        yield adapter, rows.slice(start, n_rows)
+        start += n_rows
+
+
+def adapters_of(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return, for each adapter of a part of ``training_rows``: ``adapter``, ``n_rows``, ``tokens`` and ``longest``."""
+    found = []
+    for adapter, own in _by_adapter(rows):
+        lengths = own["n_tokens"].to_pylist()
+        found.append({"adapter": adapter, "n_rows": len(lengths), "tokens": sum(lengths), "longest": max(lengths)})
+    return found
 
 
 def trained_adapters(run: Run) -> set[str]:

@@ -1,0 +1,7 @@
+-- log_likelihood(token_logprobs, n_label_tokens, normalization, eos): of a label (nats): 'mean' or 'sum' over its tokens,
+-- with EOS or without (P1: the mean, with EOS). Null for another normalization.
+create macro log_likelihood(token_logprobs, n_label_tokens, normalization, eos) as
+    list_transform(
+        [if(eos, token_logprobs, token_logprobs[:n_label_tokens])],
+        lambda logs: case normalization when 'mean' then list_avg(logs) when 'sum' then list_sum(logs) end
+    )[1]

@@ -1,0 +1,2 @@
+-- generations of the model with adapters: each prompt with the adapter of its context.
+select * from read_parquet(getvariable('run_dir') || '/adapted_generations/part-*.parquet')

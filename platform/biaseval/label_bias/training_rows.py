@@ -1,0 +1,53 @@
+"""What each adapter of a label-bias run is trained on: prompts of evaluation with their labels (protocol section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from biaseval.label_bias.prompts import PromptFitter, definition_text, demonstration_text, test_text
+from biaseval.label_bias.splits import Splits
+from biaseval.label_bias.tasks import Task
+from biaseval.spec import training_positions
+
+
+def adapter_name(task: str, n_demos: int, demo_set: int) -> str:
+    """Return the adapter's folder below ``adapters/``; the identifiers of its contexts begin alike."""
+    return f"{task}/k{n_demos}.s{demo_set}"
+
+
+def training_rows(
+    task: Task, splits: Splits, n_demos: int, demo_set: int, n_examples: int, fitter: PromptFitter
+) -> Iterator[dict[str, object]]:
+    """Yield the rows of the table ``training_rows`` of one adapter, in the order of their positions in the pool.
+
+    Prompts are those of evaluation: definition, the set's demonstrations as far as the length limit lets them, and the
+    example's input. The examples are held out: none is a demonstration of the set (P1, section 3.3).
+
+    Args:
+        task: the adapter's.
+        splits: of the task.
+        n_demos: demonstrations in the prompt.
+        demo_set: which set of them.
+        n_examples: how many rows.
+        fitter: applies ``prompt.max_tokens``.
+    """
+    definition = definition_text(task.definition)
+    shown = [demonstration_text(demo.input, demo.label) for demo in splits.demonstration_set(n_demos, demo_set)]
+    for row, position in enumerate(training_positions(n_demos, demo_set, n_examples)):
+        example = splits.demonstrations[position]
+        test = test_text(example.input)
+        fitted = fitter.fit(definition, shown, test)
+        whole = definition + "".join(shown[: fitted.n_demos_used]) + test
+        yield {
+            "adapter": adapter_name(task.name, n_demos, demo_set),
+            "task": task.name,
+            "n_demos": n_demos,
+            "demo_set": demo_set,
+            "instruction": True,
+            "row": row,
+            "instance_id": example.id,
+            "prompt": whole if fitted.text is None else fitted.text,
+            "label": example.label,
+            "labels": list(splits.labels),
+            "n_demos_used": fitted.n_demos_used,
+        }
