@@ -936,6 +936,7 @@ def test_a_plain_reader_finds_the_same_numbers(built: str) -> None:
         kinds = dict(connection.execute("select table_name, table_type from information_schema.tables").fetchall())
         functions = connection.execute("select function_name from duckdb_functions() where not internal").fetchall()
     assert {name for (name,) in functions} == {path.stem for path in analysis.ANALYTICS.glob("macros/*.sql")}
-    assert {name for name, kind in kinds.items() if kind == "BASE TABLE"} == {
+    of_adapters = {"adapted_scores", "adapted_generations", "training_rows", "training"}  # empty in this run
+    assert {name for name, kind in kinds.items() if kind == "BASE TABLE"} == of_adapters | {
         path.stem for path in Path(built, "marts").iterdir()
     }

@@ -13,7 +13,7 @@ ways as (
 
     select
         'likelihood' as predict,
-        if(adapted.adaptation = 'none', calibration, adapted.adaptation || '+' || calibration) as method
+        method_name(adapted.adaptation, calibration) as method
     from (select unnest(calibration) as calibration from run_settings) as calibrations
     cross join (select unnest(adaptations) as adaptation from run_settings) as adapted
 

@@ -36,14 +36,15 @@ planned as (
 
 select
     case
-        when planned.prompt_id is null then format('prompt {} ({}) is scored and was not planned', prompt_id, adaptation)
-        when scored.prompt_id is null then format('prompt {} ({}) has no score', prompt_id, adaptation)
-        else format('prompt {} ({}) has labels {} and scores for {}', prompt_id, adaptation, planned.labels, scored.labels)
+        when planned.prompt_id is null then format('prompt {} is scored{} and was not planned', prompt_id, adapted)
+        when scored.prompt_id is null then format('prompt {} has no score{}', prompt_id, adapted)
+        else format('prompt {} has labels {} and scores{} for {}', prompt_id, planned.labels, adapted, scored.labels)
     end as problem,
     prompt_id,
     adaptation
 from planned
 full join scored using (prompt_id, adaptation)
+left join (values ('none', ''), ('lora', ' with its adapter')) as names (adaptation, adapted) using (adaptation)
 where
     list_sort(planned.labels) is distinct from scored.labels
     and (select list_contains(predict, 'likelihood') from run_settings)

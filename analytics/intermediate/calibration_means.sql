@@ -12,7 +12,7 @@ label_probabilities as (
         setting,
         instruction,
         adaptation,
-        if(adaptation = 'none', purpose, adaptation || '+' || purpose) as method,
+        method_name(adaptation, purpose) as method,
         row,
         case when purpose = 'looc' then gold end as gold,
         unnest(labels) as label,

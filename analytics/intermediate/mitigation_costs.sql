@@ -32,7 +32,7 @@ context_uses as (
         n_demos,
         instruction,
         contexts.n_tokens,
-        if(count(distinct purpose) = 1, any_value(purpose), 'main') as purpose
+        case when count(distinct purpose) = 1 then any_value(purpose) else 'main' end as purpose
     from contexts
     inner join (select context_id, purpose from prompts) using (context_id)
     group by all
@@ -115,7 +115,7 @@ needs as (
     select
         n_demos,
         instruction,
-        if(adaptation = 'none', purpose, adaptation || '+' || purpose) as method,
+        method_name(adaptation, purpose) as method,
         n_prompts,
         tokens,
         0 as n_adapters,
@@ -142,7 +142,7 @@ needs as (
     semi join (
         select
             n_demos,
-            if(adaptation = 'none', purpose, adaptation || '+' || purpose) as method
+            method_name(adaptation, purpose) as method
         from scored
 
         union all
@@ -163,7 +163,7 @@ select
     sum(needs.n_prompts)::bigint as n_prompts,
     sum(needs.tokens)::bigint as tokens,
     sum(needs.n_adapters)::bigint as n_adapters,
-    if(sum(needs.n_adapters) > 0, max(run_settings.trained_parameters), 0) as trained_parameters,
+    case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,
     sum(needs.seconds) as seconds
 from needs
 cross join run_settings

@@ -113,6 +113,7 @@ def test_rows_of_the_tables_are_complete(tmp_path: Path) -> None:
         "input_text": "Sentence: is cat 2 a stone\noutput:",
         "n_demos_used": 4,
         "is_truncated": False,
+        "n_tokens": prompt["n_tokens"],
     }
     assert plan.notes == []
 

@@ -20,16 +20,12 @@ from safetensors.torch import load_file
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute.training import AdapterToTrain, deal, share
-from biaseval.label_bias.splits import splits_of
-from biaseval.label_bias.tasks import read_task
-from biaseval.models import load_model, load_tokenizer
+from biaseval.models import load_model
 from biaseval.pipelines import TrainingSummary, summarize_plan, train_lora
-from biaseval.pipelines.training import TrainingTokens, lora_of
 from biaseval.spec import ExecutionSpec, LoraSpec, load_spec
 from biaseval.store import Run
-from biaseval.tables import TASKS, TRAINING
+from biaseval.tables import TRAINING
 from tests.taskfiles import write_task
-from tests.tinymodels import make_llama
 
 LORA = {"precision": "float32", "r": 4, "epochs": 2, "learning_rate": 2e-3, "gradient_checkpointing": False}
 TASK = "task9501_two_classification"
@@ -210,7 +206,7 @@ def test_a_deepspeed_file_that_contradicts_is_refused_before_anything_is_written
 
 
 def test_planning_says_what_training_costs(tmp_path: Path, tiny_llama: Path) -> None:
-    cost = summarize_plan(load_spec(write_spec(tmp_path, tiny_llama)))[0].training
+    cost = summarize_plan(load_spec(write_spec(tmp_path, tiny_llama)))[2]
     assert cost is not None
     assert (cost.n_adapters, cost.n_steps) == (2, 8)
     assert 0 < cost.longest < cost.tokens
@@ -220,15 +216,14 @@ def test_planning_says_what_training_costs(tmp_path: Path, tiny_llama: Path) -> 
     assert cost.n_trainable[0] == 4 * (2 * (2 * 64 + 2 * 48 + 3 * 96) + 32 + vocabulary)
 
 
-def test_a_row_that_does_not_fit_the_model_is_refused(tmp_path: Path) -> None:
-    model = make_llama(tmp_path / "model", window=2048)
-    with pytest.raises(InputError, match=r"task9501_two_classification/k0.s0: lora.max_tokens 20: a training row has"):
-        summarize_plan(load_spec(write_spec(tmp_path, model, max_tokens=20)))
-    tokens = TrainingTokens(*lora_of(load_spec(write_spec(tmp_path, model))), load_tokenizer(str(model)), window=20)
-    task = read_task(tmp_path / "tasks" / f"{TASK}.json")
-    tasks = TASKS.rows([{"task": TASK, "definition": task.definition, "labels": ["no", "yes"]}])
-    with pytest.raises(InputError, match=r"k0.s0: a training row has \d+ tokens and the model's window 20"):
-        tokens.add(tasks, splits_of(task, range(96), [100]).table(TASK))
+def test_rows_that_do_not_fit_are_refused_with_the_plan_and_leave_nothing(tmp_path: Path, tiny_llama: Path) -> None:
+    spec = load_spec(write_spec(tmp_path, tiny_llama, max_tokens=20))
+    message = r"(?s)k0.s0: a training row has \d+ tokens .* lora.max_tokens is 20.*k2.s0: a training row has"
+    with pytest.raises(InputError, match=message):
+        summarize_plan(spec)
+    with pytest.raises(InputError, match=message):
+        train_lora(spec, str(tmp_path / "run"))
+    assert not [path for path in (tmp_path / "run").iterdir() if path.name != ".lock"]
 
 
 def node(cpus: float = 0, gpus: float = 0) -> dict[str, float]:
@@ -274,7 +269,7 @@ def test_gpus_that_are_missing_are_counted() -> None:
 
 
 def test_adapters_are_dealt_by_their_cost() -> None:
-    missing = [AdapterToTrain(n, 0, "t", n, 0, tokens) for n, tokens in enumerate([5, 9, 4, 1, 5])]
+    missing = [AdapterToTrain(n, 0, f"t/k{n}.s0", tokens) for n, tokens in enumerate([5, 9, 4, 1, 5])]
     dealt = deal(missing, 2)
     assert sorted(adapter.part for own in dealt for adapter in own) == [0, 1, 2, 3, 4]
     assert [sum(adapter.tokens for adapter in own) for own in dealt] == [13, 11]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines import run_spec, train_lora
+from biaseval.pipelines import train_lora
 from biaseval.spec import LabelBiasSpec, LoraSpec, differences, dump_spec, load_spec
 
 MINIMAL = "kind: label_bias\nname: x\nmodel: {path: m}\ntasks: {path: tasks}\n"
@@ -82,9 +82,7 @@ def test_a_resumed_run_may_change_the_resources_of_training_alone(tmp_path: Path
     assert differences(before, load(tmp_path, "")) != []
 
 
-def test_run_refuses_to_train_and_train_needs_the_section(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"only by biaseval train lora, and scores with one by model.adapter"):
-        run_spec(load(tmp_path, "lora: {}\n"), str(tmp_path / "run"))
+def test_train_needs_the_section(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no such section.*add lora: \{preset: reif2024\}"):
         train_lora(load(tmp_path, ""), str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

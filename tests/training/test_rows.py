@@ -10,22 +10,29 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from biaseval.errors import BiasevalError, InputError
 from biaseval.label_bias.prompts import PromptFitter, TokenCounter
-from biaseval.label_bias.splits import splits_of
-from biaseval.label_bias.tasks import read_task
+from biaseval.label_bias.splits import Splits, splits_of
+from biaseval.label_bias.tasks import Task, read_task
+from biaseval.label_bias.training_rows import training_rows
 from biaseval.scoring.encoding import encode
-from biaseval.spec import training_positions
-from biaseval.tables import TASKS
-from biaseval.training.batches import EncodedRow, collate, encode_rows, step_batches
-from biaseval.training.rows import AdapterKey, PooledInstance, TaskPool, TrainingRow, training_rows
+from biaseval.spec import LoraSpec, training_positions
+from biaseval.tables import TRAINING_ROWS
+from biaseval.training.batches import EncodedRow, collate, step_batches
+from biaseval.training.rows import adapters_of, encoded_rows, rows_of, with_tokens
 from tests.taskfiles import write_task
 from tests.tinymodels import make_tokenizer
 
 
-def pool(n_words: int = 2) -> TaskPool:
-    instances = [PooledInstance(f"i{n}", f"input {n} " * n_words, ("no", "yes")[n % 2]) for n in range(64)]
-    return TaskPool("task1_x", "Say which", ("no", "yes"), tuple(instances))
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Task, Splits]:
+    task = read_task(write_task(tmp_path_factory.mktemp("tasks")))
+    return task, splits_of(task, range(96), [100])
+
+
+def planned(drawn: tuple[Task, Splits], *contexts: tuple[int, int], max_tokens: int = 2000) -> pa.Table:
+    fitter = PromptFitter(TokenCounter(make_tokenizer()), max_tokens)
+    rows = [row for context in contexts for row in training_rows(*drawn, *context, 16, fitter)]
+    return TRAINING_ROWS.rows(rows)
 
 
 @pytest.mark.parametrize(
@@ -45,61 +52,65 @@ def test_examples_and_prompts_are_those_of_the_reference(shared: Path) -> None:
     expected = json.loads((golden / "superni" / "expected" / "lora_train_examples.json").read_text())
     pools = json.loads((golden / "superni" / "expected" / "pools.json").read_text())
     tokenizer = AutoTokenizer.from_pretrained(golden / "tiny-llama")
-    found: dict[str, TaskPool] = {}
-    for name, drawn in pools.items():
+    found = {}
+    for name, pool in pools.items():
         task = read_task(golden / "superni" / "tasks" / f"{name}.json")
-        splits = splits_of(task, drawn["pool_raw_index"], [])
-        row = {"task": name, "definition": task.definition, "labels": list(splits.labels)}
-        found[name.split("_")[0]] = TaskPool.of(TASKS.rows([row]), splits.table(name))
+        found[name.split("_")[0]] = (task, splits_of(task, pool["pool_raw_index"], []))
     fitter = PromptFitter(TokenCounter(tokenizer), 2000)
     n_prompts = 0
     for case in expected:
         own = found[case["task"].split("_")[0]]
-        rows = training_rows(own, AdapterKey(own.task, case["k"], case["set_i"]), 16, fitter)
+        table = TRAINING_ROWS.rows(list(training_rows(*own, case["k"], case["set_i"], 16, fitter)))
+        rows = table.to_pylist()
         assert training_positions(case["k"], case["set_i"], 16) == case["train_pool_positions"]
-        assert [row.instance_id for row in rows] == case["train_ids"]
-        assert [row.label for row in rows] == case["completions"]
+        assert [row["instance_id"] for row in rows] == case["train_ids"]
+        assert [row["label"] for row in rows] == case["completions"]
         if "prompts" in case:
-            assert [row.prompt for row in rows] == case["prompts"]
+            assert [row["prompt"] for row in rows] == case["prompts"]
             n_prompts += len(rows)
-        targets = [row.n_targets for row in encode_rows(tokenizer, rows, own.labels, 2048)]
-        assert targets == case["loss_tokens"]
+        assert [row.n_targets for row in encoded_rows(tokenizer, table)] == case["loss_tokens"]
     assert n_prompts > 0
 
 
-def test_targets_are_the_tokens_that_scoring_has() -> None:
+def test_targets_are_the_tokens_that_scoring_has(drawn: tuple[Task, Splits]) -> None:
     tokenizer = make_tokenizer()
-    own = pool()
-    rows = training_rows(own, AdapterKey("task1_x", 2, 0), 16, PromptFitter(TokenCounter(tokenizer), 2000))
-    encoded = encode_rows(tokenizer, rows, own.labels, 2048)
-    for row, found in zip(rows, encoded, strict=True):
-        prompts = pa.table({"prompt_id": ["p"], "text": [row.prompt], "labels": [["no", "yes"]]})
-        scored = next(each for each in encode(tokenizer, prompts).to_pylist() if each["label"] == row.label)
+    table = planned(drawn, (2, 0))
+    for row, found in zip(table.to_pylist(), encoded_rows(tokenizer, table), strict=True):
+        prompts = pa.table({"prompt_id": ["p"], "text": [row["prompt"]], "labels": [row["labels"]]})
+        scored = next(each for each in encode(tokenizer, prompts).to_pylist() if each["label"] == row["label"])
         assert found.token_ids.tolist() == scored["token_ids"]
         assert found.n_targets == scored["n_label_tokens"] + 1
         assert found.token_ids[-1] == tokenizer.eos_token_id
 
 
-def test_a_long_prompt_loses_demonstrations_as_in_evaluation() -> None:
-    tokenizer = make_tokenizer()
-    rows = training_rows(pool(n_words=20), AdapterKey("task1_x", 4, 0), 16, PromptFitter(TokenCounter(tokenizer), 400))
-    assert 0 < rows[0].n_demos_used < 4
-    assert rows[0].prompt.count(" Output: ") == rows[0].n_demos_used
+def test_a_long_prompt_loses_demonstrations_as_in_evaluation(drawn: tuple[Task, Splits]) -> None:
+    n_tokens = len(make_tokenizer()(planned(drawn, (2, 0))["prompt"][0].as_py())["input_ids"])
+    [first, *_] = planned(drawn, (4, 0), max_tokens=n_tokens + 10).to_pylist()
+    assert 0 < first["n_demos_used"] < 4
+    assert first["prompt"].count(" Output: ") == first["n_demos_used"]
 
 
-def test_a_row_that_is_too_long_is_refused() -> None:
-    rows = [TrainingRow("i", "Input: x.\n\nOutput:", "yes", 0)]
-    with pytest.raises(InputError, match=r"lora.max_tokens 5: a training row has \d+ tokens"):
-        encode_rows(make_tokenizer(), rows, ["no", "yes"], 5)
-
-
-def test_a_pool_that_is_not_whole_is_refused(tmp_path: Path) -> None:
-    task = read_task(write_task(tmp_path))
-    splits = splits_of(task, range(96), [100]).table(task.name)
-    tasks = TASKS.rows([{"task": task.name, "definition": task.definition, "labels": ["no", "yes"]}])
-    assert len(TaskPool.of(tasks, splits).pool) == 64
-    with pytest.raises(BiasevalError, match="63 demonstrations"):
-        TaskPool.of(tasks, splits.slice(1))
+def test_tokens_are_counted_and_rows_that_are_too_long_are_named(drawn: tuple[Task, Splits]) -> None:
+    tokenizer, table = make_tokenizer(), planned(drawn, (0, 0), (2, 0))
+    counted, problems = with_tokens(tokenizer, table, LoraSpec(), None)
+    assert not problems
+    assert counted.drop_columns("n_tokens").equals(table.drop_columns("n_tokens"))
+    lengths = [len(row.token_ids) for row in encoded_rows(tokenizer, rows_of(f"{drawn[0].name}/k2.s0", table))]
+    assert counted["n_tokens"].to_pylist()[16:] == lengths
+    assert adapters_of(counted)[1] == {
+        "adapter": f"{drawn[0].name}/k2.s0",
+        "n_rows": 16,
+        "tokens": sum(lengths),
+        "longest": max(lengths),
+    }
+    longest = max(counted["n_tokens"].to_pylist()[:16])
+    _, problems = with_tokens(tokenizer, table, LoraSpec(max_tokens=longest), None)
+    assert len(problems) == 1
+    assert f"{drawn[0].name}/k2.s0: a training row has {max(lengths)} tokens with label and EOS" in problems[0]
+    assert f"lora.max_tokens is {longest}" in problems[0]
+    _, problems = with_tokens(tokenizer, table, LoraSpec(), longest)
+    assert len(problems) == 1
+    assert f"and the model's window {longest}" in problems[0]
 
 
 def encoded(*lengths: int, n_targets: int = 2) -> list[EncodedRow]:

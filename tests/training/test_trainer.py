@@ -20,9 +20,9 @@ from biaseval.models import load_model, load_tokenizer
 from biaseval.scoring import LabelScorer
 from biaseval.spec import LoraSpec
 from biaseval.training.adapters import adapter_files, attached, set_precision, target_names
-from biaseval.training.batches import EncodedRow, collate, encode_rows
+from biaseval.training.batches import EncodedRow, TrainingRow, collate, encode_rows
 from biaseval.training.loss import RowLoss, weighted_loss
-from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE, TrainingRow
+from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.training.schedule import learning_rate_at, n_steps_of, step_rows
 from biaseval.training.trainer import TrainedAdapter, train_adapter
 from tests.training.trainingtexts import SMALL, plain_training, random_rows
@@ -218,10 +218,10 @@ def test_the_loss_falls_on_a_real_task() -> None:
     tokenizer = load_tokenizer(str(MODEL_PATH))
     texts = ["The soup was cold", "The bread was fresh", "The tea was bitter", "The cake was sweet"] * 4
     rows = [
-        TrainingRow(str(n), f"Say good or bad.\n\nInput: {text} {n}.\n\nOutput:", ("bad", "good")[n % 2], 0)
+        TrainingRow(f"Say good or bad.\n\nInput: {text} {n}.\n\nOutput:", ("bad", "good")[n % 2], ("bad", "good"))
         for n, text in enumerate(texts)
     ]
-    encoded = encode_rows(tokenizer, rows, ["bad", "good"], 2048)
+    encoded = encode_rows(tokenizer, rows)
     trained = train(load_model(str(MODEL_PATH)), encoded, r=16)
     losses = [step.loss for step in trained.steps]
     assert np.mean(losses[-2:]) < 0.7 * np.mean(losses[:2])
