@@ -203,6 +203,12 @@ def test_an_adapter_of_another_model_is_refused(adapter: Path, tmp_path: Path) -
         load_model(str(other), adapter=str(adapter))
 
 
+def test_an_adapter_of_a_deeper_model_is_refused(adapter: Path, tmp_path: Path) -> None:
+    shallow = save_random(LlamaConfig(**{**SMALL, "num_hidden_layers": 1}, intermediate_size=48), tmp_path / "other")
+    with pytest.raises(InputError, match=r"does not fit the model .*: the model has no place for 2 of its weights"):
+        load_model(str(shallow), adapter=str(adapter))
+
+
 def test_the_adapter_is_part_of_the_identity(tiny_llama: Path, adapter: Path) -> None:
     plain, adapted = fingerprint_model(str(tiny_llama)), fingerprint_model(str(tiny_llama), adapter=str(adapter))
     assert adapted["model"] == plain["model"]

@@ -690,13 +690,20 @@ def _fitting(adapter: str, path: str) -> Iterator[None]:
 def _with_adapter(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
     if importlib.util.find_spec("peft") is None:
         raise InputError(f"adapter {adapter}: peft is not installed; pip install peft")
-    from peft import PeftModel
+    from peft import PeftModel, get_peft_model_state_dict
+    from peft.utils import load_peft_weights
 
     located = _located(adapter)
     with _fitting(adapter, str(model.name_or_path)), warnings.catch_warnings():
         # PEFT only warns, and goes on with an adapter that does nothing where its weights are missing.
         warnings.filterwarnings("error", message="Found missing adapter keys")
         adapted: Any = PeftModel.from_pretrained(model, located, is_trainable=False)
+        # Nor does it mind what the model has no place for.
+        placed = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+        prefix = getattr(adapted.base_model, "prefix", "")
+        surplus = [name for name in load_peft_weights(located, device="cpu") if prefix in name and name not in placed]
+        if surplus:
+            raise ValueError(f"the model has no place for {len(surplus)} of its weights (first: {min(surplus)})")
     if adapted.active_peft_config.is_prompt_learning:
         raise InputError(
             f"adapter {adapter}: adds tokens to the prompt; use one that changes the weights, such as LoRA"

@@ -53,6 +53,13 @@ class PartToScore:
     adapter: str | None = None
     """The folder below ``adapters/`` of the adapter that goes with its prompts; None in a run without adapters."""
 
+    def __post_init__(self) -> None:
+        """Never let the base model's outputs pass for an adapted model's."""
+        if self.adapter is None and not set(ADAPTED.values()).isdisjoint(self.tables):
+            raise BiasevalError(
+                f"plan.json: part {self.part} names no adapter; start the run anew in another directory"
+            )
+
 
 @dataclass(frozen=True)
 class ScoredPart:

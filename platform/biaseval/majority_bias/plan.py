@@ -336,6 +336,7 @@ class _Planner:
             prompts=PROMPTS.rows([context.prompts[index] for context, index in rows]),
             tokens=sum(contexts.values()) + sum(tokens) - sum(context.tokens for context, _ in rows) + labels,
             tokens_unshared=len(self._dataset.labels) * sum(tokens) + labels,
+            adapter=adapter,
         )
 
 

@@ -72,8 +72,6 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
     from biaseval.analysis import build_marts
     from biaseval.report import write_report
 
-    if not isinstance(spec, QaBiasSpec) and spec.lora is not None:
-        check_lora(spec.lora)
     with planned_run(spec, run_uri) as run:
         if isinstance(spec, QaBiasSpec):
             answer_and_measure_missing(run, spec)
@@ -117,7 +115,6 @@ def train_lora(spec: Spec, run_uri: str) -> TrainingSummary:
         BiasevalError: training failed; the same call resumes.
     """
     checked, lora = lora_of(spec)
-    check_lora(lora)
     with planned_run(checked, run_uri) as run:
         return train_missing_adapters(run, checked, lora)
 
@@ -128,6 +125,8 @@ def _planner(spec: Spec) -> Callable[[Run], None]:
         questions = read_questions_inputs(spec)
         return lambda run: write_questions_plan(run, spec, questions)
     inputs = read_inputs(spec)
+    if spec.lora is not None:
+        check_lora(spec, spec.lora)
     return lambda run: write_plan(run, spec, inputs)
 
 
@@ -141,9 +140,9 @@ def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any], Train
 
     Writes nothing and loads no weights.
     """
-    if spec.lora is not None:
-        check_lora(spec.lora)
     inputs = read_inputs(spec)
+    if spec.lora is not None:
+        check_lora(spec, spec.lora)
     facts = asdict(inputs.facts)
     summary = inputs.start
     adapters: list[dict[str, Any]] = []

@@ -80,10 +80,8 @@ def train_missing_adapters(run: Run, spec: CausalSpec, lora: LoraSpec) -> Traini
         BiasevalError: training failed; what is complete stays.
     """
     from biaseval.execute.training import AdapterToTrain, train_missing
-    from biaseval.training.adapters import target_shapes
 
-    check_lora(lora)
-    shapes = target_shapes(spec.model, lora)
+    shapes = check_lora(spec, lora)
     planned = [
         AdapterToTrain(**{name: adapter[name] for name in ("part", "rows_part", "adapter", "tokens")})
         for adapter in read_plan(run)["adapters"]
@@ -134,15 +132,13 @@ def training_cost(
         adapters: those of the run, as `biaseval.training.rows.adapters_of` describes them; at least one.
         facts: the model's.
     """
-    from biaseval.training.adapters import target_shapes
-
     adapters = list(adapters)
     own = ModelShape(
         facts["family"],
         facts["n_parameters"],
         facts["hidden_size"],
         facts["n_layers"],
-        target_shapes(spec.model, lora),
+        check_lora(spec, lora),
     )
     shapes = [own, *PUBLISHED_SHAPES]
     stages = {"none": None, "1": 1, "2": 2, "3": 3}
@@ -164,16 +160,18 @@ def training_cost(
     )
 
 
-def check_lora(lora: LoraSpec) -> None:
-    """Make sure that a DeepSpeed file does not contradict the spec.
+def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
+    """Make sure that adapters of the spec's model can be trained as it says, and return `target_shapes`.
 
     Raises:
-        InputError: it does.
+        InputError: the model lacks a layer that is to be changed, or a DeepSpeed file contradicts the spec.
     """
+    from biaseval.training.adapters import target_shapes
     from biaseval.training.deepspeed_config import deepspeed_config
 
     if lora.zero is not None:
         deepspeed_config(lora, n_trainable=1)
+    return target_shapes(spec.model, lora)
 
 
 def lora_of(spec: Spec) -> tuple[CausalSpec, LoraSpec]:

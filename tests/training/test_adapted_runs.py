@@ -1,0 +1,355 @@
+"""Whole runs with adapters on a real Ray: trained, scored beside the base model, measured, and resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+import yaml
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, LlamaConfig
+from typer.testing import CliRunner
+
+from biaseval.analysis import query
+from biaseval.cli import app
+from biaseval.errors import BiasevalError, InputError
+from biaseval.majority_bias.matching import match_label
+from biaseval.models import AdapterSlot, load_model, load_tokenizer
+from biaseval.pipelines import run_spec, run_status, train_lora
+from biaseval.scoring import LabelScorer
+from biaseval.spec import load_spec
+from biaseval.store import Run
+from tests.majority_bias.datafiles import boolq_rows, write_jsonl
+from tests.taskfiles import write_task
+from tests.test_models import SMALL, save_random
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+TASK = "task9501_two_classification"
+LORA = {"precision": "float32", "r": 4, "epochs": 1, "learning_rate": 5e-3, "gradient_checkpointing": False}
+SETTINGS = ("k0.s0", "k2.s0", "k2.s1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Any:
+    """Give each worker one thread: for tiny models on a busy machine, several wait for each other most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
+def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
+    write_task(folder / "tasks", TASK, n_instances=140, number=9501)
+    content = {
+        "kind": "label_bias",
+        "name": "tiny",
+        "model": {"path": str(model)},
+        "tasks": {"path": "tasks", "include": [TASK], "min_instances": 130, "max_eval": 12},
+        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
+        "calibration": ["cc", "looc"],
+        "lora": LORA,
+        "execution": {"part_rows": 20},
+        **changes,
+    }
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of an undisturbed label-bias run."""
+    folder = tmp_path_factory.mktemp("adapted")
+    spec = write_spec(folder, tiny_llama)
+    run_spec(load_spec(spec), str(folder / "run"))
+    return spec, folder / "run"
+
+
+def prompts_of(run_dir: Path, adapter: str) -> pa.Table:
+    """Return the prompts of an adapter's setting, as text."""
+    return query(
+        [run_dir],
+        "select prompt_id, c.text || input_text as text, labels from prompts p join contexts c using (context_id) "
+        f"where p.task || '/k' || p.n_demos || '.s' || p.demo_set = '{adapter}' order by prompt_id",
+    )
+
+
+def logprobs(table: pa.Table) -> dict[tuple[str, str], list[float]]:
+    return {(row["prompt_id"], row["label"]): row["token_logprobs"] for row in table.to_pylist()}
+
+
+def assert_close(found: dict[tuple[str, str], list[float]], wanted: dict[tuple[str, str], list[float]]) -> None:
+    assert wanted
+    for key, values in wanted.items():
+        np.testing.assert_allclose(found[key], values, atol=1e-4)
+
+
+def marts(run_dir: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (run_dir / "marts").iterdir()}
+
+
+def test_all_methods_come_out_of_one_run(finished: tuple[Path, Path]) -> None:
+    rows = query([finished[1]], "select distinct n_demos, method from label_bias_by_model order by all").to_pylist()
+    found = {n_demos: {row["method"] for row in rows if row["n_demos"] == n_demos} for n_demos in (0, 2)}
+    assert found[2] == {"none", "cc", "looc", "lora", "lora+cc", "lora+looc"}
+    assert found[0] == {"none", "cc", "lora", "lora+cc"}
+    run = Run.open(str(finished[1]))
+    assert run.parts("adapted_scores") == run.parts("label_scores") == run.parts("prompts")
+    for part in run.parts("prompts"):
+        prompts = run.read_part("prompts", part)
+        assert len(set(zip(*(prompts[name].to_pylist() for name in ("n_demos", "demo_set")), strict=True))) == 1
+
+
+def test_adapted_scores_are_those_of_the_attached_and_of_the_merged_adapter(
+    finished: tuple[Path, Path], tiny_llama: Path, tmp_path: Path
+) -> None:
+    run_dir = finished[1]
+    run = Run.open(str(run_dir))
+    base, adapted = (logprobs(run.read_table(table)) for table in ("label_scores", "adapted_scores"))
+    for setting in SETTINGS:
+        folder = run_dir / "adapters" / TASK / setting
+        prompts = prompts_of(run_dir, f"{TASK}/{setting}")
+        attached = LabelScorer.load(str(tiny_llama), adapter=str(folder)).score(prompts)
+        assert_close(adapted, logprobs(attached))
+        merged = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_llama), str(folder))
+        scorer = LabelScorer(merged.merge_and_unload().eval(), load_tokenizer(str(tiny_llama)))
+        assert_close(adapted, logprobs(scorer.score(prompts)))
+        plain = logprobs(LabelScorer.load(str(tiny_llama)).score(prompts))
+        assert_close(base, plain)
+        # The adapter does something: otherwise the comparisons above would hold for none.
+        assert max(abs(adapted[key][0] - values[0]) for key, values in plain.items()) > 0.01
+
+
+def test_lora_is_measured_as_the_same_formulas_say(finished: tuple[Path, Path]) -> None:
+    """The accuracy of lora+cc worked out from the scores, beside the SQL."""
+    run = Run.open(str(finished[1]))
+    scores = logprobs(run.read_table("adapted_scores"))
+    prompts = [row for row in run.read_table("prompts").to_pylist() if (row["n_demos"], row["demo_set"]) == (2, 1)]
+
+    def probabilities(row: dict[str, Any]) -> np.ndarray:
+        means = np.exp([np.mean(scores[row["prompt_id"], label]) for label in sorted(row["labels"])])
+        return means / means.sum()
+
+    weights = 1 / np.mean([probabilities(row) for row in prompts if row["purpose"] == "cc"], axis=0)
+    main = [row for row in prompts if row["purpose"] == "main"]
+    for method, factor in (("lora", 1.0), ("lora+cc", weights)):
+        right = [sorted(row["labels"])[int(np.argmax(probabilities(row) * factor))] == row["gold"] for row in main]
+        [found] = query(
+            [finished[1]],
+            f"select accuracy from label_bias_by_task where n_demos = 2 and demo_set = 1 and method = '{method}'",
+        ).to_pylist()
+        assert found["accuracy"] == pytest.approx(np.mean(right))
+
+
+def test_costs_are_those_of_the_training_rows(finished: tuple[Path, Path]) -> None:
+    run = Run.open(str(finished[1]))
+    tokens = {0: 0, 2: 0}
+    for row in run.read_table("training_rows").to_pylist():
+        tokens[row["n_demos"]] += row["n_tokens"]
+    costs = {(row["n_demos"], row["method"]): row for row in query([finished[1]], "from mitigation_costs").to_pylist()}
+    for n_demos, n_adapters in ((0, 1), (2, 2)):
+        lora = costs[n_demos, "lora"]
+        assert (lora["tokens"], lora["n_adapters"], lora["n_prompts"]) == (tokens[n_demos], n_adapters, 0)
+        assert lora["seconds"] > 0
+        assert costs[n_demos, "lora+cc"]["tokens"] > lora["tokens"]
+        assert costs[n_demos, "cc"]["trained_parameters"] == 0
+    state = Path(finished[1], "adapters", TASK, "k0.s0", "adapter_model.safetensors")
+    from safetensors.torch import load_file
+
+    assert costs[0, "lora"]["trained_parameters"] == sum(weight.numel() for weight in load_file(state).values())
+
+
+def test_only_missing_adapters_and_outputs_are_computed(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    spec, run_dir = finished
+    again = tmp_path / "run"
+    shutil.copytree(run_dir, again)
+    (again / "adapted_scores" / "part-00001.parquet").unlink()
+    (again / "adapters" / TASK / "k2.s1" / "adapter_config.json").unlink()
+    untouched = [again / "label_scores" / "part-00001.parquet", again / "adapted_scores" / "part-00000.parquet"]
+    before = [path.stat().st_mtime_ns for path in untouched]
+    status = run_status(str(again))
+    assert status.n_parts_done == status.n_parts - 1
+    run_spec(load_spec(spec), str(again))
+    assert marts(again) == marts(run_dir)
+    assert [path.stat().st_mtime_ns for path in untouched] == before
+
+
+def test_adapters_may_be_trained_first(finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path) -> None:
+    spec = write_spec(tmp_path, tiny_llama)
+    run_dir = tmp_path / "run"
+    shutil.copytree(finished[1] / "adapters", tmp_path / "kept")
+    train_lora(load_spec(spec), str(run_dir))
+    assert not (run_dir / "label_scores").exists()
+    files = sorted((run_dir / "adapters").rglob("*.safetensors"))
+    before = [path.stat().st_mtime_ns for path in files]
+    done = CliRunner().invoke(app, ["run", str(spec), "--run-dir", str(run_dir)])
+    assert done.exit_code == 0
+    assert "lora+looc" in done.stdout
+    assert [path.stat().st_mtime_ns for path in files] == before
+    assert marts(run_dir) == marts(finished[1])
+
+
+def test_a_run_with_an_adapter_that_stopped_scores_nothing(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+    spec = write_spec(tmp_path, tiny_llama, lora={**LORA, "learning_rate": 1e30}, prompt={"n_demos": [0]})
+    with pytest.raises(BiasevalError, match=rf"1 adapters stopped .*{TASK}/k0.s0 \(step 1, loss"):
+        run_spec(load_spec(spec), str(tmp_path / "run"))
+    assert not (tmp_path / "run" / "label_scores").exists()
+    assert Run.open(str(tmp_path / "run")).read_table("training")["step"].to_pylist() == [0, 1]
+
+
+def test_adapters_take_each_others_place_and_leave_the_model_as_it_was(
+    finished: tuple[Path, Path], tiny_llama: Path, tmp_path: Path
+) -> None:
+    run_dir = finished[1]
+    prompts = prompts_of(run_dir, f"{TASK}/k2.s0")
+    scorer = LabelScorer.load(str(tiny_llama))
+    base = scorer.score(prompts)
+    files = {
+        setting: [
+            (run_dir / "adapters" / TASK / setting / name).read_bytes()
+            for name in ("adapter_config.json", "adapter_model.safetensors")
+        ]
+        for setting in SETTINGS
+    }
+    found = {}
+    for setting in (*SETTINGS, *SETTINGS):
+        scorer.put_adapter(setting, *files[setting])
+        scores = scorer.score(prompts)
+        assert scores.equals(found.setdefault(setting, scores))
+        scorer.use_adapter(False)
+        assert scorer.score(prompts).equals(base)
+    assert scorer.path == "packed"
+    assert not found["k0.s0"].equals(found["k2.s0"])
+    scorer.use_adapter(True)
+    assert scorer.score(prompts).equals(found["k2.s1"])
+
+
+def test_an_adapter_of_another_model_names_both(finished: tuple[Path, Path], tmp_path: Path) -> None:
+    config_of_other = LlamaConfig(**{**SMALL, "hidden_size": 64}, intermediate_size=48)
+    other = save_random(config_of_other, tmp_path / "other")
+    folder = finished[1] / "adapters" / TASK / "k0.s0"
+    config, weights = ((folder / name).read_bytes() for name in ("adapter_config.json", "adapter_model.safetensors"))
+    with pytest.raises(InputError, match=f"adapter small: does not fit the model {other}: "):
+        AdapterSlot(load_model(str(other)), str(other)).put("small", config, weights)
+
+
+@pytest.fixture(scope="module")
+def majority(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> Path:
+    """Return the directory of a majority-bias run with adapters."""
+    folder = tmp_path_factory.mktemp("majority")
+    write_jsonl(folder / "train.jsonl", boolq_rows("train", 20, 19))
+    write_jsonl(folder / "test.jsonl", boolq_rows("test", 5, 4))
+    content: dict[str, Any] = {
+        "kind": "majority_bias",
+        "name": "tiny",
+        "model": {"path": str(tiny_llama)},
+        "data": {"train": "train.jsonl", "test": "test.jsonl"},
+        "prompt": {"preset": "boolq", "n_demos": 4, "instruction": [False]},
+        "proportions": [{"True": 0.0, "False": 1.0}, {"True": 0.5, "False": 0.5}],
+        "seeds": [0, 1],
+        "predict": ["likelihood", "generate", "constrained"],
+        "calibration": ["cc"],
+        "lora": {**LORA, "n_examples": 8},
+    }
+    (folder / "spec.yaml").write_text(yaml.safe_dump(content))
+    run_spec(load_spec(folder / "spec.yaml"), str(folder / "run"))
+    return folder / "run"
+
+
+def test_majority_runs_measure_with_and_without_adapters(majority: Path) -> None:
+    rows = query(
+        [majority], "select predict, method, count(*) as n from majority_by_setting group by all order by all"
+    ).to_pylist()
+    assert [(row["predict"], row["method"], row["n"]) for row in rows] == [
+        ("constrained", "lora", 4),
+        ("constrained", "none", 4),
+        ("generate", "lora", 4),
+        ("generate", "none", 4),
+        ("likelihood", "cc", 4),
+        ("likelihood", "lora", 4),
+        ("likelihood", "lora+cc", 4),
+        ("likelihood", "none", 4),
+    ]
+    gains = query([majority], "select predict, method from majority_calibration_gain order by all").to_pylist()
+    assert [tuple(row.values()) for row in gains] == [
+        ("constrained", "lora"),
+        ("generate", "lora"),
+        ("likelihood", "cc"),
+        ("likelihood", "lora"),
+        ("likelihood", "lora+cc"),
+    ]
+
+
+def test_majority_adapters_learn_from_examples_that_their_contexts_do_not_show(majority: Path) -> None:
+    run = Run.open(str(majority))
+    contexts = {(row["setting"], row["demo_set"]): row for row in run.read_table("contexts").to_pylist()}
+    examples: dict[int, list[set[str]]] = {0: [], 1: []}
+    for (setting, seed), context in contexts.items():
+        rows = [
+            row
+            for row in run.read_table("training_rows").to_pylist()
+            if (row["setting"], row["demo_set"]) == (setting, seed)
+        ]
+        ids = {row["instance_id"] for row in rows}
+        assert len(ids) == len(rows) == 8
+        assert not ids & set(context["demo_ids"])
+        assert all(row["prompt"].startswith(context["text"]) for row in rows)
+        assert {row["adapter"] for row in rows} == {f"{setting.replace('/', '-')}/s{seed}.without"}
+        examples[seed].append(ids)
+    # Settings of a seed share their examples, but for those that are demonstrations of one of them.
+    for seed, (one, other) in examples.items():
+        shown = set(contexts["0/100", seed]["demo_ids"]) | set(contexts["50/50", seed]["demo_ids"])
+        assert len(one & other) >= 8 - len(shown & (one | other))
+    assert examples[0][0] != examples[1][0]
+
+
+def test_majority_outputs_are_those_of_the_adapted_model(majority: Path, tiny_llama: Path) -> None:
+    run = Run.open(str(majority))
+    texts = {row["context_id"]: row["text"] for row in run.read_table("contexts").to_pylist()}
+    found = {
+        row["prompt_id"]: row for row in run.read_table("adapted_generations").to_pylist() if row["mode"] == "generate"
+    }
+    model = load_model(str(tiny_llama), adapter=str(majority / "adapters" / "50-50" / "s1.without"))
+    tokenizer = load_tokenizer(str(tiny_llama))
+    n_compared = 0
+    for prompt in run.read_table("prompts").to_pylist():
+        if prompt["purpose"] == "majority" and prompt["prompt_id"].startswith("tiny/50-50/s1/"):
+            ids = tokenizer(texts[prompt["context_id"]] + prompt["input_text"], return_tensors="pt")["input_ids"]
+            whole = model.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, do_sample=False, pad_token_id=0
+            )
+            output = found[prompt["prompt_id"]]
+            assert output["text"] == tokenizer.decode(whole[0, ids.shape[1] :], skip_special_tokens=True)
+            assert output["prediction"] == match_label(output["text"], prompt["labels"])
+            n_compared += 1
+    assert n_compared == 9
+
+
+def test_a_mistake_in_the_section_leaves_nothing_in_the_way_of_its_correction(tmp_path: Path, tiny_llama: Path) -> None:
+    spec = write_spec(tmp_path, tiny_llama, lora={**LORA, "targets": ["qproj"]})
+    with pytest.raises(InputError, match="qproj: no such linear layer in LlamaForCausalLM; it has down_proj"):
+        run_spec(load_spec(spec), str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_few_examples_are_said(tmp_path: Path, tiny_llama: Path) -> None:
+    write_jsonl(tmp_path / "train.jsonl", boolq_rows("train", 8, 8))
+    write_jsonl(tmp_path / "test.jsonl", boolq_rows("test", 2, 2))
+    content = {
+        "kind": "majority_bias",
+        "name": "tiny",
+        "model": {"path": str(tiny_llama)},
+        "data": {"train": "train.jsonl", "test": "test.jsonl"},
+        "prompt": {"preset": "boolq", "n_demos": 4},
+        "proportions": [{"True": 0.5, "False": 0.5}],
+        "lora": {},
+    }
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match=r"lora.n_examples: 4 training examples are missing .* data.train has 16"):
+        run_spec(load_spec(tmp_path / "spec.yaml"), str(tmp_path / "run"))
