@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -14,20 +15,22 @@ __all__ = ["bucket"]  # a fixture
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
-def test_adapters_may_go_to_a_bucket(
+def test_a_run_with_adapters_may_be_in_a_bucket(
     bucket: dict[str, str],  # the fixture by its name
     tmp_path: Path,
     tiny_llama: Path,
 ) -> None:
     spec, run_dir = write_spec(tmp_path, tiny_llama), "s3://bias/runs/lora"
     environment = {**bucket, "OMP_NUM_THREADS": "1"}
-    done = _call(environment, "train", "lora", str(spec), "--run-dir", run_dir)
+    done = _call(environment, "run", str(spec), "--run-dir", run_dir)
     assert done.returncode == 0, done.stderr
-    assert "2 of 2 (2 trained now)" in done.stdout
-    assert f"adapters: {run_dir}/adapters" in done.stdout
+    assert "trained 2 of 2 adapters" in done.stderr
+    asked = _call(environment, "sql", run_dir, "select distinct method from label_bias_by_model", "--format", "json")
+    assert sorted(row["method"] for row in json.loads(asked.stdout)) == ["lora", "none"]
     again = _call(environment, "train", "lora", str(spec), "--run-dir", run_dir)
     assert again.returncode == 0, again.stderr
     assert "all 2 adapters are trained already" in again.stderr
+    assert f"adapters: {run_dir}/adapters" in again.stdout
     import boto3
 
     client = boto3.client(
