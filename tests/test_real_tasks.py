@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from biaseval import demo
+from biaseval.analysis import query
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.prompts import TokenCounter
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.models import load_tokenizer
 from biaseval.pipelines import run_spec
-from biaseval.spec import LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
+from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
 from biaseval.store import Run
 
 
@@ -72,3 +73,41 @@ def test_a_window_of_512_tokens_is_enough_where_prompts_leave_room_for_the_label
     spaced = [row for row in scores if row["label"] == "  Yes  "]
     assert spaced
     assert all(len(row["token_logprobs"]) == row["n_label_tokens"] + 1 for row in scores)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_lora_stands_beside_calibration_on_four_tasks_and_its_loss_falls(
+    superni: Path, tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    spec = LabelBiasSpec(
+        kind="label_bias",
+        name="bundled",
+        model=ModelSpec(path=str(demo.MODEL_PATH)),
+        tasks=TasksSpec(
+            path=str(superni / "tasks"),
+            include=["task109_*", "task209_*", "task585_*", "task827_*"],
+            max_eval=20,
+            templates=str(superni / "templates.csv"),
+        ),
+        prompt=PromptSpec(n_demos=[2], demo_sets=1),
+        calibration=["cc", "dc", "looc"],
+        lora=LoraSpec(precision="float32", gradient_checkpointing=False),
+    )
+    run_dir = str(tmp_path / "run")
+    run_spec(spec, run_dir)
+    methods = query([run_dir], "select method, n_tasks from label_bias_by_model where suite = 'all'").to_pylist()
+    assert {row["method"] for row in methods} == {
+        *("none", "cc", "dc", "looc"),
+        *("lora", "lora+cc", "lora+dc", "lora+looc"),
+    }
+    assert {row["n_tasks"] for row in methods} == {4}
+    losses = query(
+        [run_dir],
+        "select adapter, arg_min(loss, step) as first, arg_max(loss, step) as last from training group by all",
+    )
+    assert losses.num_rows == 4
+    assert all(row["last"] < row["first"] for row in losses.to_pylist())
+    page = Path(run_dir, "report.html").read_text()
+    assert "LoRA + LOOC" in page
