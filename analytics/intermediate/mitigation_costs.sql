@@ -2,6 +2,7 @@
 -- over all tasks, sets and settings. n_prompts: calibration inputs. tokens: theirs, a prefix that the rows have too not
 -- counted and one of their own once, and those of the training rows in all epochs. trained_parameters: of each of
 -- n_adapters. seconds: of training as measured, and of scoring in proportion to tokens; null where the run does not say.
+-- Where text is generated too, the run measures both as one: its time is spread over the tokens that are scored.
 with
 
 label_tokens as (
@@ -32,7 +33,7 @@ context_uses as (
         n_demos,
         instruction,
         contexts.n_tokens,
-        if(count(distinct purpose) = 1, any_value(purpose), 'main') as purpose
+        case when count(distinct purpose) = 1 then any_value(purpose) else 'main' end as purpose
     from contexts
     inner join (select context_id, purpose from prompts) using (context_id)
     group by all
@@ -163,8 +164,8 @@ select
     sum(needs.n_prompts)::bigint as n_prompts,
     sum(needs.tokens)::bigint as tokens,
     sum(needs.n_adapters)::bigint as n_adapters,
-    if(sum(needs.n_adapters) > 0, max(run_settings.trained_parameters), 0) as trained_parameters,
-    sum(needs.seconds) as seconds
+    case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,
+    case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds
 from needs
 cross join run_settings
 group by run_settings.model, needs.n_demos, needs.instruction, needs.method
