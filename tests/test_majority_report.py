@@ -21,10 +21,12 @@ from biaseval.report import write_comparison, write_report
 from biaseval.report.comparison import caveats, read_comparison, size
 from biaseval.report.findings import Row
 from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
+from biaseval.report.methods import METHODS as METHOD_NAMES
 from biaseval.report.proportions import instruction_figures
 from biaseval.report.ternary import plot_ternary, ternary_place
 from biaseval.report.ways import clear_sign
 from biaseval.store import Run
+from biaseval.tables import ADAPTED_GENERATIONS, ADAPTED_SCORES, TRAINING, TRAINING_ROWS, output_tables
 from tests.test_analysis import two_tasks
 from tests.test_majority_comparisons import LARGE
 from tests.test_majority_sql import ANSWERS, F1, MajorityPlan
@@ -42,9 +44,13 @@ def make_run(
     digest: str | None = None,
     predict: tuple[str, ...] = ("likelihood",),
     n_repeats: int = 50,
+    adapted: Mapping[tuple[str, bool], tuple[str, str]] | None = None,
     **spec: Any,
 ) -> str:
-    """Return a finished run of the model ``models/{n_parameters}``; the questions of other data are others."""
+    """Return a finished run of the model ``models/{n_parameters}``; the questions of other data are others.
+
+    With ``adapted``, what the model answers with adapters.
+    """
     plan = MajorityPlan(predict, calibration, answers, n_repeats=n_repeats)
     plan.n_parameters = n_parameters
     plan.spec |= {"name": folder.name, "model": {"path": f"models/llm-{n_parameters}", "dtype": "float32"}, **spec}
@@ -53,11 +59,55 @@ def make_run(
         plan.spec["data"] = {"train": f"data/{data}/train.jsonl", "test": f"data/{data}/test.jsonl"}
         for row in plan.prompts:
             row["input_text"] = f"{data} {row['input_text']}"
+    if adapted is not None:
+        plan.spec["lora"] = {"preset": "reif2024"}
+        for rows, n_tokens in ((plan.contexts, 10), (plan.prompts, 15)):
+            for row in rows:
+                row["n_tokens"] = n_tokens
     run = plan.write(folder)
+    if adapted is not None:
+        _write_adapted(Run.open(run), plan, MajorityPlan(predict, calibration, adapted, n_repeats=n_repeats))
     if digest is not None:
         environment = {"model": {"digest": digest}, "model_facts": {"n_parameters": n_parameters}}
         Run.open(run).write_text("environment.json", json.dumps(environment))
     build_marts(run)
+    return run
+
+
+def _write_adapted(run: Run, plan: MajorityPlan, with_adapters: MajorityPlan) -> None:
+    """Write what the model gives with adapters, and their training: two steps over four rows of 20 tokens each."""
+    if "label_scores" in output_tables(plan.spec["predict"]):
+        run.write_part("adapted_scores", 0, ADAPTED_SCORES.rows(with_adapters.label_scores))
+    if set(plan.spec["predict"]) != {"likelihood"}:
+        run.write_part("adapted_generations", 0, ADAPTED_GENERATIONS.rows(with_adapters.generations))
+    adapters = [
+        {"adapter": context["context_id"], **{name: context[name] for name in ("n_demos", "setting", "instruction")}}
+        for context in plan.contexts
+        if context["context_id"].count("/") == 3
+    ]
+    examples = [{**adapter, "row": row, "n_tokens": 20} for adapter in adapters for row in range(4)]
+    steps = [
+        {**adapter, "step": step, "epoch": 0, "loss": loss, "seconds": 0.5}
+        for adapter in adapters
+        for step, loss in enumerate((2.0, 1.0))
+    ]
+    run.write_part("training_rows", 0, TRAINING_ROWS.rows(examples))
+    run.write_part("training", 0, TRAINING.rows(steps))
+    environment = {"model_facts": {"n_parameters": plan.n_parameters}, "trained_parameters": 512}
+    run.write_text("environment.json", json.dumps(environment))
+
+
+@pytest.fixture(scope="module")
+def adapted_run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a run whose model is like a larger one with adapters, of another size than those of ``runs``."""
+    run = make_run(
+        tmp_path_factory.mktemp("runs") / "adapted",
+        30_000_000_000,
+        calibration=("looc",),
+        predict=("likelihood", "generate"),
+        adapted=LARGE,
+    )
+    write_report([run])
     return run
 
 
@@ -269,6 +319,170 @@ def test_the_page_of_a_run_has_the_settings_in_the_layout_of_table_2(runs: list[
             assert cell.startswith(f"{expected:.3f} [")
     # Only the best of 0.767, 1 and 0.821, and of 0.1, 0.883 and 0.643, is inside.
     assert re.findall(r'<td class="best">(\d\.\d+)', source) == ["0.883", "1.000"] * 2
+
+
+# A run with adapters
+
+
+def test_the_boundary_stands_with_and_without_lora(adapted_run: str) -> None:
+    source = Run.open(adapted_run).read_text("report.html")
+    ways = ["label likelihood", "label likelihood, LOOC", "label likelihood, LoRA", "label likelihood, LoRA + LOOC"]
+    ways += ["free generation", "free generation, LoRA"]
+    shown = table(source, "as Table 1")[1:]
+    assert [row[:2] for row in shown] == [[way, instruction] for way in ways for instruction in ("without", "with")]
+    marts = {
+        (row["predict"], row["method"], row["instruction"]): row
+        for row in query([adapted_run], "from majority_by_model").to_pylist()
+    }
+    assert float(shown[5][2].split()[0]) == pytest.approx(marts["likelihood", "lora", True]["rb_at_10"], abs=6e-4)
+    text = Page(source).text
+    # With instruction 0/100, 50/50 and 100/0 have 23/30, 1 and (9/14 + 1)/2; 1, 1 and 9/14 with adapters.
+    assert "Label likelihood, with instruction: 1 of 3 settings are within 10 points" in text
+    assert "Label likelihood, LoRA, with instruction: 2 of 3 settings are within 10 points" in text
+
+
+def test_the_page_says_whether_lora_widens_the_boundary(adapted_run: str) -> None:
+    source = Run.open(adapted_run).read_text("report.html")
+    text = Page(source).text
+    assert "Do calibration and LoRA widen the boundary?" in text
+    head, _, *lines = table(source, "LoRA and both against neither")
+    assert head[:3] == ["Prediction", "Method", "Instruction"]
+    assert [tuple(line[:3]) for line in lines] == [
+        *[
+            ("label likelihood", method, instruction)
+            for method in ("LOOC", "LoRA", "LoRA + LOOC")
+            for instruction in ("without", "with")
+        ],
+        ("free generation", "LoRA", "without"),
+        ("free generation", "LoRA", "with"),
+    ]
+    assert lines[3][3:5] == ["0.333", "0.667"]
+    assert re.search(r"LoRA, with instruction: \S.*? the boundary, RB@10 0\.333 to 0\.667 \(paired diff", text)
+    assert "LoRA, free generation, with instruction: " in text
+    assert re.search(r"Calibration on top of LoRA, against neither: .*LoRA \+ LOOC with instruction", text)
+
+
+def test_costs_of_mitigation_stand_beside_its_gains(adapted_run: str) -> None:
+    source = Run.open(adapted_run).read_text("report.html")
+    _, *lines = table(source, "what the method needs beyond scoring")
+    places = [line[0] for line in lines if len(line) == 10]  # over the methods of each
+    place = ""
+    ways = ("label likelihood", "free generation")
+    assert places == [f"{way}, {given} instruction" for way in ways for given in ("without", "with")]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for line in lines:
+        place = line.pop(0) if len(line) == 10 else place
+        cells[place, line[0]] = line[1:]
+    gains = query([adapted_run], "from majority_calibration_gain where instruction and predict = 'likelihood'")
+    for row in gains.to_pylist():
+        shown = cells["label likelihood, with instruction", METHOD_NAMES[row["method"]]][:3]
+        assert [float(cell.split()[0].replace("−", "-")) for cell in shown] == pytest.approx(
+            [row[metric] for metric in ("rb_at_10", "mean_f1", "sd_f1")], abs=6e-4
+        )
+    # 3 settings and 2 seeds; the run does not say how long scoring took.
+    assert cells["label likelihood, with instruction", "LoRA"][3:] == ["0", "480", "6", "512", "6.0"]
+    assert cells["free generation, with instruction", "LoRA"][3:] == ["0", "480", "6", "512", "6.0"]
+    # Each demonstration is left out of a context of its own, of 10 tokens, and has 5 more and two labels of 2.
+    assert cells["label likelihood, with instruction", "LOOC"][3:5] == ["12", f"{12 * (10 + 5 + 4)}"]
+    assert cells["label likelihood, with instruction", "LoRA + LOOC"][-1] == "–"
+    text = Page(source).text
+    assert "LoRA 960 tokens of training for 12 adapters of 512 parameters in 12.0 s" in text
+    assert (
+        "The mean training loss of 12 adapters falls from 2.0000 nats at the first step to 1.0000 at the last" in text
+    )
+    assert [line[:5] for line in table(source, "Loss in nats a target token")[1:]] == [
+        ["without", "6", "2", "2.0000", "1.0000"],
+        ["with", "6", "2", "2.0000", "1.0000"],
+    ]
+
+
+def test_figures_with_and_without_lora_stand_beside_each_other(adapted_run: str) -> None:
+    findings = read_majority_findings(Run.open(adapted_run))
+    assert [(figure.name, figure.line) for figure in f1_figures(findings)] == [
+        ("f1_likelihood", 0),
+        ("f1_likelihood_lora", 0),
+        ("f1_likelihood_looc", 1),
+        ("f1_likelihood_lora_looc", 1),
+        ("f1_generate", 2),
+        ("f1_generate_lora", 2),
+    ]
+    source = Run.open(adapted_run).read_text("report.html")
+    assert source.count('<div class="figures">') == 3 + 1
+    assert (Path(adapted_run) / "figures" / "training_loss.svg").exists()
+    assert table(source, "Weighted F1, means over seeds")[0][1:] == [
+        "label likelihood",
+        "label likelihood, LOOC",
+        "free generation",
+    ]
+    assert table(source, "Weighted F1 with LoRA")[0][1:] == [
+        "label likelihood, LoRA",
+        "label likelihood, LoRA + LOOC",
+        "free generation, LoRA",
+    ]
+
+
+def test_triangles_with_and_without_lora_stand_beside_each_other_in_the_same_colours(adapted_run: str) -> None:
+    settings, rows = ternary()
+    ways: list[Row] = [{"predict": "likelihood", "method": method} for method in ("none", "lora")]
+    # With LoRA each setting is better by 0.15, so that the scale of both goes beyond that of either.
+    plain, better = (
+        [{**row, **way, "weighted_f1": row["weighted_f1"] + 0.15 * number} for row in rows]
+        for number, way in enumerate(ways)
+    )
+    findings = read_majority_findings(Run.open(adapted_run))
+    figures = f1_figures(replace(findings, by_model=ways, by_setting=[*plain, *better], settings=settings))
+    assert [(figure.name, figure.line) for figure in figures] == [
+        (f"f1_likelihood{lora}_{given}", 0) for lora in ("", "_lora") for given in ("without", "with")
+    ]
+    drawn = ("f1_likelihood", "label likelihood", plain, settings)
+    assert figures[:2] == instruction_figures(*drawn, compared=better)
+    assert figures[:2] != instruction_figures(*drawn)
+
+
+def test_outputs_of_free_generation_are_counted_without_and_with_lora(adapted_run: str) -> None:
+    findings = read_majority_findings(Run.open(adapted_run))
+    for is_adapted in (False, True):
+        shares = [row["share"] for row in findings.outputs if row["is_adapted"] is is_adapted]
+        assert sum(shares) == pytest.approx(1)
+    head, *lines = table(Run.open(adapted_run).read_text("report.html"), "most frequent outputs")
+    assert head[1] == "Model"
+    assert {line[1] for line in lines} == {"without LoRA", "LoRA"}
+
+
+def test_the_page_of_a_run_with_adapters_is_whole(adapted_run: str) -> None:
+    source = Run.open(adapted_run).read_text("report.html")
+    page = Page(source)
+    assert page.open_tags == []
+    assert all(link.removeprefix("#") in page.values("id") for link in page.values("href"))
+    assert source.count("<caption>") == source.count("<table")
+    assert not re.search(r">\s*(None|nan)\s*<", source)
+
+
+def test_runs_with_and_without_adapters_have_one_page(adapted_run: str, runs: list[str], tmp_path: Path) -> None:
+    write_comparison([runs[1], adapted_run], str(tmp_path / "page.html"))
+    source = (tmp_path / "page.html").read_text()
+    page = Page(source)
+    assert page.open_tags == []
+    marts = {
+        (row["run"], row["predict"], row["method"], row["instruction"]): row
+        for row in query([runs[1], adapted_run], "from majority_by_model").to_pylist()
+    }
+    for predict, name in (("likelihood", "Label likelihood, LoRA"), ("generate", "Free generation, LoRA")):
+        changes = [
+            marts["adapted", predict, "lora", given]["mean_f1"] - marts["adapted", predict, "none", given]["mean_f1"]
+            for given in (False, True)
+        ]
+        told = f"{sum(changes) / 2:+.3f} on average".replace("-", "−")
+        assert re.search(
+            rf"{name}, against no mitigation: RB@10 [^.]*\..*?mean weighted F1 [^.]*{re.escape(told)}", page.text
+        )
+    assert "Label likelihood, LOOC, against no calibration: RB@10" in page.text
+    assert "By label likelihood, LoRA + LOOC" in page.text
+    [lora] = re.findall(r'<h2 id="way-\d+">By label likelihood, LoRA</h2>.*?</section>', source, re.S)
+    head, _, *lines = table(lora, "layout of Table 1")
+    assert [cell.split(" ")[0] for cell in head] == ["Data", "boolq-small", "adapted"]
+    assert lines[0][-4:-2] == ["–", "–"]
+    assert lines[0][-1].startswith("0.667")
 
 
 # Several runs

@@ -17,14 +17,26 @@ import pytest
 import yaml
 
 from biaseval.analysis import build_marts
+from biaseval.cli import _OVER_ALL, _print_metrics
 from biaseval.errors import BiasevalError, InputError
 from biaseval.report import write_report
-from biaseval.report.figures import _spread, metric_figures
+from biaseval.report.figures import _spread, _styles, metric_figures
 from biaseval.report.findings import Findings, Row, read_findings
+from biaseval.report.methods import METHODS, method_name, side_by_side
+from biaseval.report.mitigation import training_caveats
 from biaseval.report.page import render_page
 from biaseval.report.summary import caveats, summarize
 from biaseval.store import Run
-from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
+from biaseval.tables import (
+    ADAPTED_SCORES,
+    CONTEXTS,
+    LABEL_SCORES,
+    PROMPTS,
+    SPLITS,
+    TASKS,
+    TRAINING,
+    TRAINING_ROWS,
+)
 
 LABELS = (("no", "yes"), ("A", "B", "C", "D"), ("contradiction", "entailment", "neutral"))
 PREFERENCE = 1.6
@@ -44,16 +56,19 @@ def make_run(
     signal: float = 1.0,
     labels: Sequence[str] | None = None,
     name: str = "synthetic",
+    losses: Sequence[float] = (),
 ) -> Run:
     """Return a finished run whose scores prefer the first label, less with more demonstrations.
 
     A main row's log-likelihoods are the preference, plus ``signal`` on the gold label, plus noise; inputs without an
-    answer show the preference and noise only, so that calibration can take the preference away.
+    answer show the preference and noise only, so that calibration can take the preference away. With ``losses``, one
+    for each step, the run has adapters, which leave a quarter of the preference.
     """
     generator = np.random.default_rng(7)
     run = Run.open(str(folder))
     run.create()
-    tasks, contexts, prompts, scores = [], [], [], []
+    tasks, contexts, prompts, scores, adapted_scores = [], [], [], [], []
+    adapters = []
     for number in range(n_tasks):
         task = f"task{number:03d}_synthetic"
         names = sorted(labels or LABELS[number % len(LABELS)])
@@ -76,7 +91,10 @@ def make_run(
         for k in n_demos:
             for demo_set in range(demo_sets if k else 1):
                 place = f"{task}/k{k}.s{demo_set}"
-                contexts.append({"context_id": place, "task": task, "n_demos": k, "demo_set": demo_set, "text": "..."})
+                setting = {"task": task, "n_demos": k, "demo_set": demo_set}
+                of_adapters = {"instruction": True, "n_tokens": 40} if losses else {}
+                contexts.append({"context_id": place, **setting, "text": "...", **of_adapters})
+                adapters.append({"adapter": place, "model": name, "instruction": True, **setting})
                 preference = np.zeros(len(names))
                 preference[0] = strength / (1 + k / 4)
                 n_rows = {"main": n_main, "bias_score": n_bias_score, "cc": 3, "dc": 20, "looc": k}
@@ -102,18 +120,30 @@ def make_run(
                                 "input_text": "Input:",
                                 "n_demos_used": k - (purpose == "looc") - (k == 8 and purpose == "main" and row == 0),
                                 "is_truncated": False,
+                                "n_tokens": 50 if losses else None,
                             }
                         )
-                        logs -= np.logaddexp.reduce(logs)
-                        scores += [
-                            {"prompt_id": prompt_id, "label": label, "token_logprobs": [log, log], "n_label_tokens": 1}
-                            for label, log in zip(names, logs.tolist(), strict=True)
-                        ]
+                        for rows, shown in ((scores, logs), (adapted_scores, logs - 0.75 * preference)):
+                            logprobs = (shown - np.logaddexp.reduce(shown)).tolist()
+                            rows += [
+                                {"prompt_id": prompt_id, "label": label, "token_logprobs": [x, x], "n_label_tokens": 1}
+                                for label, x in zip(names, logprobs, strict=True)
+                            ]
     run.write_part("tasks", 0, TASKS.rows(tasks))
     run.write_part("splits", 0, SPLITS.empty())
     run.write_part("contexts", 0, CONTEXTS.rows(contexts))
     run.write_part("prompts", 0, PROMPTS.rows(prompts))
     run.write_part("label_scores", 0, LABEL_SCORES.rows(scores))
+    if losses:
+        run.write_part("adapted_scores", 0, ADAPTED_SCORES.rows(adapted_scores))
+        examples = [{**adapter, "row": row, "n_tokens": 60} for adapter in adapters for row in range(16)]
+        run.write_part("training_rows", 0, TRAINING_ROWS.rows(examples))
+        steps = [
+            {**adapter, "step": step, "epoch": step // 2, "loss": loss + number / 1000, "seconds": 0.5}
+            for number, adapter in enumerate(adapters)
+            for step, loss in enumerate(losses)
+        ]
+        run.write_part("training", 0, TRAINING.rows(steps))
     spec = {
         "kind": "label_bias",
         "name": name,
@@ -123,6 +153,8 @@ def make_run(
         "calibration": list(calibration),
         "scoring": {"normalization": "mean", "eos": True},
     }
+    if losses:
+        spec["lora"] = {"preset": "reif2024", "epochs": len(losses) // 2}
     run.write_text("spec.yaml", yaml.safe_dump(spec, sort_keys=False))
     plan = {
         "n_tasks": n_tasks,
@@ -144,6 +176,8 @@ def make_run(
         "scorer": {"path": "packed"},
         "seed": 42,
     }
+    if losses:
+        environment |= {"trained_parameters": 4096, "scorer": {"path": "packed", "scoring_s": 100.0}}
     run.write_text("environment.json", json.dumps(environment))
     build_marts(run.uri)
     return run
@@ -159,6 +193,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def findings(run: Run) -> Findings:
     return read_findings(run)
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = make_run(tmp_path_factory.mktemp("runs") / "adapted", n_tasks=6, losses=(2.0, 1.5, 1.25, 1.0))
+    write_report([run.uri])
+    return run
 
 
 class Page(HTMLParser):
@@ -432,6 +473,178 @@ def test_figures_do_not_depend_on_matplotlib_settings_and_leave_them_alone(findi
     with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "none"}):
         assert metric_figures(findings.by_suite) == before
         assert matplotlib.rcParams["font.size"] == 30
+
+
+# Runs with adapters
+
+
+def test_methods_with_lora_have_names_and_stand_side_by_side() -> None:
+    assert [METHODS[method] for method in ("lora", "lora+cc", "lora+looc")] == ["LoRA", "LoRA + CC", "LoRA + LOOC"]
+    assert (method_name("none"), method_name("none", "mitigation")) == ("no calibration", "no mitigation")
+    first, second = side_by_side(reversed(METHODS))
+    assert first == ["none", "cc", "dc", "looc", "lora"]
+    assert second == ["none", "lora", "lora+cc", "lora+dc", "lora+looc"]
+    assert side_by_side(["lora", "none"]) == [["none", "lora"]]
+    for methods in (first, second):
+        styles = _styles(methods)
+        for parts in (("color",), ("marker", "line")):  # in colour, and in print
+            assert len({tuple(getattr(style, part) for part in parts) for style in styles.values()}) == len(methods)
+
+
+def test_lora_stands_beside_calibration_and_its_calibration_in_figures_of_their_own(adapted: Run) -> None:
+    figures = metric_figures(read_findings(adapted).by_suite)
+    assert [(figure.name, figure.line) for figure in figures] == [
+        ("macro_f1", 0),
+        ("rsd", 0),
+        ("bias_score", 0),
+        ("macro_f1_lora", 1),
+        ("rsd_lora", 1),
+        ("bias_score_lora", 1),
+    ]
+    means = {(row["method"], row["n_demos"]): row["rsd"] for row in mart(adapted, "label_bias_by_model")}
+    assert f"; LoRA {means['lora', 0]:.3f} at 0" in figures[1].text
+    assert "LoRA +" not in figures[1].text
+    assert f"; LoRA + CC {means['lora+cc', 0]:.3f} at 0" in figures[4].text
+    assert "; CC" not in figures[4].text
+    written = {path.stem for path in Path(adapted.root).glob("figures/*.svg")}
+    assert written == {figure.name for figure in figures} | {"training_loss"}
+    assert len(page_of(adapted).values("alt")) == 7
+
+
+def test_the_summary_tells_lora_and_calibration_apart(adapted: Run) -> None:
+    findings = read_findings(adapted)
+    sentences = summarize(findings)
+    text = " ".join(sentences)
+    assert "in the prompt, by itself and with 30 LoRA adapters, and calibrated by CC, DC and LOOC." in sentences[0]
+    assert "ithout calibration" not in text
+    changes = {(row["n_demos"], row["method"], row["against_method"]): row for row in findings.changes}
+    for against, subject, methods in (
+        ("none", "Calibration lowers mean RSD most with ", ("cc", "dc", "looc")),
+        ("none", "LoRA alone lowers mean RSD most at ", ("lora",)),
+        ("lora", "On top of LoRA, calibration lowers mean RSD most with ", ("lora+cc", "lora+dc", "lora+looc")),
+    ):
+        chosen = [row for row in changes.values() if row["method"] in methods and row["against_method"] == against]
+        best = min(chosen, key=lambda row: row["rsd"])
+        before, after = findings.mean(best["n_demos"], against), findings.mean(best["n_demos"], best["method"])
+        assert before is not None
+        assert after is not None
+        [told] = [sentence for sentence in sentences if sentence.startswith(subject)]
+        assert f"{best['n_demos']} demonstrations: from {before['rsd']:.3f}" in told
+        assert f" to {after['rsd']:.3f} [" in told
+        assert f"paired difference {best['rsd']:+.3f}".replace("-", "−") in told
+    assert changes[0, "lora", "none"]["rsd_high"] < 0  # what was put into the scores
+    assert re.search(r"LoRA alone against no mitigation, by paired intervals .*: mean RSD falls with 0", text)
+
+
+def test_calibration_on_top_of_lora_that_changes_nothing_is_said_to(adapted: Run) -> None:
+    findings = read_findings(adapted)
+    unclear = [
+        {**row, "rsd_low": -0.1, "rsd_high": 0.1} if row["against_method"] == "lora" else row
+        for row in findings.changes
+    ]
+    told = "Against LoRA alone, no calibration clearly changes mean RSD at any number of demonstrations."
+    assert told in summarize(replace(findings, changes=unclear))
+    worse = [
+        {**row, "rsd": 0.2, "rsd_low": 0.1, "rsd_high": 0.3} if row["against_method"] == "lora" else row
+        for row in findings.changes
+    ]
+    text = " ".join(summarize(replace(findings, changes=worse)))
+    assert told not in text
+    assert "No calibration method on top of LoRA lowers mean RSD" in text
+    assert "Mean RSD clearly rises against LoRA alone" in text
+    alone = [
+        {**row, "rsd": 0.2, "rsd_low": 0.1, "rsd_high": 0.3} if row["method"] == "lora" else row
+        for row in findings.changes
+    ]
+    text = " ".join(summarize(replace(findings, changes=alone)))
+    assert "LoRA alone lowers mean RSD at no number of demonstrations." in text
+    assert "mean RSD rises with 0, 2 and 8" in text
+
+
+def test_costs_stand_beside_the_gain_of_each_method(adapted: Run) -> None:
+    """At 2 demonstrations: 6 tasks, 2 sets; inputs of 10 tokens and labels of 2 each; 16 examples of 60 in 2 epochs."""
+    source = adapted.read_text("report.html")
+    [table] = [part for part in source.split("<table") if "what the method needs beyond scoring" in part]
+    cells: dict[tuple[int, str], list[str]] = {}
+    n_demos = 0
+    for line in re.findall(r"<tr>(.*?)</tr>", table, re.S)[1:]:
+        texts = [re.sub(r"<span.*?</span>|<.*?>", "", cell).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", line)]
+        if "rowgroup" in line:
+            n_demos = int(texts.pop(0))
+        cells[n_demos, texts[0]] = texts[1:]
+    changes = {
+        (row["n_demos"], METHODS[row["method"]]): row
+        for row in mart(adapted, "label_bias_changes")
+        if row["against_method"] == "none" and row["method"] != "none"
+    }
+    assert cells.keys() == changes.keys()
+    for place, change in changes.items():
+        shown = [float(cell.replace("−", "-")) for cell in cells[place][:3]]
+        assert shown == pytest.approx([change[metric] for metric in ("rsd", "bias_score", "macro_f1")], abs=6e-4)
+    n_labels = 2 * (2 + 4 + 3)  # of the six tasks
+    cc = 2 * 3 * (6 * 10 + 2 * n_labels)
+    lora = 6 * 2 * 16 * 60 * 2
+    assert cells[2, "CC"][3:7] == ["36", f"{cc:,}", "0", "0"]
+    assert cells[2, "LoRA"][3:] == ["0", f"{lora:,}", "12", "4,096", "24.0"]  # 12 adapters, 4 steps of half a second
+    assert cells[2, "LoRA + CC"][3:7] == ["36", f"{lora + cc:,}", "12", "4,096"]
+    assert (0, "LoRA + LOOC") not in cells
+    [told] = [sentence for sentence in summarize(read_findings(adapted)) if sentence.startswith("Beyond scoring")]
+    assert f"LoRA {30 * 16 * 60 * 2:,} tokens of training for 30 adapters of 4,096 parameters in 60.0 s" in told
+    assert [told.index(f" {name} ") for name in ("CC", "DC", "LOOC", "LoRA")] == sorted(
+        told.index(f" {name} ") for name in ("CC", "DC", "LOOC", "LoRA")
+    )
+
+
+def test_the_training_loss_is_shown_and_told_where_it_does_not_fall(adapted: Run, tmp_path: Path) -> None:
+    findings = read_findings(adapted)
+    assert findings.adaptation is not None
+    assert [(row["n_demos"], row["n_adapters"], row["n_steps"]) for row in findings.adaptation.training] == [
+        (0, 6, 4),
+        (2, 12, 4),
+        (8, 12, 4),
+    ]
+    assert [row["n_adapters"] for row in findings.adaptation.losses] == [30] * 4
+    first, *_, last = findings.adaptation.losses
+    assert first["mean_loss"] == pytest.approx(2 + 14.5 / 1000)  # adapter number n of 30 adds n / 1000
+    assert (last["low"], last["high"]) == pytest.approx((1 + 2.9 / 1000, 1 + 26.1 / 1000))
+    text = page_of(adapted).text
+    assert (
+        "The mean training loss of 30 adapters falls from 2.0145 nats at the first step to 1.0145 at the last" in text
+    )
+    assert "mean over adapters: 2.0145 at step 1, 1.0145 at step 4" in " ".join(page_of(adapted).values("alt"))
+    assert training_caveats(findings.adaptation) == []
+    rising = make_run(tmp_path / "rising", n_tasks=2, n_demos=(0, 2), calibration=(), losses=(1.0, 1.5))
+    write_report([rising.uri])
+    text = page_of(rising).text
+    assert "The mean training loss of 6 adapters rises from 1.0025 nats at the first step to 1.5025 at the last" in text
+    assert "The loss of 6 of 6 adapters is not lower at the last step than at the first." in text
+    assert "by itself and with 6 LoRA adapters, and not calibrated" in text
+    assert "alibration lowers" not in text
+
+
+def test_the_printed_metrics_have_the_methods_in_the_order_of_the_report(
+    adapted: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print_metrics(adapted.uri, _OVER_ALL["label_bias"])
+    shown = re.findall(r"│ +2 │ (\S+)", capsys.readouterr().out)
+    assert shown == list(METHODS)
+
+
+def test_the_page_with_adapters_is_whole(adapted: Run) -> None:
+    source = adapted.read_text("report.html")
+    page = page_of(adapted)
+    assert all(link.removeprefix("#") in page.values("id") for link in page.values("href"))
+    assert source.count("<caption>") == source.count("<table")
+    assert len(re.findall(r"<th\b", source)) == len(re.findall(r'<th scope="(?:row|col|rowgroup|colgroup)"', source))
+    assert not re.search(r">\s*(None|nan)\s*<", source)
+    changes = source[source.index('<section aria-labelledby="changes">') :].split("</section>")[0]
+    against = re.findall(r'<td class="text">LoRA \+ CC</td><td class="text">(.*?)</td>', changes)
+    assert against == ["no mitigation", "LoRA"] * 3
+    assert "no calibration" not in page.text
+
+
+def test_runs_without_adapters_have_nothing_of_them(run: Run) -> None:
+    assert not re.search("LoRA|mitigation|adapter", page_of(run).text)
 
 
 def test_a_run_without_marts_says_what_writes_them(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 -- over all tasks, sets and settings. n_prompts: calibration inputs. tokens: theirs, a prefix that the rows have too not
 -- counted and one of their own once, and those of the training rows in all epochs. trained_parameters: of each of
 -- n_adapters. seconds: of training as measured, and of scoring in proportion to tokens; null where the run does not say.
+-- Where text is generated too, the run measures both as one: its time is spread over the tokens that are scored.
 with
 
 label_tokens as (
@@ -115,7 +116,7 @@ needs as (
     select
         n_demos,
         instruction,
-        method_name(adaptation, purpose) as method,
+        if(adaptation = 'none', purpose, adaptation || '+' || purpose) as method,
         n_prompts,
         tokens,
         0 as n_adapters,
@@ -142,7 +143,7 @@ needs as (
     semi join (
         select
             n_demos,
-            method_name(adaptation, purpose) as method
+            if(adaptation = 'none', purpose, adaptation || '+' || purpose) as method
         from scored
 
         union all
@@ -164,7 +165,7 @@ select
     sum(needs.tokens)::bigint as tokens,
     sum(needs.n_adapters)::bigint as n_adapters,
     case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,
-    sum(needs.seconds) as seconds
+    case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds
 from needs
 cross join run_settings
 group by run_settings.model, needs.n_demos, needs.instruction, needs.method

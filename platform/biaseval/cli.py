@@ -405,14 +405,14 @@ _OVER_TASKS = """
 select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
 from label_bias_by_model
 where suite = 'all'
-order by n_demos, array_position(['none', 'cc', 'dc', 'looc'], method)
+order by n_demos, array_position({methods}, method)
 """
 
 _OVER_SETTINGS = """
 select instruction, predict, method, mean_f1, sd_f1, max_f1, rb_at_10, share_majority, share_last, share_no_label,
     n_settings, n_seeds, n_rows
 from majority_by_model
-order by instruction, predict, array_position(['none', 'cc', 'dc', 'looc'], method)
+order by instruction, predict, array_position({methods}, method)
 """
 
 
@@ -426,10 +426,11 @@ _OVER_ALL = {"label_bias": _OVER_TASKS, "majority_bias": _OVER_SETTINGS, "qa_bia
 
 
 def _print_metrics(run_uri: str, over_all: str) -> None:
-    """Print the metrics of a whole run as a table."""
+    """Print the metrics of a whole run as a table, methods in the order of reports."""
     from biaseval.analysis import query
+    from biaseval.report.methods import METHODS
 
-    _print_result(query([run_uri], over_all), Format.table)
+    _print_result(query([run_uri], over_all.format(methods=list(METHODS))), Format.table)
 
 
 def _print_result(result: Any, output: Format) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from biaseval.errors import InputError
 from biaseval.report.comparison import read_comparison, render_comparison_page
-from biaseval.report.figures import Figure, metric_figures
-from biaseval.report.findings import read_findings
+from biaseval.report.figures import Figure, loss_figure, metric_figures
+from biaseval.report.findings import Adaptation, read_findings
 from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
 from biaseval.report.page import render_page
 from biaseval.report.qa import render_qa_page
@@ -93,13 +93,19 @@ def _kind(run: Run) -> str:
 def _label_bias_page(run: Run) -> tuple[list[Figure], str]:
     findings = read_findings(run)
     figures = metric_figures(findings.by_suite)
-    return figures, render_page(findings, figures)
+    training = _training_figures(findings.adaptation)
+    return [*figures, *training], render_page(findings, figures, training)
 
 
 def _majority_page(run: Run) -> tuple[list[Figure], str]:
     findings = read_majority_findings(run)
     figures = f1_figures(findings)
-    return figures, render_majority_page(findings, figures)
+    training = _training_figures(findings.adaptation)
+    return [*figures, *training], render_majority_page(findings, figures, training)
+
+
+def _training_figures(adaptation: Adaptation | None) -> list[Figure]:
+    return [] if adaptation is None else [loss_figure(adaptation.losses)]
 
 
 def _qa_page(run: Run) -> tuple[list[Figure], str]:

@@ -17,6 +17,7 @@ from biaseval.errors import InputError
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.majority import CONSTANT, Cell, is_same_way, no_label_caveats, setting_cells
+from biaseval.report.methods import is_adapted, mitigation_of
 from biaseval.report.page import page_templates
 from biaseval.report.proportions import Series, instruction_figures, line_figure
 from biaseval.report.summary import join, signed
@@ -129,12 +130,13 @@ def render_comparison_page(comparison: Comparison) -> str:
         .get_template("comparison.html.j2")
         .render(
             comparison=comparison,
-            summary=[_scope(comparison), *ways[0]["sentences"], *_calibration(comparison)],
+            summary=[_scope(comparison), *ways[0]["sentences"], *_gains(comparison)],
             caveats=caveats(comparison),
             ways=ways,
             runs=_runs(comparison),
             effects=_EFFECTS,
             instructions=INSTRUCTIONS,
+            has_adapters=any(is_adapted(row["method"]) for row in comparison.by_model),
         )
     )
 
@@ -426,13 +428,9 @@ def _size(comparison: Comparison, effects: Sequence[Row]) -> str:
     return f"from a model to the next in size, in {number} with and without instruction, {join(told)}."
 
 
-def _calibration(comparison: Comparison) -> list[str]:
-    """Return in how many runs and instructions each calibration widens the boundary."""
-    rows = {
-        (row["run"], row["instruction"], row["method"]): row
-        for row in comparison.by_model
-        if row["predict"] == "likelihood"
-    }
+def _gains(comparison: Comparison) -> list[str]:
+    """Return in how many runs and instructions each method widens the boundary."""
+    rows = {(row["predict"], row["run"], row["instruction"], row["method"]): row for row in comparison.by_model}
     sentences = []
     for predict, method in ways_of(comparison.by_model):
         if method == "none":
@@ -440,7 +438,9 @@ def _calibration(comparison: Comparison) -> list[str]:
         told = []
         for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1")):
             pairs = [
-                (row, rows[run, instruction, "none"]) for (run, instruction, of), row in rows.items() if of == method
+                (row, rows[predict, row["run"], row["instruction"], "none"])
+                for row in comparison.by_model
+                if (row["predict"], row["method"]) == (predict, method)
             ]
             changes = [
                 after[metric] - before[metric]
@@ -449,7 +449,7 @@ def _calibration(comparison: Comparison) -> list[str]:
             ]
             told.append(_told(name, changes, len(pairs)))
         way = way_name(predict, method)
-        sentences.append(f"{way[0].upper()}{way[1:]}, against no calibration: {join(told)}.")
+        sentences.append(f"{way[0].upper()}{way[1:]}, against no {mitigation_of([method])}: {join(told)}.")
     return sentences
 
 

@@ -6,9 +6,11 @@ import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaseval.report.findings import METHODS, METRICS, Row, method_order
+from biaseval.report.findings import METRICS, Row
+from biaseval.report.methods import method_name, method_order, mitigation_of, side_by_side
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +26,7 @@ class _Style(NamedTuple):
     color: str
     marker: str
     line: str
+    is_hollow: bool = False
 
 
 # After Okabe & Ito (colour-blind safe), darkened so that labels in these colours are readable; markers and dashes
@@ -33,8 +36,9 @@ _STYLES = {
     "cc": _Style("#b84a00", "s", "--"),
     "dc": _Style("#0063a3", "^", "-."),
     "looc": _Style("#007a57", "D", (0, (6, 1.5))),  # type: ignore[arg-type]
+    "lora": _Style("#9c4380", "v", ":"),
 }
-_FURTHER_STYLES = (_Style("#9c4380", "v", ":"), _Style("#806600", "P", "-"), _Style("#555599", "X", "--"))
+_FURTHER_STYLES = (_Style("#806600", "P", "-"), _Style("#555599", "X", "--"), _Style("#9c4380", "*", ":"))
 
 
 @dataclass(frozen=True)
@@ -48,37 +52,80 @@ class Figure:
     text: str
     """What a reader who cannot see the figure is told."""
     svg: bytes
+    line: int = 0
+    """Figures of one line stand side by side."""
 
 
 def metric_figures(by_suite: Mapping[str, Sequence[Row]]) -> list[Figure]:
     """Return a figure per suite and metric of `PANELS`; a metric that was not measured has none.
+
+    Calibrated models with adapters have figures of their own, on the same scale.
 
     Args:
         by_suite: suite to its rows of ``label_bias_by_model``.
     """
     figures = []
     for suite, rows in by_suite.items():
-        for metric in PANELS:
-            if any(_is_number(row[metric]) for row in rows):
-                name = metric if suite == "all" else f"{metric}_{suite}"
-                figures.append(Figure(name, suite, metric, _in_words(metric, rows), _draw(name, metric, rows)))
+        groups = side_by_side(row["method"] for row in rows)
+        for line, methods in enumerate(groups):
+            chosen = [row for row in rows if row["method"] in methods]
+            for metric in PANELS:
+                if any(_is_number(row[metric]) for row in chosen):
+                    name = "_".join([metric, *(["lora"] if line else []), *([] if suite == "all" else [suite])])
+                    top = _top(metric, rows) if len(groups) > 1 else None
+                    title = f"{METRICS[metric]}{' with LoRA' if line else ''}"
+                    svg = draw(name, partial(_plot, title=title, metric=metric, rows=chosen, top=top))
+                    figures.append(Figure(name, suite, metric, _in_words(title, metric, chosen), svg, line))
     return figures
 
 
-def _in_words(metric: str, rows: Sequence[Row]) -> str:
+def loss_figure(losses: Sequence[Row]) -> Figure:
+    """Return the figure of the training loss by step; rows are those of `findings.Adaptation.losses`."""
+    first, last = losses[0], losses[-1]
+    text = (
+        f"Training loss by step, mean over adapters: {first['mean_loss']:.4f} at step {first['step'] + 1}, "
+        f"{last['mean_loss']:.4f} at step {last['step'] + 1}."
+    )
+    return Figure("training_loss", "all", "loss", text, draw("training_loss", partial(_plot_losses, losses=losses)))
+
+
+def _plot_losses(axes: Axes, losses: Sequence[Row]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    style = _STYLES["lora"]
+    steps = [row["step"] + 1 for row in losses]
+    axes.plot(steps, [row["mean_loss"] for row in losses], color=style.color, marker=style.marker, markersize=4)
+    low, high = ([row[end] for row in losses] for end in ("low", "high"))
+    if len(steps) > 1:
+        axes.fill_between(steps, low, high, color=style.color, alpha=0.13, linewidth=0)
+    else:
+        axes.vlines(steps, low, high, color=style.color, linewidth=1.5)
+    axes.set_title("training loss", loc="left", fontweight="bold", fontsize=_FONT_SIZE + 1)
+    axes.set_xlabel("optimizer step")
+    axes.set_ylabel("nats a token")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color="#dddddd", linewidth=0.7)
+    axes.set_axisbelow(True)
+
+
+def _top(metric: str, rows: Sequence[Row]) -> float:
+    """Return the upper end of an axis that has room for every number and interval of these rows."""
+    ends = [row[name] for row in rows for name in (metric, f"{metric}_high")]
+    return 1.05 * float(max(end for end in ends if _is_number(end)))
+
+
+def _in_words(title: str, metric: str, rows: Sequence[Row]) -> str:
     lines = []
+    mitigation = mitigation_of(row["method"] for row in rows)
     for method in sorted({row["method"] for row in rows}, key=method_order):
         points = [
             f"{row[metric]:.3f} at {row['n_demos']}"
             for row in rows
             if row["method"] == method and _is_number(row[metric])
         ]
-        lines.append(f"{METHODS.get(method, method)} {', '.join(points)}")
-    return f"{METRICS[metric]} by number of demonstrations: {'; '.join(lines)}."
-
-
-def _draw(name: str, metric: str, rows: Sequence[Row]) -> bytes:
-    return draw(name, lambda axes: _plot(axes, metric, rows))
+        lines.append(f"{method_name(method, mitigation)} {', '.join(points)}")
+    return f"{title} by number of demonstrations: {'; '.join(lines)}."
 
 
 def draw(name: str, plot: Callable[[Axes], None], size: tuple[float, float] = _SIZE_INCHES) -> bytes:
@@ -117,9 +164,10 @@ def draw(name: str, plot: Callable[[Axes], None], size: tuple[float, float] = _S
     return sink.getvalue()
 
 
-def _plot(axes: Axes, metric: str, rows: Sequence[Row]) -> None:
+def _plot(axes: Axes, title: str, metric: str, rows: Sequence[Row], top: float | None) -> None:
     n_demos = sorted({row["n_demos"] for row in rows})
     methods = sorted({row["method"] for row in rows}, key=method_order)
+    names = {method: method_name(method, mitigation_of(methods)) for method in methods}
     styles = _styles(methods)
     ends: dict[str, float] = {}
     for number, method in enumerate(methods):
@@ -131,7 +179,15 @@ def _plot(axes: Axes, metric: str, rows: Sequence[Row]) -> None:
         style = styles[method]
         places = [n_demos.index(row["n_demos"]) + shift for row in points]
         values = [row[metric] for row in points]
-        axes.plot(places, values, color=style.color, marker=style.marker, linestyle=style.line, markersize=5)
+        axes.plot(
+            places,
+            values,
+            color=style.color,
+            marker=style.marker,
+            markerfacecolor="white" if style.is_hollow else style.color,
+            linestyle=style.line,
+            markersize=5,
+        )
         if all(_is_number(row[f"{metric}_low"]) for row in points):
             low = [row[f"{metric}_low"] for row in points]
             high = [row[f"{metric}_high"] for row in points]
@@ -139,15 +195,15 @@ def _plot(axes: Axes, metric: str, rows: Sequence[Row]) -> None:
                 axes.fill_between(places, low, high, color=style.color, alpha=0.13, linewidth=0)
             else:
                 axes.vlines(places, low, high, color=style.color, linewidth=1.5)
-        ends[METHODS.get(method, method)] = values[-1]
-    axes.set_title(METRICS[metric], loc="left", fontweight="bold", fontsize=_FONT_SIZE + 1)
+        ends[names[method]] = values[-1]
+    axes.set_title(title, loc="left", fontweight="bold", fontsize=_FONT_SIZE + 1)
     axes.set_xlabel("demonstrations in the prompt")
     axes.set_xticks(range(len(n_demos)), [str(number) for number in n_demos])
     axes.set_xlim(-0.5 if len(n_demos) == 1 else -0.15, len(n_demos) - 1 + (0.5 if len(n_demos) == 1 else 0.15))
-    axes.set_ylim(0, max(axes.get_ylim()[1], 0.05))
+    axes.set_ylim(0, max(axes.get_ylim()[1] if top is None else top, 0.05))
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
-    label_lines(axes, ends, {METHODS.get(method, method): style.color for method, style in styles.items()})
+    label_lines(axes, ends, {names[method]: style.color for method, style in styles.items()})
 
 
 def label_lines(axes: Axes, ends: Mapping[str, float], colors: Mapping[str, str]) -> None:
@@ -181,11 +237,19 @@ def _spread(values: Sequence[float], gap: float, top: float) -> list[float]:
 
 
 def _styles(methods: Sequence[str]) -> dict[str, _Style]:
-    further = [method for method in methods if method not in _STYLES]
-    return {
-        method: _STYLES[method] if method in _STYLES else _FURTHER_STYLES[further.index(method) % len(_FURTHER_STYLES)]
-        for method in methods
-    }
+    """Return a style for each method; a calibration with LoRA is drawn as without, its markers hollow."""
+    further = [method for method in methods if _plain(method) not in _STYLES]
+    styles = {}
+    for method in methods:
+        if method in further:
+            styles[method] = _FURTHER_STYLES[further.index(method) % len(_FURTHER_STYLES)]
+        else:
+            styles[method] = _STYLES[_plain(method)]._replace(is_hollow=_plain(method) != method)
+    return styles
+
+
+def _plain(method: str) -> str:
+    return method.removeprefix("lora+")
 
 
 def _is_number(value: object) -> bool:

@@ -10,17 +10,29 @@ from typing import Any
 import duckdb
 
 from biaseval.analysis import open_runs, read_label_bias_spec
+from biaseval.report.methods import is_adapted, method_order, mitigation_of
 from biaseval.store import Run
 
 Row = dict[str, Any]
-
-METHODS = {"none": "no calibration", "cc": "CC", "dc": "DC", "looc": "LOOC"}
-"""The display names of the calibration methods, in the order of tables and figures; others go by their own name."""
 
 METRICS = {"macro_f1": "macro-F1", "accuracy": "accuracy", "rsd": "RSD", "bias_score": "BiasScore"}
 """The display names of the metrics, in the order of tables and figures."""
 
 N_MOST_BIASED = 10
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How the adapters of a run were trained, and what every mitigation of the run needed."""
+
+    costs: list[Row]
+    """The changes against none, each with its row of ``mitigation_costs``."""
+    training: list[Row]
+    """One row per (n_demos, instruction): ``n_adapters``, ``n_steps`` of each, ``n_not_falling`` whose loss is not
+    lower at the last step than at the first, and the means over adapters ``first_loss`` and ``last_loss`` (nats)."""
+    losses: list[Row]
+    """One row per step: ``mean_loss`` (nats) over ``n_adapters``, and the ``low`` and ``high`` ends of their middle
+    80 %."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +48,12 @@ class Findings:
     by_task: list[Row]
     """The rows of ``label_bias_by_task_over_sets``, by task, n_demos and method."""
     changes: list[Row]
-    """The rows of ``label_bias_changes`` on all tasks, by n_demos and method."""
+    """The rows of ``label_bias_changes`` on all tasks, by n_demos, method and against_method."""
     most_biased: list[Row]
     """The tasks of highest RSD without calibration at the largest n_demos, each with its ``definition`` and its
     ``labels``, the rows of ``label_bias_by_label_over_sets``."""
+    adaptation: Adaptation | None
+    """None in a run without adapters."""
     n_without_hit: int
     """Tasks with accuracy 0 in a demonstration set, without calibration at the largest n_demos; their RSD is 0."""
     tasks: list[Row]
@@ -49,18 +63,17 @@ class Findings:
     plan: Row
     environment: Row
 
+    @property
+    def mitigation(self) -> str:
+        """What the method ``none`` is without: ``calibration``, or in a run with adapters ``mitigation``."""
+        return mitigation_of(self.methods)
+
     def mean(self, n_demos: int, method: str, suite: str = "all") -> Row | None:
         """Return the suite's row of ``label_bias_by_model`` for this setting, or None."""
         for row in self.by_suite[suite]:
             if row["n_demos"] == n_demos and row["method"] == method:
                 return row
         return None
-
-
-def method_order(method: str) -> tuple[int, str]:
-    """Return the sort key of a method: those of `METHODS` first, in their order."""
-    known = list(METHODS)
-    return (known.index(method) if method in known else len(known), method)
 
 
 def read_findings(run: Run) -> Findings:
@@ -75,7 +88,8 @@ def read_findings(run: Run) -> Findings:
         means = _rows(connection, "from label_bias_by_model")
         tasks = _rows(connection, "select * exclude (definition) from tasks order by task")
         by_task = _rows(connection, "from label_bias_by_task_over_sets order by task, n_demos, method")
-        changes = _rows(connection, "from label_bias_changes where suite = 'all'")
+        changes = sorted(_rows(connection, "from label_bias_changes where suite = 'all'"), key=_change_order)
+        adaptation = read_adaptation(connection, changes, place="n_demos")
         cut_prompts = _rows(connection, _CUT_PROMPTS)
         n_demos = tuple(sorted({row["n_demos"] for row in means}))
         most_biased = _most_biased(connection, n_demos[-1])
@@ -89,8 +103,9 @@ def read_findings(run: Run) -> Findings:
             for suite in sorted({row["suite"] for row in means})
         },
         by_task=by_task,
-        changes=sorted(changes, key=_setting_order),
+        changes=changes,
         most_biased=most_biased,
+        adaptation=adaptation,
         n_without_hit=without_hit["n_tasks"],
         tasks=tasks,
         cut_prompts=cut_prompts,
@@ -100,8 +115,31 @@ def read_findings(run: Run) -> Findings:
     )
 
 
+def read_adaptation(connection: duckdb.DuckDBPyConnection, changes: Sequence[Row], *, place: str) -> Adaptation | None:
+    """Return how adapters were trained and what every mitigation needed; None without adapters.
+
+    Args:
+        connection: to one run.
+        changes: what each method changes; those against none have their costs beside them.
+        place: the column that tells the rows of one method apart, ``n_demos`` or ``instruction``.
+    """
+    against_none = [row for row in changes if row["method"] != "none" and row.get("against_method", "none") == "none"]
+    if not any(is_adapted(row["method"]) for row in against_none):
+        return None
+    costs = {(row[place], row["method"]): row for row in _rows(connection, "from mitigation_costs")}
+    return Adaptation(
+        costs=[{**costs[row[place], row["method"]], **row} for row in against_none],
+        training=_rows(connection, _TRAINING),
+        losses=_rows(connection, _LOSSES),
+    )
+
+
 def _setting_order(row: Row) -> tuple[int, tuple[int, str]]:
     return (row["n_demos"], method_order(row["method"]))
+
+
+def _change_order(row: Row) -> tuple[int, tuple[int, str], tuple[int, str]]:
+    return (*_setting_order(row), method_order(row["against_method"]))
 
 
 def _most_biased(connection: duckdb.DuckDBPyConnection, n_demos: int) -> list[Row]:
@@ -140,6 +178,48 @@ _WITHOUT_HIT = """
 select count(*) as n_tasks
 from label_bias_by_task_over_sets
 where method = 'none' and n_demos = $1 and n_demo_sets_without_hit > 0
+"""
+
+_TRAINING = """
+with
+
+adapters as (
+
+    select
+        n_demos,
+        instruction,
+        adapter,
+        count(*) as n_steps,
+        arg_min(loss, step) as first_loss,
+        arg_max(loss, step) as last_loss
+    from training
+    group by all
+
+)
+
+select
+    n_demos,
+    instruction,
+    count(*) as n_adapters,
+    max(n_steps) as n_steps,
+    avg(first_loss order by adapter) as first_loss,
+    avg(last_loss order by adapter) as last_loss,
+    count(*) filter (last_loss >= first_loss) as n_not_falling
+from adapters
+group by n_demos, instruction
+order by n_demos, instruction
+"""
+
+_LOSSES = """
+select
+    step,
+    count(*) as n_adapters,
+    avg(loss order by adapter) as mean_loss,
+    quantile_cont(loss, 0.1) as low,
+    quantile_cont(loss, 0.9) as high
+from training
+group by step
+order by step
 """
 
 _CUT_PROMPTS = """

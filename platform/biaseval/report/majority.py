@@ -1,4 +1,4 @@
-"""The report of a majority-bias run: P2's Tables 1 and 2, Figures 2 and 3, and what calibration changes."""
+"""The report of a majority-bias run: P2's Tables 1 and 2, Figures 2 and 3, and what calibration and LoRA change."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import yaml
 
 from biaseval.analysis import open_runs
 from biaseval.report.figures import Figure
-from biaseval.report.findings import METHODS, Row
+from biaseval.report.findings import Adaptation, Row, read_adaptation
+from biaseval.report.methods import is_adapted, method_name
+from biaseval.report.mitigation import cost_groups, cost_sentence, training_caveats, training_sentence
 from biaseval.report.page import page_templates
 from biaseval.report.proportions import instruction_figures
 from biaseval.report.summary import join, paired, signed
@@ -38,12 +40,23 @@ CONSTANT = 0.95
 """A way whose most frequent prediction has a larger share than this gives almost always the same answer."""
 
 _OUTPUTS = """
-    select text, prediction, count(*) as n_outputs, count(*) / sum(count(*)) over () as share
-    from generations
+    with outputs as (
+        select *, false as is_adapted from generations
+        union all
+        select *, true as is_adapted from adapted_generations
+    )
+
+    select
+        is_adapted,
+        text,
+        prediction,
+        count(*) as n_outputs,
+        count(*) / sum(count(*)) over (partition by is_adapted) as share
+    from outputs
     where mode = 'generate'
-    group by all
-    order by n_outputs desc, text, prediction
-    limit 10
+    group by is_adapted, text, prediction
+    qualify row_number() over (partition by is_adapted order by n_outputs desc, text, prediction) <= 10
+    order by is_adapted, n_outputs desc, text, prediction
 """
 
 _BOUNDARY_VERDICTS = {
@@ -67,7 +80,9 @@ class MajorityFindings:
     gaps: list[Row]
     """The rows of ``majority_instruction_gap``."""
     gains: list[Row]
-    """The rows of ``majority_calibration_gain``, by method and instruction."""
+    """The rows of ``majority_calibration_gain``, by way, method and instruction."""
+    adaptation: Adaptation | None
+    """None in a run without adapters."""
     settings: list[Row]
     outputs: list[Row]
     """The most frequent outputs of free generation with the label that each was taken for, and how many they are."""
@@ -76,15 +91,15 @@ class MajorityFindings:
     environment: Row
 
     def ways(self) -> list[tuple[str, str]]:
-        """Return each way of predicting with its method of calibration, in the order of tables."""
+        """Return each way of predicting with its method, in the order of tables."""
         return ways_of(self.by_model)
 
-    def of(self, method: str, instruction: bool) -> Row:
-        """Return the row of ``majority_by_model`` for predictions by likelihood."""
+    def of(self, predict: str, method: str, instruction: bool) -> Row:
+        """Return the row of ``majority_by_model`` for this way of predicting, method and instruction."""
         return next(
             row
             for row in self.by_model
-            if (row["predict"], row["method"], row["instruction"]) == ("likelihood", method, instruction)
+            if (row["predict"], row["method"], row["instruction"]) == (predict, method, instruction)
         )
 
     def settings_of(self, row: Row) -> list[Row]:
@@ -106,13 +121,15 @@ def read_majority_findings(run: Run) -> MajorityFindings:
             for name in (*(f"majority_{mart}" for mart in marts), "settings")
         )
         outputs = connection.sql(_OUTPUTS).to_arrow_table().to_pylist() if "generate" in spec["predict"] else []
-    gains = [{**row, "predict": "likelihood"} for row in gains]
+        gains = sorted(gains, key=row_order)
+        adaptation = read_adaptation(connection, gains, place="instruction")
     return MajorityFindings(
         model=spec["name"],
         by_model=sorted(by_model, key=row_order),
         by_setting=sorted(by_setting, key=lambda row: (row_order(row), row["number"])),
         gaps=sorted(gaps, key=lambda row: (way_order(row), REGIONS.index(row["region"]))),
-        gains=sorted(gains, key=row_order),
+        gains=gains,
+        adaptation=adaptation,
         settings=sorted(settings, key=lambda row: row["number"]),
         # Quoted, as spaces and line ends are part of an output.
         outputs=[{**row, "shown": json.dumps(row["text"], ensure_ascii=False)} for row in outputs],
@@ -123,13 +140,26 @@ def read_majority_findings(run: Run) -> MajorityFindings:
 
 
 def f1_figures(findings: MajorityFindings) -> list[Figure]:
-    """Return weighted F1 over the settings, with and without instruction, for each way of predicting and method."""
+    """Return weighted F1 over the settings, with and without instruction, for each way of predicting and method.
+
+    In a run with adapters each line has the same way and calibration, without and with LoRA.
+    """
+    ways = findings.ways()
+    pairs = list(dict.fromkeys((predict, _without_lora(method)) for predict, method in ways))
     figures = []
-    for predict, method in findings.ways():
-        name = f"f1_{predict}" if method == "none" else f"f1_{predict}_{method}"
-        rows = [row for row in findings.by_setting if (row["predict"], row["method"]) == (predict, method)]
-        figures += instruction_figures(name, way_name(predict, method), rows, findings.settings)
+    for line, pair in enumerate(pairs):
+        beside = [(predict, method) for predict, method in ways if (predict, _without_lora(method)) == pair]
+        by_way = {way: [row for row in findings.by_setting if (row["predict"], row["method"]) == way] for way in beside}
+        for (predict, method), rows in by_way.items():
+            name = f"f1_{predict}" if method == "none" else f"f1_{predict}_{method.replace('+', '_')}"
+            compared = [row for others in by_way.values() for row in others]
+            drawn = instruction_figures(name, way_name(predict, method), rows, findings.settings, compared=compared)
+            figures += [replace(figure, line=line if findings.adaptation else 0) for figure in drawn]
     return figures
+
+
+def _without_lora(method: str) -> str:
+    return "none" if method == "lora" else method.removeprefix("lora+")
 
 
 class Cell(NamedTuple):
@@ -142,41 +172,58 @@ class Cell(NamedTuple):
     """Inside the robustness boundary."""
 
 
-def render_majority_page(findings: MajorityFindings, figures: Sequence[Figure]) -> str:
-    """Return the HTML of the report; everything from the run is escaped."""
-    columns = [
-        (way, [instruction for instruction in INSTRUCTIONS if _has(findings.by_model, way, instruction)])
-        for way in findings.ways()
-    ]
+def render_majority_page(findings: MajorityFindings, figures: Sequence[Figure], training: Sequence[Figure] = ()) -> str:
+    """Return the HTML of the report; everything from the run is escaped.
+
+    Args:
+        findings: of the run.
+        figures: of weighted F1.
+        training: of the adapters' training.
+    """
+    ways = findings.ways()
+    groups = [[way for way in ways if is_adapted(way[1]) is adapted] for adapted in (False, True)]
     return (
         page_templates()
         .get_template("majority.html.j2")
         .render(
             findings=findings,
             figures=figures,
+            training=training,
+            costs=[] if findings.adaptation is None else cost_groups(findings.adaptation, _place),
             summary=_summary(findings),
             caveats=_caveats(findings),
             way=way_name,
             instructions=INSTRUCTIONS,
-            columns=[(way_name(*way), [INSTRUCTIONS[one] for one in given]) for way, given in columns],
-            lines=[
-                (
-                    setting["setting"],
-                    [
-                        cell
-                        for way, given in columns
-                        for cell in setting_cells(
-                            [row for row in findings.by_setting if (row["predict"], row["method"]) == way],
-                            given,
-                            setting["setting"],
-                        )
-                    ],
-                )
-                for setting in findings.settings
-            ],
+            tables=[_setting_table(findings, group) for group in groups if group],
             environment={name: fact for name, fact in findings.environment.items() if name != "data"},
         )
     )
+
+
+def _setting_table(
+    findings: MajorityFindings, ways: Sequence[tuple[str, str]]
+) -> tuple[list[tuple[str, list[str]]], list[tuple[str, list[Cell]]]]:
+    """Return the columns and lines of the table of every setting, for these ways of predicting."""
+    columns = [
+        (way, [instruction for instruction in INSTRUCTIONS if _has(findings.by_model, way, instruction)])
+        for way in ways
+    ]
+    lines = [
+        (
+            setting["setting"],
+            [
+                cell
+                for way, given in columns
+                for cell in setting_cells(
+                    [row for row in findings.by_setting if (row["predict"], row["method"]) == way],
+                    given,
+                    setting["setting"],
+                )
+            ],
+        )
+        for setting in findings.settings
+    ]
+    return [(way_name(*way), [INSTRUCTIONS[one] for one in given]) for way, given in columns], lines
 
 
 def setting_cells(rows: Sequence[Row], instructions: Sequence[bool], setting: str) -> list[Cell]:
@@ -238,7 +285,13 @@ def _caveats(findings: MajorityFindings) -> list[str]:
             "farther than the 10 points of the boundary to either side, so that chance decides which settings are "
             "inside it. No change of RB@10 is judged there."
         )
+    if findings.adaptation is not None:
+        sentences += training_caveats(findings.adaptation)
     return [*sentences, *findings.plan.get("notes", [])]
+
+
+def _place(row: Row) -> str:
+    return f"{way_name(row['predict'], 'none')}, {INSTRUCTIONS[row['instruction']]} instruction"
 
 
 def _capital(text: str) -> str:
@@ -260,11 +313,11 @@ def _has(rows: Sequence[Row], way: tuple[str, str], instruction: bool) -> bool:
 
 
 def _summary(findings: MajorityFindings) -> list[str]:
-    """Return what the run found, in words: each way of predicting, and what calibration changes."""
+    """Return what the run found, in words: each way of predicting without and with LoRA, and what methods change."""
     sentences = []
     constant_share = _constant_share(findings.settings)
     for row in findings.by_model:
-        if row["method"] != "none":
+        if row["method"] not in ("none", "lora"):
             continue
         n_within = sum(within(findings.settings_of(row)))
         inside = (
@@ -283,21 +336,42 @@ def _summary(findings: MajorityFindings) -> list[str]:
                 f"answer has up to {constant_share:.1%} on these settings)"
             )
         sentences.append(f"{sentence}.")
-    return [*sentences, *_calibration(findings)]
+    return [*sentences, *_gains(findings), *_adaptation(findings)]
 
 
-def _calibration(findings: MajorityFindings) -> list[str]:
-    """Return whether each calibration widens the robustness boundary, and whether performance rises with it."""
+def _adaptation(findings: MajorityFindings) -> list[str]:
+    """Return how the adapters were trained, and what all mitigation needed."""
+    if findings.adaptation is None:
+        return []
+    # The same adapters serve every way of predicting, and likelihoods alone are calibrated.
+    costs = findings.adaptation.costs
+    once = [row for row in costs if row["predict"] == costs[0]["predict"]]
+    return [training_sentence(findings.adaptation.training), cost_sentence(once)]
+
+
+def _gains(findings: MajorityFindings) -> list[str]:
+    """Return whether each method widens the robustness boundary, and whether performance rises with it."""
     sentences = []
+    together: dict[str, list[str]] = {}
     for gain in findings.gains:
-        after, before = (findings.of(method, gain["instruction"]) for method in (gain["method"], "none"))
+        after, before = (
+            findings.of(gain["predict"], method, gain["instruction"]) for method in (gain["method"], "none")
+        )
+        way = "" if gain["predict"] == "likelihood" else f"{WAYS[gain['predict']]}, "
         verdict = "too few test rows to say whether it moves the boundary"
         if all(has_enough_rows(findings.settings_of(row)) for row in (before, after)):
             verdict = _BOUNDARY_VERDICTS[clear_sign(gain, "rb_at_10")]
+        if is_adapted(gain["method"]) and gain["method"] != "lora":
+            name = f"{method_name(gain['method'])} {INSTRUCTIONS[gain['instruction']]} instruction"
+            together.setdefault(verdict, []).append(name)
+            continue
         sentences.append(
-            f"{METHODS.get(gain['method'], gain['method'])}, {INSTRUCTIONS[gain['instruction']]} instruction: "
+            f"{method_name(gain['method'])}, {way}{INSTRUCTIONS[gain['instruction']]} instruction: "
             f"{verdict}, RB@10 {before['rb_at_10']:.3f} to {after['rb_at_10']:.3f} ({paired(gain, 'rb_at_10')}); mean "
             f"weighted F1 {_MEAN_VERDICTS[clear_sign(gain, 'mean_f1')]}, {before['mean_f1']:.3f} to "
             f"{after['mean_f1']:.3f} ({signed(gain['mean_f1'])})."
         )
+    if together:
+        told = "; ".join(f"{verdict} ({join(names)})" for verdict, names in together.items())
+        sentences.append(f"Calibration on top of LoRA, against neither: {told}.")
     return sentences

@@ -13,7 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from biaseval.report.figures import Figure
-from biaseval.report.findings import METHODS, METRICS, Findings, Row, method_order
+from biaseval.report.findings import METRICS, Findings, Row
+from biaseval.report.methods import method_name, side_by_side
+from biaseval.report.mitigation import cost_groups
 from biaseval.report.summary import caveats, preferred_label, summarize
 
 SUITES = {"all": "All tasks", "semantically_equivalent": "Tasks with semantically equivalent labels"}
@@ -38,7 +40,8 @@ def page_templates() -> Environment:
         "number": lambda value: _NOT_MEASURED if _is_missing(value) else f"{value:.3f}",
         "percent": lambda value: _NOT_MEASURED if _is_missing(value) else f"{value:.1%}",
         "count": lambda value: _NOT_MEASURED if value is None else f"{value:,}",
-        "method": lambda method: METHODS.get(method, method),
+        "seconds": lambda value: _NOT_MEASURED if value is None else f"{value:,.1f}",
+        "method": method_name,
         "suite": lambda suite: SUITES.get(suite, suite),
         "data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
         "flat": lambda content: list(_flat(content)),
@@ -47,8 +50,14 @@ def page_templates() -> Environment:
     return templates
 
 
-def render_page(findings: Findings, figures: Sequence[Figure]) -> str:
-    """Return the HTML of the report; everything from the run is escaped."""
+def render_page(findings: Findings, figures: Sequence[Figure], training: Sequence[Figure] = ()) -> str:
+    """Return the HTML of the report; everything from the run is escaped.
+
+    Args:
+        findings: of the run.
+        figures: of the metrics.
+        training: of the adapters' training.
+    """
     return (
         page_templates()
         .get_template("template.html.j2")
@@ -57,6 +66,8 @@ def render_page(findings: Findings, figures: Sequence[Figure]) -> str:
             summary=summarize(findings),
             caveats=caveats(findings),
             figures=figures,
+            training=training,
+            costs=[] if findings.adaptation is None else cost_groups(findings.adaptation, lambda row: row["n_demos"]),
             metrics=METRICS,
             best=_best(findings),
             changes=_groups(findings.changes),
@@ -95,16 +106,16 @@ def _groups(changes: Sequence[Row]) -> list[list[Row]]:
 
 
 def _task_tables(findings: Findings) -> list[Row]:
-    """Return a table of all tasks for each n_demos, the highest RSD without calibration first."""
+    """Return the tables of all tasks for each n_demos, the highest RSD of the method none first."""
     tables = []
     for n_demos in findings.n_demos:
         by_task: dict[str, dict[str, Row]] = {}
         for row in findings.by_task:
             if row["n_demos"] == n_demos:
                 by_task.setdefault(row["task"], {})[row["method"]] = row
-        methods = sorted({method for by_method in by_task.values() for method in by_method}, key=method_order)
+        groups = side_by_side(method for by_method in by_task.values() for method in by_method)
         order = sorted(by_task, key=lambda task: (-_sortable(by_task[task].get("none")), task))
-        tables.append({"n_demos": n_demos, "methods": methods, "tasks": [(task, by_task[task]) for task in order]})
+        tables.append({"n_demos": n_demos, "groups": groups, "tasks": [(task, by_task[task]) for task in order]})
     return tables
 
 

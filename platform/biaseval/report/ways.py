@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from biaseval.report.findings import METHODS, Row, method_order
+from biaseval.report.findings import Row
+from biaseval.report.methods import method_name, method_order
 
 WAYS = {"likelihood": "label likelihood", "generate": "free generation", "constrained": "constrained generation"}
 """The display names of the ways of predicting, in the order of tables and figures."""
@@ -28,7 +29,7 @@ _TOLERANCE = 1e-9
 def way_name(predict: str, method: str) -> str:
     """Return the display name of a way of predicting with its calibration."""
     shown = WAYS.get(predict, predict)
-    return shown if method == "none" else f"{shown}, {METHODS.get(method, method)}"
+    return shown if method == "none" else f"{shown}, {method_name(method)}"
 
 
 def row_order(row: Row) -> tuple[tuple[int, tuple[int, str]], int]:
