@@ -116,7 +116,7 @@ needs as (
     select
         n_demos,
         instruction,
-        if(adaptation = 'none', purpose, adaptation || '+' || purpose) as method,
+        method_name(adaptation, purpose) as method,
         n_prompts,
         tokens,
         0 as n_adapters,
@@ -143,7 +143,7 @@ needs as (
     semi join (
         select
             n_demos,
-            if(adaptation = 'none', purpose, adaptation || '+' || purpose) as method
+            method_name(adaptation, purpose) as method
         from scored
 
         union all
