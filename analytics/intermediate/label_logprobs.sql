@@ -1,4 +1,5 @@
 -- One row per (prompt, label): its log-likelihood (nats), summed and averaged over the tokens, with and without EOS.
+-- Of the model itself; what it gives with adapters is in adapted_scores.
 select
     prompt_id,
     label,

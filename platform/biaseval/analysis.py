@@ -46,6 +46,17 @@ _TABLES: dict[object, frozenset[str]] = {
 }
 """The kinds of run that have metrics, and the tables that these are made of."""
 
+_LATER_COLUMNS = {
+    "contexts": {"n_tokens": "null::integer"},
+    "prompts": {"n_tokens": "null::integer"},
+    "run_settings": {
+        "adaptations": "['none']",
+        "trained_parameters": "null::bigint",
+        "scoring_seconds": "null::double",
+    },
+}
+"""Columns that runs of older versions lack, and what they have in their place."""
+
 _STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
 
 _LAYERS = ("staging", "intermediate", "marts", "checks", "comparisons")
@@ -415,7 +426,7 @@ def _computed_marts(run: Run, spec: dict[str, Any]) -> dict[str, pa.Table]:
     mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
     with _local_copy(run, tables) as source, closing(_connect([source])) as connection:
         _create_staging(source, spec, tables, connection)
-        for relation in _relations("intermediate", tables=tables):
+        for relation in _needed(_relations("intermediate", tables=tables), [*checks, *marts]):
             _create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
         _check(run, [check for check in checks if check not in mart_checks], connection)
         for mart in marts:
@@ -519,6 +530,15 @@ def _relations(*layers: str, tables: Collection[str]) -> list[_Relation]:
     return [relation for relation in allowed if relation.layer in layers]
 
 
+def _needed(relations: Sequence[_Relation], by: Sequence[_Relation]) -> list[_Relation]:
+    """Return the relations, in their order, that those of ``by`` read, or that what they read is made of."""
+    reads = set().union(*(relation.reads for relation in by))
+    for relation in reversed(relations):
+        if relation.name in reads:
+            reads |= relation.reads
+    return [relation for relation in relations if relation.name in reads]
+
+
 def _create(kind: str, name: str, select: str, connection: duckdb.DuckDBPyConnection) -> None:
     try:
         connection.execute(f"create {kind} {name} as {select}").fetchall()
@@ -543,7 +563,19 @@ def _create_staging(
         if relation.name in unasked and not run.parts(relation.name):
             connection.from_arrow(TABLES[relation.name].empty()).create(relation.name)
         else:
-            _create("view", relation.name, relation.select(run), connection)
+            _create("view", relation.name, _with_later_columns(relation, run), connection)
+
+
+def _with_later_columns(relation: _Relation, run: Run) -> str:
+    """Return the relation over the run's parts, with the columns that an older version did not write."""
+    select = relation.select(run)
+    later = _LATER_COLUMNS.get(relation.name)
+    parts = run.parts(relation.name) if later else ()
+    if not later or not parts:
+        return select
+    found = run.read_part(relation.name, min(parts)).schema.names
+    added = "".join(f", {value} as {name}" for name, value in later.items() if name not in found)
+    return f"select *{added} from ({select}\n)" if added else select
 
 
 def _create_views(run: Run, connection: duckdb.DuckDBPyConnection) -> list[str]:

@@ -16,9 +16,19 @@ from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines.claim import as_json, file_digests, read_plan
 from biaseval.progress import say, scoring_progress
-from biaseval.spec import CausalSpec, ExecutionSpec, LabelBiasSpec, MajorityBiasSpec, ModelSpec, Prediction, dump_spec
+from biaseval.spec import (
+    CausalSpec,
+    ExecutionSpec,
+    LabelBiasSpec,
+    LoraSpec,
+    MajorityBiasSpec,
+    ModelSpec,
+    Prediction,
+    dump_spec,
+)
 from biaseval.store import Run
-from biaseval.tables import TABLES, output_tables, run_outputs
+from biaseval.tables import ADAPTED, TABLES, output_tables, run_outputs
+from biaseval.training.estimate import n_trainable
 from biaseval.training.rows import adapters_of, with_tokens
 
 if TYPE_CHECKING:
@@ -36,7 +46,7 @@ class PlanSummary:
     n_tasks: int
     n_prompts: int
     n_scores: int
-    """(prompt, label) pairs."""
+    """(prompt, label) pairs; with adapters each counts twice."""
     tokens: int
     """To compute with shared prefixes (about)."""
     tokens_unshared: int
@@ -152,6 +162,8 @@ def _write_plan(run: Run, spec: CausalSpec, inputs: Inputs, environment: dict[st
         environment["data"] |= planned.sha256
     if problems:
         raise InputError.of(problems)
+    if spec.lora is not None:
+        environment["trained_parameters"] = n_trainable(check_lora(spec, spec.lora), spec.lora.r)
     run.write_text("environment.json", as_json(environment))
     if isinstance(spec, LabelBiasSpec) and (summary.n_cut or summary.n_shortened):
         say(
@@ -251,6 +263,20 @@ def _training(
     return {"training_rows": counted}, problems
 
 
+def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
+    """Make sure that adapters of the spec's model can be trained as it says, and return `target_shapes`.
+
+    Raises:
+        InputError: the model lacks a layer that is to be changed, or a DeepSpeed file contradicts the spec.
+    """
+    from biaseval.training.adapters import target_shapes
+    from biaseval.training.deepspeed_config import deepspeed_config
+
+    if lora.zero is not None:
+        deepspeed_config(lora, n_trainable=1)
+    return target_shapes(spec.model, lora)
+
+
 def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
     """Return the model's facts and its tokenizer."""
     from biaseval.models import describe_model, load_tokenizer
@@ -264,6 +290,14 @@ def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
 def ways_of(spec: CausalSpec) -> tuple[Prediction, ...]:
     """Return how a run's predictions are made."""
     return tuple(spec.predict) if isinstance(spec, MajorityBiasSpec) else LIKELIHOOD
+
+
+def needed_adapters(run: Run, predict: Sequence[str]) -> set[str]:
+    """Return the adapters that parts without adapted outputs are waiting for."""
+    plan = read_plan(run)
+    missing = missing_outputs(run, plan, predict)
+    adapted = set(ADAPTED.values())
+    return {part["adapter"] for part in plan["parts"] if not adapted.isdisjoint(missing.get(part["part"], ()))}
 
 
 def missing_outputs(run: Run, plan: dict[str, Any], predict: Sequence[str]) -> dict[int, list[str]]:

@@ -16,7 +16,9 @@ from biaseval.pipelines.claim import read_plan, refuse_another, refuse_foreign
 from biaseval.pipelines.label_outputs import (
     LIKELIHOOD,
     PlanSummary,
+    check_lora,
     missing_outputs,
+    needed_adapters,
     read_inputs,
     score_missing,
     ways_of,
@@ -34,7 +36,6 @@ from biaseval.pipelines.questions import (
 from biaseval.pipelines.training import (
     TrainingCost,
     TrainingSummary,
-    check_lora,
     lora_of,
     refuse_stopped,
     train_missing_adapters,
@@ -77,7 +78,8 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
             answer_and_measure_missing(run, spec)
         else:
             if spec.lora is not None:
-                refuse_stopped(train_missing_adapters(run, spec, spec.lora))
+                needed = needed_adapters(run, ways_of(spec))
+                refuse_stopped(train_missing_adapters(run, spec, spec.lora, needed))
             score_missing(run, spec.model, spec.execution, ways_of(spec))
         say("computing the metrics")
         build_marts(run.uri)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.claim import as_json, read_plan
+from biaseval.pipelines.label_outputs import check_lora
 from biaseval.progress import say
 from biaseval.spec import CausalSpec, LoraSpec, QaBiasSpec, Spec
-from biaseval.store import Run
+from biaseval.store import Run, part_name
+from biaseval.tables import ADAPTED
 from biaseval.training.estimate import (
     PUBLISHED_SHAPES,
     Memory,
     ModelShape,
     gpus_needed,
     memory_of,
-    n_trainable,
     training_flops,
 )
 from biaseval.training.rows import trained_adapters
@@ -72,8 +73,18 @@ class TrainingCost:
     """Needed for each shape; 0 where none will do."""
 
 
-def train_missing_adapters(run: Run, spec: CausalSpec, lora: LoraSpec) -> TrainingSummary:
+def train_missing_adapters(
+    run: Run, spec: CausalSpec, lora: LoraSpec, needed: Collection[str] | None = None
+) -> TrainingSummary:
     """Train the adapters that a planned run lacks.
+
+    An adapter that is trained anew need not be the same to the last bit: outputs of a lost one are deleted.
+
+    Args:
+        run: a planned run.
+        spec: its spec.
+        lora: the spec's section ``lora``.
+        needed: the adapters to train if they are missing; all of the run's if not given.
 
     Raises:
         InputError: the section ``lora`` does not fit the model or its DeepSpeed file; before anything is trained.
@@ -81,13 +92,21 @@ def train_missing_adapters(run: Run, spec: CausalSpec, lora: LoraSpec) -> Traini
     """
     from biaseval.execute.training import AdapterToTrain, train_missing
 
-    shapes = check_lora(spec, lora)
+    check_lora(spec, lora)
+    plan = read_plan(run)
+    if "adapters" not in plan:
+        raise InputError(f"{run.uri}: was planned by a version that trained adapters alone; choose another --run-dir")
     planned = [
         AdapterToTrain(**{name: adapter[name] for name in ("part", "rows_part", "adapter", "tokens")})
-        for adapter in read_plan(run)["adapters"]
+        for adapter in plan["adapters"]
+        if needed is None or adapter["adapter"] in needed
     ]
     complete = trained_adapters(run)
     missing = [adapter for adapter in planned if adapter.adapter not in complete]
+    lost = {adapter.adapter for adapter in missing}
+    for part in (part["part"] for part in plan["parts"] if part["adapter"] in lost):
+        for table in ADAPTED.values():
+            run.delete(f"{table}/{part_name(part)}")
     outcomes: list[AdapterOutcome] = []
     if not missing:
         say(f"all {len(planned):,} adapters are trained already")
@@ -103,7 +122,7 @@ def train_missing_adapters(run: Run, spec: CausalSpec, lora: LoraSpec) -> Traini
                 say(f"trained {len(planned) - len(missing) + n_done:,} of {len(planned):,} adapters")
 
         outcomes = train_missing(run, spec, lora, missing, on_progress)
-        _record(run, lora, outcomes, n_trainable(shapes, lora.r))
+        _record(run, lora, outcomes)
     return _summary(run, [adapter.adapter for adapter in planned], outcomes)
 
 
@@ -160,20 +179,6 @@ def training_cost(
     )
 
 
-def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
-    """Make sure that adapters of the spec's model can be trained as it says, and return `target_shapes`.
-
-    Raises:
-        InputError: the model lacks a layer that is to be changed, or a DeepSpeed file contradicts the spec.
-    """
-    from biaseval.training.adapters import target_shapes
-    from biaseval.training.deepspeed_config import deepspeed_config
-
-    if lora.zero is not None:
-        deepspeed_config(lora, n_trainable=1)
-    return target_shapes(spec.model, lora)
-
-
 def lora_of(spec: Spec) -> tuple[CausalSpec, LoraSpec]:
     """Return a spec that trains adapters, and how it does.
 
@@ -189,7 +194,7 @@ def lora_of(spec: Spec) -> tuple[CausalSpec, LoraSpec]:
     return spec, spec.lora
 
 
-def _record(run: Run, lora: LoraSpec, outcomes: list[AdapterOutcome], trained_parameters: int) -> None:
+def _record(run: Run, lora: LoraSpec, outcomes: list[AdapterOutcome]) -> None:
     """Add a sitting of training to ``environment.json``."""
     environment = run.read_json("environment.json")
     seconds = sum(outcome.seconds for outcome in outcomes)
@@ -201,7 +206,6 @@ def _record(run: Run, lora: LoraSpec, outcomes: list[AdapterOutcome], trained_pa
         "seconds": round(seconds, 3),
         "step_seconds": round(step_seconds, 3),
     }
-    environment["trained_parameters"] = trained_parameters
     environment["training"] = [*environment.get("training", []), sitting]
     run.write_text("environment.json", as_json(environment))
 

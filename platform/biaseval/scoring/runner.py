@@ -108,6 +108,12 @@ class Runner:
         self._cache = PathCache()
         self._state = _state(self.model)
 
+    def test_again(self) -> None:
+        """Test the paths once more on what comes next; the differences that were seen stay on record."""
+        differences = self._differences
+        self.forget()
+        self._differences = differences
+
     def forget_texts(self) -> None:
         """Hold no keys and values any more: an adapter came or went. What is known of the paths stays."""
         self._cache = PathCache()

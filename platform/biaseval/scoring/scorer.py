@@ -119,7 +119,7 @@ class LabelScorer:
         if self._slot is None:
             self._slot = AdapterSlot(self.model, str(self.model.name_or_path))
             self._slot.put(name, config, weights)
-            self._runner.forget()
+            self._runner.test_again()
         else:
             self._slot.put(name, config, weights)
             self._runner.forget_texts()
@@ -129,6 +129,8 @@ class LabelScorer:
         if self._slot is not None:
             self._slot.use(is_on=is_on)
             self._runner.forget_texts()
+        elif is_on:
+            raise InputError("use_adapter: no adapter was put on the model; call put_adapter first")
 
     @property
     def path(self) -> Path:
