@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.test_pipelines import write_spec
+from tests.training.test_instruct import LORA
+from tests.training.test_instruct import write_spec as write_instruct_spec
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -68,3 +70,16 @@ def test_a_run_directory_may_be_a_bucket(bucket: dict[str, str], tmp_path: Path,
     absent = _call(bucket, "run", str(spec), "--run-dir", "s3://absent/run")
     assert absent.returncode == 2
     assert "the run directory cannot be written" in absent.stderr
+
+
+def test_a_model_may_be_tuned_in_a_bucket(bucket: dict[str, str], tmp_path: Path, tiny_llama: Path) -> None:
+    spec = write_instruct_spec(tmp_path, tiny_llama, lora=LORA, learning_rate=1e30, warmup=0.0, checkpoint_steps=1)
+    run_dir = "s3://bias/runs/tuned"
+    stopped = _call(bucket, "train", "instruct", str(spec), "--run-dir", run_dir)
+    assert stopped.returncode == 1
+    assert "training stopped at step" in stopped.stderr
+    assert "steps   2 of 24 made" in _call(bucket, "status", run_dir).stdout
+    # The checkpoint before the bad step is there, and read.
+    again = _call(bucket, "train", "instruct", str(spec), "--run-dir", run_dir)
+    assert "resuming: 1 of 24 steps are made" in again.stderr
+    assert "training stopped at step 1" in again.stderr

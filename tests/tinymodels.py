@@ -25,13 +25,13 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
 
 
-def make_llama(folder: Path, *, window: int = 2048, seed: int = 0) -> Path:
+def make_llama(folder: Path, *, window: int = 2048, seed: int = 0, hidden: int = 32) -> Path:
     """Write a Llama of two layers with random weights, and its tokenizer."""
     tokenizer = make_tokenizer()
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=32,
+        hidden_size=hidden,
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,

@@ -33,7 +33,7 @@ from biaseval.tables import ADAPTED, TABLES, run_outputs
 N_DRAWS = 1000
 """Bootstrap resamples behind every interval: of tasks (label bias), of test rows (majority bias)."""
 
-_LABEL_BIAS, _MAJORITY_BIAS, _QA_BIAS = "label_bias", "majority_bias", "qa_bias"
+_LABEL_BIAS, _MAJORITY_BIAS, _QA_BIAS, _INSTRUCT = "label_bias", "majority_bias", "qa_bias", "instruct"
 
 _QA_MEASUREMENTS = ("qa_examples", "qa_attributes", "qa_predictions")
 
@@ -197,6 +197,10 @@ def _read_spec(run: Run) -> dict[str, Any]:
 def _refuse_unscored(run: Run, spec: dict[str, Any]) -> None:
     if spec.get("kind") == _QA_BIAS:
         _refuse_unread(run, spec)
+        return
+    if spec.get("kind") == _INSTRUCT:
+        if not run.parts("training"):
+            raise BiasevalError(f"{run.uri}: has no step that is kept yet; run the same command again")
         return
     planned = run.parts("prompts")
     if not planned:

@@ -25,7 +25,7 @@ from rich.text import Text
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
-from biaseval.spec import MIN_INSTANCES, QaBiasSpec
+from biaseval.spec import MIN_INSTANCES, InstructSpec, QaBiasSpec
 
 app = typer.Typer(
     help="Measure biases of language models (labels, majority labels, QA shortcuts): every number a SQL query.",
@@ -36,7 +36,7 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(help="Work with task files.", no_args_is_help=True)
 app.add_typer(tasks_app, name="tasks")
-train_app = typer.Typer(help="Train adapters.", no_args_is_help=True)
+train_app = typer.Typer(help="Train adapters and models.", no_args_is_help=True)
 app.add_typer(train_app, name="train")
 
 
@@ -92,18 +92,22 @@ def run(
 def plan(spec: SpecArgument, overrides: SetOption = None) -> None:
     """Say what a spec would run: tasks or questions, prompts, tokens with and without shared prefixes, GPU-hours.
 
-    With a section lora also what training its adapters needs: steps, time, memory by ZeRO stage, GPUs.
+    With a section lora, and of a spec of the kind instruct, what training needs: steps, time, memory by ZeRO stage,
+    GPUs.
 
     Loads no weights and writes nothing.
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.pipelines import summarize_plan, summarize_questions
+    from biaseval.pipelines import summarize_instruct, summarize_plan, summarize_questions
     from biaseval.spec import load_spec
 
     loaded = load_spec(spec, overrides or ())
     if isinstance(loaded, QaBiasSpec):
         _print_questions_plan(summarize_questions(loaded))
+        return
+    if isinstance(loaded, InstructSpec):
+        _print_instruct_plan(summarize_instruct(loaded))
         return
     summary, facts, training = summarize_plan(loaded)
     _print_plan(summary, facts)
@@ -156,10 +160,14 @@ def status(run: RunArgument) -> None:
     from biaseval.pipelines import run_status
 
     found = run_status(run)
-    typer.echo(f"parts   {found.n_parts_done:,} of {found.n_parts:,} scored")
-    typer.echo(f"rows    {found.n_rows_done:,} of {found.n_rows:,} scored")
     is_complete = found.n_parts_done == found.n_parts
-    if found.kind != "score":
+    if found.kind == "instruct":
+        typer.echo(f"steps   {found.n_rows_done:,} of {found.n_rows:,} made")
+        typer.echo(f"result  {'complete' if is_complete else 'not yet'}")
+    else:
+        typer.echo(f"parts   {found.n_parts_done:,} of {found.n_parts:,} scored")
+        typer.echo(f"rows    {found.n_rows_done:,} of {found.n_rows:,} scored")
+    if found.kind not in ("score", "instruct"):
         typer.echo(f"marts   {'complete' if found.has_marts else 'not yet'}")
         typer.echo(f"report  {'complete' if found.has_report else 'not yet'}")
         is_complete = is_complete and found.has_marts and found.has_report
@@ -277,6 +285,29 @@ def train_lora(
     refuse_stopped(summary)
 
 
+@train_app.command("instruct")
+def train_instruct(
+    spec: SpecArgument,
+    run_dir: Annotated[
+        str | None, typer.Option("--run-dir", metavar="DIR", help="Where the run lies; runs/NAME if left out.")
+    ] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Tune a model on conversations (OASST1, Alpaca, Dolly, chat messages): all its parameters, or a LoRA adapter.
+
+    The result is RUN/model, to be named by model.path, or RUN/adapter, by model.adapter; its steps are the table
+    training. Run it again to resume behind the last checkpoint.
+
+    Example: biaseval train instruct jobs/specs/instruct-oasst-7b.yaml --run-dir runs/oasst --set training.workers=4
+    """
+    from biaseval.pipelines import train_instruct
+    from biaseval.spec import load_spec
+
+    loaded = load_spec(spec, overrides or ())
+    with _resumable():
+        _print_tuned(train_instruct(loaded, run_dir or f"runs/{loaded.name}"))
+
+
 def main() -> None:
     """Run the command line; our own errors become one message and an exit code."""
     try:
@@ -359,6 +390,41 @@ def _print_training(summary: Any) -> None:
     typer.echo(f"adapters: {summary.uri}/adapters")
 
 
+def _print_tuned(summary: Any) -> None:
+    lines = [
+        ("steps", f"{summary.n_steps:,} ({summary.n_made:,} made now)"),
+        ("loss, first to last step", f"{summary.first_loss:.4f} to {summary.last_loss:.4f}"),
+    ]
+    if summary.eval_losses:
+        lines.append(("held-out loss, by epoch", ", ".join(f"{loss:.4f}" for loss in summary.eval_losses)))
+    if summary.n_made:
+        lines.append(("seconds", f"{summary.seconds:,.1f}"))
+    for name, value in lines:
+        typer.echo(f"{name:27}{value}")
+    typer.echo(f"{summary.folder}: {summary.uri}/{summary.folder}")
+
+
+def _print_instruct_plan(plan: Any) -> None:
+    hours = plan.cost.flops / 1e14 / 3600
+    packed = "one conversation each" if plan.n_rows == plan.n_conversations else f"of {plan.cost.row_tokens:,} tokens"
+    lines = [
+        ("conversations", f"{plan.n_conversations:,} ({plan.n_held_out:,} more held out)"),
+        ("tokens", f"{plan.n_tokens:,} (longest conversation {plan.longest:,})"),
+        ("answer tokens", f"{plan.n_answer_tokens:,}, which the loss is of"),
+        ("rows of an epoch", f"{plan.n_rows:,}, {packed}"),
+        ("optimizer steps", f"{plan.n_steps:,}"),
+        ("training FLOPs", f"{plan.cost.flops:.3g}"),
+        ("GPU-hours at 100 TFLOP/s", f"{hours:.3g}" if hours >= 0.01 else "under 0.01"),
+    ]
+    for name, value in lines:
+        typer.echo(f"{name:27}{value}")
+    for note in plan.notes:
+        typer.echo(f"note: {note}")
+    if plan.why_not_packed is not None:
+        typer.echo(f"note: rows are not packed: {plan.why_not_packed}")
+    _print_memory(plan.cost)
+
+
 def _print_training_cost(cost: Any) -> None:
     hours = cost.flops / 1e14 / 3600
     lines = [
@@ -370,8 +436,15 @@ def _print_training_cost(cost: Any) -> None:
     ]
     for name, value in lines:
         typer.echo(f"{name:27}{value}")
+    _print_memory(cost)
+
+
+def _print_memory(cost: Any) -> None:
+    """Print what a worker needs, by model and ZeRO stage."""
     table = Table(title="memory of one worker while it trains, GiB, about", title_justify="left")
-    names = ("weights", "adapter", "gradients", "optimizer", "activations", "total")
+    names = ["weights", "adapter", "gradients", "optimizer", "activations", "total"]
+    if any(memory.offloaded for by_stage in cost.memory for memory in by_stage.values()):
+        names.append("offloaded")
     for name in ("model", "trainable", "ZeRO", *names, "GPUs of 80 GiB needed"):
         table.add_column(Text(name), justify="left" if name == "model" else "right")
     for shape, n_trainable, by_stage, gpus in zip(cost.shapes, cost.n_trainable, cost.memory, cost.gpus, strict=True):

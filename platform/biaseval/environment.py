@@ -16,6 +16,7 @@ _PACKAGES = (
     "transformers",
     "tokenizers",
     "peft",
+    "deepspeed",
     "pyarrow",
     "duckdb",
     "numpy",

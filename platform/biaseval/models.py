@@ -34,6 +34,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.initialization import no_init_weights
 from transformers.utils.hub import cached_file, extract_commit_hash
 
 from biaseval.errors import InputError
@@ -213,6 +214,23 @@ def load_model(
     )
     _refuse_missing(path, model, missing)
     return _for_inference(model, adapter)
+
+
+def unfilled_model(
+    path: str, *, revision: str | None = None, dtype: str = "float32", trust_remote_code: bool = False
+) -> PreTrainedModel:
+    """Return a causal language model on the CPU whose weights hold nothing and whose buffers are right.
+
+    Its memory is taken only as weights are written: for workers that get theirs from another.
+
+    Raises:
+        InputError: no model at ``path``.
+    """
+    config = _load_config(path, revision=revision, trust_remote_code=trust_remote_code)
+    auto: Any = AutoModelForCausalLM
+    with _reading(path, "causal language model"), no_init_weights():
+        model = auto.from_config(config, dtype=torch_dtype(dtype), trust_remote_code=trust_remote_code)
+    return _for_inference(model, None)
 
 
 def load_reader_tokenizer(

@@ -10,7 +10,7 @@ import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -119,8 +119,80 @@ class ExecutionSpec(_Section):
     part_rows: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
 
 
-class LoraSpec(_Section):
+class AdapterSpec(_Section):
+    """A LoRA adapter; the defaults are those of P1's code (section 8), which are QLoRA's."""
+
+    r: Annotated[int, Field(gt=0)] = 64
+    alpha: Annotated[float, Field(gt=0)] = 16
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Above 0, what is dropped depends on the number of workers, and so does the adapter."""
+    targets: Literal["all_linear"] | Annotated[list[str], Field(min_length=1)] = "all_linear"
+    """Every linear layer, the output layer included, or the last parts of their names, such as ``q_proj``."""
+
+    @field_validator("alpha", "dropout", mode="before")
+    @classmethod
+    def _numbers_without_a_point(cls, value: object) -> object:
+        return _number_of(value)
+
+    @field_validator("targets")
+    @classmethod
+    def _targets_are_named_once(cls, value: Literal["all_linear"] | list[str]) -> Literal["all_linear"] | list[str]:
+        if isinstance(value, list) and len(set(value)) < len(value):
+            raise ValueError(f"targets {value} names a layer twice; name each once")
+        return value
+
+
+class TrainingSpec(_Section):
+    """How optimizer steps are made, and by whom."""
+
+    SECTION: ClassVar[str]
+    """The key of the section in a spec."""
+
+    learning_rate: Annotated[float, Field(gt=0)]
+    epochs: Annotated[int, Field(gt=0)]
+    batch_size: Annotated[int, Field(gt=0)] = 1
+    """Rows in one forward pass of one worker."""
+    accumulation: Annotated[int, Field(gt=0)] = 8
+    """Forward passes in one optimizer step, over all workers together."""
+    weight_decay: Annotated[float, Field(ge=0)]
+    max_grad_norm: Annotated[float, Field(gt=0)]
+    beta2: Annotated[float, Field(gt=0, lt=1)] = 0.999
+    """Of Adam; beta1 is 0.9 and epsilon 1e-8."""
+    warmup: Annotated[float, Field(ge=0, lt=1)]
+    """Share of the steps over which the learning rate rises."""
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    gradient_checkpointing: bool = True
+    workers: Annotated[int, Field(gt=0)] = 1
+    """Processes that train one model together, each on a GPU where there are any."""
+    zero: Annotated[int, Field(ge=0, le=3)] | None = None
+    """DeepSpeed's ZeRO stage; null trains without DeepSpeed."""
+    deepspeed_config: str | None = None
+    """A DeepSpeed JSON file with what else DeepSpeed should do, such as offloading."""
+
+    @field_validator("learning_rate", "weight_decay", "max_grad_norm", "beta2", "warmup", mode="before")
+    @classmethod
+    def _rates_without_a_point(cls, value: object) -> object:
+        return _number_of(value)
+
+    @model_validator(mode="after")
+    def _workers_share_a_step(self) -> Self:
+        problems = []
+        if self.accumulation % self.workers:
+            problems.append(
+                f"{self.workers} workers cannot share accumulation {self.accumulation} evenly; choose a number of "
+                "workers that divides it"
+            )
+        if self.deepspeed_config is not None and self.zero is None:
+            problems.append("deepspeed_config is set and zero is null, which trains without DeepSpeed; name a stage")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+class LoraSpec(AdapterSpec, TrainingSpec):
     """How one LoRA adapter for each context is trained; defaults are those of P1's code (protocol section 8)."""
+
+    SECTION: ClassVar[str] = "lora"
 
     RESOURCES: ClassVar[tuple[str, ...]] = (
         "lora.workers",
@@ -132,23 +204,11 @@ class LoraSpec(_Section):
 
     preset: Literal["reif2024"] = "reif2024"
     """Where the defaults of all other keys come from."""
-    r: Annotated[int, Field(gt=0)] = 64
-    alpha: Annotated[float, Field(gt=0)] = 16
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Above 0, what is dropped depends on the number of workers, and so does the adapter."""
-    targets: Literal["all_linear"] | Annotated[list[str], Field(min_length=1)] = "all_linear"
-    """Every linear layer, the output layer included, or the last parts of their names, such as ``q_proj``."""
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
     """P1's code; P1's text has 0.002."""
     epochs: Annotated[int, Field(gt=0)] = 5
-    batch_size: Annotated[int, Field(gt=0)] = 1
-    """Rows in one forward pass of one worker."""
-    accumulation: Annotated[int, Field(gt=0)] = 8
-    """Forward passes in one optimizer step, over all workers together."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.03
     max_grad_norm: Annotated[float, Field(gt=0)] = 0.3
-    beta2: Annotated[float, Field(gt=0, lt=1)] = 0.999
-    """Of Adam; beta1 is 0.9 and epsilon 1e-8."""
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the steps over which the learning rate rises; behind it falls linearly, to 0 after the last step."""
     max_tokens: Annotated[int, Field(gt=0)] = 2048
@@ -157,41 +217,7 @@ class LoraSpec(_Section):
     """Set anew for each adapter."""
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     """``bfloat16``: linear layers, embeddings and adapter in bfloat16, norms in float32, bfloat16 autocast."""
-    gradient_checkpointing: bool = True
     n_examples: Annotated[int, Field(gt=0, le=N_DEMONSTRATIONS)] = 16
-    workers: Annotated[int, Field(gt=0)] = 1
-    """Processes that train one adapter together, each on a GPU where there are any."""
-    zero: Annotated[int, Field(ge=0, le=3)] | None = None
-    """DeepSpeed's ZeRO stage; null trains without DeepSpeed."""
-    deepspeed_config: str | None = None
-    """A DeepSpeed JSON file with what else DeepSpeed should do, such as offloading."""
-
-    @field_validator("alpha", "dropout", "learning_rate", "weight_decay", "max_grad_norm", "beta2", mode="before")
-    @classmethod
-    def _numbers_without_a_point(cls, value: object) -> object:
-        # YAML reads 2e-4 as a text, 2.0e-4 as a number.
-        if isinstance(value, str):
-            try:
-                return float(value)
-            except ValueError:
-                return value
-        return value
-
-    @model_validator(mode="after")
-    def _workers_share_a_step(self) -> LoraSpec:
-        problems = []
-        if self.accumulation % self.workers:
-            problems.append(
-                f"{self.workers} workers cannot share accumulation {self.accumulation} evenly; choose a number of "
-                "workers that divides it"
-            )
-        if self.deepspeed_config is not None and self.zero is None:
-            problems.append("deepspeed_config is set and zero is null, which trains without DeepSpeed; name a stage")
-        if isinstance(self.targets, list) and len(set(self.targets)) < len(self.targets):
-            problems.append(f"targets {self.targets} names a layer twice; name each once")
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self
 
 
 def _untrainable(model: ModelSpec) -> list[str]:
@@ -564,15 +590,104 @@ class QaBiasSpec(_Section):
         return self
 
 
+class ConversationsSpec(_Section):
+    """The conversations of instruction tuning."""
+
+    path: str
+    """JSONL or one JSON array, plain or compressed (``.gz``)."""
+    format: Literal["auto", "oasst", "alpaca", "dolly", "messages"] = "auto"
+    """OASST1 message trees (nested, or a message a line), ``instruction`` and ``output`` (Alpaca) or ``response``
+    (Dolly), or chat ``messages``; ``auto`` tells them apart by the keys of the first row."""
+    replies: Literal["best", "all"] = "best"
+    """Of OASST1: each tree's best-ranked replies, or every path from the prompt to a last reply."""
+    languages: Annotated[list[str], Field(min_length=1)] | None = None
+    """Of OASST1, such as ``en``: messages in others are left out."""
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the trees (or rows) that is kept from training, for ``eval_loss`` at the end of each epoch."""
+
+
+class InstructTrainingSpec(TrainingSpec):
+    """How a model is tuned on conversations."""
+
+    SECTION: ClassVar[str] = "training"
+
+    schedule: Literal["linear", "cosine"] = "linear"
+    """How the learning rate falls behind the warm-up, to 0 after the last step."""
+    epochs: Annotated[int, Field(gt=0)] = 3
+    max_steps: Annotated[int, Field(gt=0)] | None = None
+    """At most so many optimizer steps."""
+    batch_size: Annotated[int, Field(gt=0)] = 1
+    """Rows in one forward pass of one worker; without packing a row is one conversation."""
+    accumulation: Annotated[int, Field(gt=0)] = 32
+    """Times ``batch_size``: the conversations of an optimizer step, over all workers together."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.03
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    """``bfloat16``: computed in bfloat16; what is trained has float32 copies, kept by ZeRO from stage 1 on."""
+    checkpoint_steps: Annotated[int, Field(gt=0)] = 100
+    """Optimizer steps between checkpoints."""
+
+
+class InstructSpec(_Section):
+    """Supervised fine-tuning on conversations (P2 section 4 tunes its models on OASST1 first)."""
+
+    PATHS: ClassVar[tuple[str, ...]] = ("model.path", "model.adapter", "data.path", "training.deepspeed_config")
+    """The keys that name files: relative ones are relative to the spec file."""
+
+    RESOURCES: ClassVar[tuple[str, ...]] = (
+        "packing",
+        "training.workers",
+        "training.zero",
+        "training.deepspeed_config",
+        "training.gradient_checkpointing",
+        "training.checkpoint_steps",
+    )
+    """The keys that change what training costs, not what it computes: a resumed run may change them."""
+
+    kind: Literal["instruct"]
+    name: _Name
+    seed: _Seed = 42
+    model: ModelSpec
+    """The base model; ``training.precision`` says in which numbers it is trained."""
+    data: ConversationsSpec
+    template: Literal["plain", "chat"] = "plain"
+    """``plain``: ``User:`` and ``Assistant:`` before the texts, EOS behind each answer; ``chat``: the tokenizer's."""
+    max_tokens: Annotated[int, Field(gt=0)] = 2048
+    """Longer conversations lose their last turns; those whose first answer does not fit are left out."""
+    packing: bool = True
+    """Several conversations in a row of ``max_tokens``, none of which sees another; with dropout it changes what is
+    dropped."""
+    lora: AdapterSpec | None
+    """The adapter that is trained; null trains all parameters."""
+    training: InstructTrainingSpec
+    execution: ExecutionSpec = ExecutionSpec()
+
+    @model_validator(mode="after")
+    def _base_is_bare(self) -> InstructSpec:
+        problems = []
+        if self.model.adapter is not None:
+            problems.append("model.adapter: tuning begins with a bare model; set it to null, or merge the adapter")
+        if self.model.quantization is not None:
+            problems.append("model.quantization: a quantized model is not trained; set it to null")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
 CausalSpec = LabelBiasSpec | MajorityBiasSpec
 """What scores labels with a causal LM."""
 
-Spec = CausalSpec | QaBiasSpec
+MeasurementSpec = CausalSpec | QaBiasSpec
+"""What measures a bias."""
 
-_KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec] | type[QaBiasSpec]] = {
+Spec = MeasurementSpec | InstructSpec
+
+_KINDS: dict[str, type[LabelBiasSpec] | type[MajorityBiasSpec] | type[QaBiasSpec] | type[InstructSpec]] = {
     "label_bias": LabelBiasSpec,
     "majority_bias": MajorityBiasSpec,
     "qa_bias": QaBiasSpec,
+    "instruct": InstructSpec,
 }
 
 
@@ -698,7 +813,7 @@ def differences(old: str, new: Spec) -> list[str]:
 
 
 def _is_resource(key: str) -> bool:
-    return key.split(".")[0] == "execution" or key in LoraSpec.RESOURCES
+    return key.split(".")[0] == "execution" or key in LoraSpec.RESOURCES or key in InstructSpec.RESOURCES
 
 
 def _is_path(key: str, spec: Spec) -> bool:
@@ -801,6 +916,16 @@ def _wrong_shares(row: object) -> Iterable[str]:
 def _is_function_name(text: str) -> bool:
     module, colon, function = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in [*module.split("."), function])
+
+
+def _number_of(value: object) -> object:
+    """Return the number that a text spells, anything else as it is: YAML reads 2e-4 as a text, 2.0e-4 as a number."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
 
 
 def _is_number(value: object) -> bool:

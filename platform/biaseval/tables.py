@@ -180,12 +180,12 @@ TRAINING_ROWS = TableSchema(
 )
 
 TRAINING = TableSchema(
-    grain="(trained adapter, step)",
+    grain="(trained adapter or model, step)",
     key=("adapter", "step"),
     schema=pa.schema(
         [
             ("model", pa.string()),  # the spec's name
-            ("adapter", pa.string()),  # its folder below adapters/
+            ("adapter", pa.string()),  # its folder below adapters/; of tuning 'adapter', null for all parameters
             ("task", pa.string()),
             ("n_demos", pa.int32()),
             ("demo_set", pa.int32()),
@@ -197,6 +197,23 @@ TRAINING = TableSchema(
             ("grad_norm", pa.float64()),  # of the whole adapter before clipping; null where the loss is not finite
             ("learning_rate", pa.float64()),
             ("seconds", pa.float64()),
+            ("n_tokens", pa.int64()),  # of the step's conversations; null where rows are few-shot prompts
+            ("eval_loss", pa.float64()),  # nats an answer token, of what is held out; null where not computed
+        ]
+    ),
+)
+
+CONVERSATIONS = TableSchema(
+    grain="conversation that a model is tuned on, or that is held out",
+    key=("number",),
+    schema=pa.schema(
+        [
+            ("number", pa.int32()),  # 0-based, in the order of the file
+            ("conversation_id", pa.string()),
+            ("role", pa.string()),  # 'train', 'held_out'
+            ("turns", pa.list_(pa.struct([("role", pa.string()), ("text", pa.string())]))),  # as read
+            ("token_ids", pa.list_(pa.int32())),  # up to the last answer that fits
+            ("is_answer", pa.list_(pa.bool_())),  # whether the token counts in the loss
         ]
     ),
 )
@@ -280,6 +297,7 @@ TABLES: dict[str, TableSchema] = {
     "adapted_generations": ADAPTED_GENERATIONS,
     "training_rows": TRAINING_ROWS,
     "training": TRAINING,
+    "conversations": CONVERSATIONS,
     "qa_examples": QA_EXAMPLES,
     "qa_attributes": QA_ATTRIBUTES,
     "qa_predictions": QA_PREDICTIONS,

@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.spec import LoraSpec
+from biaseval.spec import InstructSpec, LoraSpec
 from biaseval.training.adapters import target_shapes
 from biaseval.training.deepspeed_config import deepspeed_config
-from biaseval.training.estimate import PUBLISHED_SHAPES, ModelShape, gpus_needed, memory_of, training_flops
+from biaseval.training.estimate import (
+    PUBLISHED_SHAPES,
+    ModelShape,
+    fewest_gpus,
+    gpus_needed,
+    memory_of,
+    training_flops,
+    tuning_flops,
+    tuning_memory,
+)
 
 SHAPE = ModelShape("hand", n_parameters=1000, hidden_size=10, n_layers=3, targets=[(10, 20), (20, 10)])
 
@@ -52,6 +61,69 @@ def test_published_models_need_the_gpus_that_they_are_known_to_need() -> None:
     lora = LoraSpec()
     assert [gpus_needed(shape, lora, 2048) for shape in (seven, thirteen, forty)] == [1, 1, 2]
     assert gpus_needed(forty, LoraSpec(precision="float32"), 2048) == 4
+
+
+def tuning(lora: dict[str, object] | None = None, **training: object) -> InstructSpec:
+    return InstructSpec.model_validate(
+        {
+            "kind": "instruct",
+            "name": "x",
+            "model": {"path": "m"},
+            "data": {"path": "d"},
+            "lora": lora,
+            "training": {"learning_rate": 1e-5, **training},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("zero", "expected"),
+    [
+        (None, (4000, 4000, 8000)),
+        (0, (4000, 4000, 8000)),
+        (1, (2000, 2000, 3000)),
+        (2, (2000, 500, 3000)),
+        (3, (500, 500, 3000)),
+    ],
+)
+def test_all_parameters_need_float32_somewhere(zero: int | None, expected: tuple[int, ...]) -> None:
+    memory = tuning_memory(SHAPE, tuning(), n_tokens=5, zero=zero, n_workers=4)
+    assert (memory.weights, memory.gradients, memory.optimizer) == expected
+    assert (memory.adapter, memory.activations) == (0, 3 * 50 * 2 + 34 * 50)
+    assert memory.total == sum(expected) + memory.activations
+
+
+def test_a_tuned_adapter_is_in_float32_on_a_model_that_is_not() -> None:
+    memory = tuning_memory(SHAPE, tuning({"r": 2}), n_tokens=5, zero=None, n_workers=1)
+    assert (memory.weights, memory.adapter, memory.gradients, memory.optimizer) == (2000, 480, 480, 960)
+    shared = tuning_memory(SHAPE, tuning({"r": 2}), n_tokens=5, zero=2, n_workers=2)
+    assert (shared.weights, shared.adapter, shared.gradients, shared.optimizer) == (2000, 480, 240, 720)
+
+
+def test_what_is_offloaded_is_no_memory_of_the_device() -> None:
+    whole = tuning_memory(SHAPE, tuning(), n_tokens=5, zero=3, n_workers=4)
+    memory = tuning_memory(SHAPE, tuning(), n_tokens=5, zero=3, n_workers=4, offloaded=["optimizer"])
+    assert (memory.optimizer, memory.offloaded, memory.weights) == (0, 3000, 500)
+    assert memory.total == whole.total - 3000
+
+
+def test_published_models_need_several_gpus_for_all_parameters() -> None:
+    def needed(*offloaded: str) -> list[int]:
+        def gpus(shape: ModelShape) -> int:
+            return fewest_gpus(lambda zero, n: tuning_memory(shape, tuning(), 2048, zero, n, offloaded if zero else ()))
+
+        return [gpus(shape) for shape in PUBLISHED_SHAPES]
+
+    # 16 bytes a parameter: 100, 194 and 615 GiB, over GPUs of which 72 GiB are usable.
+    assert needed() == [2, 4, 16]
+    # 4 bytes a parameter where Adam is in the machine's memory.
+    assert needed("optimizer") == [1, 1, 4]
+
+
+def test_tuning_flops_are_those_of_a_case_done_by_hand() -> None:
+    assert tuning_flops(1000, 100, tuning()) == 8 * 1000 * 100
+    assert tuning_flops(1000, 100, tuning(gradient_checkpointing=False)) == 6 * 1000 * 100
+    assert tuning_flops(1000, 100, tuning({"r": 2})) == 6 * 1000 * 100
 
 
 def test_layers_of_a_real_model_are_counted_without_its_weights(tiny_llama: Path) -> None:

@@ -122,7 +122,7 @@ def test_only_label_and_eos_count() -> None:
     assert batch.positions.tolist() == [0, 1, 2, 3]
     assert batch.target_ids.tolist() == [[0, 0, 13, 14], [11, 12, 0, 0]]
     assert batch.target_weights.tolist() == [[0, 0, 0.25, 0.25], [0.25, 0.25, 0, 0]]
-    assert batch.attention_mask.tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+    assert batch.text_numbers.tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 4])

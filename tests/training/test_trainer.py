@@ -180,13 +180,13 @@ def test_the_rate_falls_linearly_and_rises_before_over_the_warm_up() -> None:
 
 
 def test_sixteen_rows_make_ten_steps_and_each_row_counts_once_an_epoch() -> None:
-    steps = list(step_rows(16, LoraSpec()))
+    steps = list(step_rows(16, LoraSpec(), 42))
     assert [epoch for epoch, _ in steps] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     for epoch in range(5):
         assert sorted(row for own, rows in steps if own == epoch for row in rows) == list(range(16))
     assert steps[0][1] != steps[2][1]
-    assert steps == list(step_rows(16, LoraSpec()))
-    assert [len(rows) for _, rows in step_rows(11, LoraSpec(epochs=1))] == [8, 3]
+    assert steps == list(step_rows(16, LoraSpec(), 42))
+    assert [len(rows) for _, rows in step_rows(11, LoraSpec(epochs=1), 42)] == [8, 3]
     assert n_steps_of(11, LoraSpec()) == 10
 
 

@@ -39,7 +39,7 @@ def plain_training(model_path: Path, rows: list[EncodedRow], lora: LoraSpec) -> 
     n_steps = 5 * math.ceil(len(rows) / 8)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (n_steps - step) / n_steps)
     adapted.train()
-    for _, chosen in step_rows(len(rows), lora):
+    for _, chosen in step_rows(len(rows), lora, lora.seed):
         for number in chosen:
             ids = torch.from_numpy(rows[number].token_ids)[None]
             labels = ids.clone()

@@ -10,30 +10,21 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import ray
 import ray.train
-from ray.exceptions import RayError
-from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
-from ray.train.torch import TorchTrainer
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from biaseval.errors import BiasevalError, InputError
-from biaseval.execute.cluster import connected, n_cores, quiet_worker
-from biaseval.spec import CausalSpec, ExecutionSpec, LoraSpec, ModelSpec
+from biaseval.execute.cluster import connected, quiet_worker
+from biaseval.execute.workers import STORAGE, Groups, collected, fit, share, this_node
+from biaseval.spec import CausalSpec, LoraSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.tables import TRAINING
 from biaseval.training.rows import ADAPTERS, encoded_rows, rows_of, trained_adapters
 
-_STORAGE = ".train"
-"""The folder of a run where Ray Train keeps its own files while it works."""
-
-_ATTEMPTS = 3
 _SECONDS_BETWEEN_LOOKS = 5.0
 
 
@@ -67,17 +58,6 @@ class AdapterOutcome:
     """Of these, in optimizer steps: forward, backward and update."""
 
 
-@dataclass(frozen=True)
-class Groups:
-    """How workers share a cluster."""
-
-    n_groups: int
-    resources_per_worker: dict[str, float]
-    use_gpu: bool
-    n_threads: int | None
-    """Of one worker on CPUs; on this machine ``OMP_NUM_THREADS`` where that is set, else its part of the cores."""
-
-
 def train_missing(
     run: Run,
     spec: CausalSpec,
@@ -106,10 +86,8 @@ def train_missing(
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         groups = share(lora, spec.execution, len(missing), nodes, is_local=is_local)
         content = {"name": spec.name, "model": spec.model.model_dump(), "lora": lora.model_dump()}
-        # They take no CPU, and an autoscaler may give a node away on which nothing else runs.
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         started = [
-            _train_group.options(scheduling_strategy=here).remote(
+            _train_group.options(scheduling_strategy=this_node()).remote(
                 run.uri, content, [asdict(adapter) for adapter in own], asdict(groups)
             )
             for own in deal(missing, groups.n_groups)
@@ -121,65 +99,12 @@ def train_missing(
             while waiting:
                 _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_BETWEEN_LOOKS)
                 on_progress(max(0, len(parts & run.parts("training")) - n_before))
-            outcomes = _collected(started)
+            trained = collected(started, LoraSpec.SECTION)
         finally:
-            run.delete(_STORAGE)
+            run.delete(STORAGE)
+    outcomes = [AdapterOutcome(**outcome) for own in trained for outcome in own]
     order = {adapter.adapter: number for number, adapter in enumerate(missing)}
     return sorted(outcomes, key=lambda outcome: order[outcome.name])
-
-
-def share(
-    lora: LoraSpec,
-    execution: ExecutionSpec,
-    n_adapters: int,
-    nodes: Sequence[Mapping[str, float]],
-    *,
-    is_local: bool,
-) -> Groups:
-    """Return how many groups of ``lora.workers`` train side by side, and what each worker gets.
-
-    With GPUs, a worker has one, and there are as many groups as the GPUs allow. On CPUs there is one group on this
-    machine, and on a cluster one for every ``lora.workers`` nodes. ``execution.actors`` sets another number of groups;
-    there are never more than adapters.
-
-    Args:
-        lora: says how many workers make a group.
-        execution: ``actors`` and ``gpus_per_actor``; the latter 0 keeps training off GPUs, and a number on a cluster
-            says that GPU nodes come on demand.
-        n_adapters: that are missing.
-        nodes: ``CPU`` and ``GPU`` of each node.
-        is_local: Ray is this machine's own.
-
-    Raises:
-        InputError: there are fewer GPUs or CPUs than the workers need, and none will come.
-    """
-    gpus = int(sum(node.get("GPU", 0) for node in nodes))
-    cpus = [node["CPU"] for node in nodes if node.get("CPU", 0)]
-    asked = None if execution.actors == "auto" else min(execution.actors, n_adapters)
-    if execution.gpus_per_actor != 0 and (gpus or execution.gpus_per_actor != "auto"):
-        n_groups = asked or max(1, min(n_adapters, gpus // lora.workers))
-        comes_on_demand = not is_local and execution.gpus_per_actor != "auto"
-        if n_groups * lora.workers > gpus and not comes_on_demand:
-            raise _too_few(lora, n_groups, gpus, "GPU")
-        return Groups(n_groups, {"GPU": 1}, use_gpu=True, n_threads=None)
-    n_groups = asked or max(1, min(n_adapters, 1 if is_local else len(cpus) // lora.workers))
-    n_workers = n_groups * lora.workers
-    most = int(max(cpus, default=0))
-    per_worker = next((n for n in range(most, 0, -1) if sum(int(own // n) for own in cpus) >= n_workers), 0)
-    if not per_worker:
-        raise _too_few(lora, n_groups, int(sum(cpus)), "CPU")
-    # Logical CPUs of a local Ray are more than the machine's cores, and Ray hides what the environment says of threads.
-    n_threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or n_cores() // n_workers)) if is_local else per_worker
-    return Groups(n_groups, {"CPU": per_worker}, use_gpu=False, n_threads=n_threads)
-
-
-def _too_few(lora: LoraSpec, n_groups: int, found: int, kind: str) -> InputError:
-    needed = n_groups * lora.workers
-    groups = "" if n_groups == 1 else f" in each of {n_groups} groups (execution.actors)"
-    return InputError(
-        f"lora.workers: {lora.workers}{groups} need {needed} {kind}s, one each, and Ray has {found}: {needed - found} "
-        "missing; lower lora.workers or execution.actors, or submit the run to a larger cluster"
-    )
 
 
 def deal(missing: Sequence[AdapterToTrain], n_groups: int) -> list[list[AdapterToTrain]]:
@@ -193,70 +118,20 @@ def deal(missing: Sequence[AdapterToTrain], n_groups: int) -> list[list[AdapterT
     return [sorted(own, key=lambda adapter: adapter.part) for own in dealt if own]
 
 
-def _collected(started: Sequence[Any]) -> list[AdapterOutcome]:
-    """Return what all groups trained; raise the first error only when every group has ended."""
-    outcomes: list[AdapterOutcome] = []
-    errors: list[Exception] = []
-    for group in started:
-        try:
-            outcomes += [AdapterOutcome(**outcome) for outcome in ray.get(group)]
-        except RayError as error:
-            cause = getattr(error, "cause", None)
-            errors.append(cause if isinstance(cause, BiasevalError) else _failed(error))
-    if errors:
-        raise errors[0]
-    return outcomes
-
-
-def _failed(error: BaseException) -> BiasevalError:
-    lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
-    remedy = ""
-    if "out of memory" in str(error):
-        remedy = (
-            "set lora.gradient_checkpointing to true, lora.batch_size to 1, or lora.zero to 3 with more lora.workers; "
-        )
-    return BiasevalError(f"training failed: {lines[-1]}; {remedy}run the same command again to resume")
-
-
 @ray.remote(num_cpus=0, max_retries=0)
 def _train_group(
     run_uri: str, spec: dict[str, Any], adapters: list[dict[str, Any]], groups: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Train a group's adapters; when a worker or its node dies, those that are missing once more."""
-    quiet_worker()
     run = Run.open(run_uri)
-    for attempt in range(1, _ATTEMPTS + 1):
+
+    def config(attempt: int) -> dict[str, Any]:
         complete = trained_adapters(run) if attempt > 1 else set()
         remaining = [adapter for adapter in adapters if AdapterToTrain(**adapter).adapter not in complete]
-        trainer = TorchTrainer(
-            cast(Any, _train_adapters),  # Ray's annotations know no train function that returns a value
-            train_loop_config={"run_uri": run_uri, "spec": spec, "adapters": remaining, "groups": groups},
-            scaling_config=ScalingConfig(
-                num_workers=spec["lora"]["workers"],
-                use_gpu=groups["use_gpu"],
-                resources_per_worker=groups["resources_per_worker"],
-            ),
-            run_config=RunConfig(
-                # A name that was there before would go on where it ended.
-                name=uuid.uuid4().hex,
-                storage_path=run.path(_STORAGE),
-                storage_filesystem=run.fs,
-                failure_config=FailureConfig(max_failures=0),
-            ),
-        )
-        try:
-            result: Any = trainer.fit()
-            outcomes: list[dict[str, Any]] = result.return_value
-            return outcomes
-        except TrainingFailedError as error:
-            causes = list(error.worker_failures.values()) if isinstance(error, WorkerGroupError) else []
-            ours = next((cause for cause in causes if isinstance(cause, BiasevalError)), None)
-            if ours is not None:
-                raise ours from None
-            # What our code raises it will raise again; a worker that died may be replaced.
-            if attempt == _ATTEMPTS or not all(isinstance(cause, RayError) for cause in causes):
-                raise _failed(next(iter(causes), error)) from None
-    raise AssertionError("the last attempt returns or raises")
+        return {"run_uri": run_uri, "spec": spec, "adapters": remaining, "groups": groups}
+
+    trained: list[dict[str, Any]] = fit(run, _train_adapters, config, LoraSpec.SECTION, Groups(**groups))
+    return trained
 
 
 def _train_adapters(config: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, ModelSpec, QaBiasSpec, QaModelSpec, Spec, differences
+from biaseval.spec import (
+    InstructSpec,
+    LabelBiasSpec,
+    MajorityBiasSpec,
+    ModelSpec,
+    QaBiasSpec,
+    QaModelSpec,
+    Spec,
+    differences,
+)
 from biaseval.store import Run
 
 
@@ -94,6 +103,8 @@ def file_digests(spec: Spec) -> dict[str, str]:
             uris |= {f"predictions of {model.name} for {name}": uri for name, uri in (model.predictions or {}).items()}
     elif isinstance(spec, MajorityBiasSpec):
         uris = {"data.train": spec.data.train, "data.test": spec.data.test}
+    elif isinstance(spec, InstructSpec):
+        uris = {"data.path": spec.data.path}
     else:
         uris = {
             "tasks.table": spec.tasks.table,

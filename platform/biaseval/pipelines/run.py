@@ -13,6 +13,15 @@ from typing import Any
 
 from biaseval.errors import InputError
 from biaseval.pipelines.claim import read_plan, refuse_another, refuse_foreign
+from biaseval.pipelines.instruct import (
+    InstructPlan,
+    InstructSummary,
+    n_steps_done,
+    read_instruct_inputs,
+    tune_planned,
+    tuned_folder,
+    write_instruct_plan,
+)
 from biaseval.pipelines.label_outputs import (
     LIKELIHOOD,
     PlanSummary,
@@ -42,7 +51,7 @@ from biaseval.pipelines.training import (
     training_cost,
 )
 from biaseval.progress import say
-from biaseval.spec import CausalSpec, QaBiasSpec, Spec
+from biaseval.spec import CausalSpec, InstructSpec, QaBiasSpec, Spec
 from biaseval.store import Run
 
 
@@ -53,7 +62,7 @@ class Status:
     n_parts: int
     n_parts_done: int
     n_rows: int
-    """Prompts to score; of a QA-bias run, questions to measure and, by each model, to answer."""
+    """Prompts to score; of a QA-bias run, questions to measure and, by each model, to answer; of tuning, steps."""
     n_rows_done: int
     kind: str
     has_marts: bool
@@ -73,6 +82,8 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
     from biaseval.analysis import build_marts
     from biaseval.report import write_report
 
+    if isinstance(spec, InstructSpec):
+        raise InputError("kind: instruct is a training, not a measurement; use biaseval train instruct")
     with planned_run(spec, run_uri) as run:
         if isinstance(spec, QaBiasSpec):
             answer_and_measure_missing(run, spec)
@@ -121,11 +132,27 @@ def train_lora(spec: Spec, run_uri: str) -> TrainingSummary:
         return train_missing_adapters(run, checked, lora)
 
 
+def train_instruct(spec: Spec, run_uri: str) -> InstructSummary:
+    """Tune a model on conversations; on a directory that has begun to, go on behind its last checkpoint.
+
+    Raises:
+        InputError: bad input, before any weights are loaded.
+        BiasevalError: training failed, or a loss or gradient was not finite; the same call resumes.
+    """
+    if not isinstance(spec, InstructSpec):
+        raise InputError(f"kind: {spec.kind} is a measurement; name a spec of the kind instruct")
+    with planned_run(spec, run_uri) as run:
+        return tune_planned(run, spec)
+
+
 def _planner(spec: Spec) -> Callable[[Run], None]:
     """Validate a spec's inputs, and return what writes the plan that follows from them."""
     if isinstance(spec, QaBiasSpec):
         questions = read_questions_inputs(spec)
         return lambda run: write_questions_plan(run, spec, questions)
+    if isinstance(spec, InstructSpec):
+        conversations = read_instruct_inputs(spec)
+        return lambda run: write_instruct_plan(run, spec, conversations)
     inputs = read_inputs(spec)
     if spec.lora is not None:
         check_lora(spec, spec.lora)
@@ -135,6 +162,11 @@ def _planner(spec: Spec) -> Callable[[Run], None]:
 def summarize_questions(spec: QaBiasSpec) -> QuestionsPlan:
     """Return what a QA-bias spec would measure; writes nothing and loads no weights."""
     return read_questions_inputs(spec).plan
+
+
+def summarize_instruct(spec: InstructSpec) -> InstructPlan:
+    """Return what tuning would read and cost; writes nothing and loads no weights."""
+    return read_instruct_inputs(spec).plan
 
 
 def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any], TrainingCost | None]:
@@ -167,7 +199,11 @@ def run_status(run_uri: str) -> Status:
     run = Run.open(run_uri)
     plan = read_plan(run)
     spec = run.read_yaml("spec.yaml")
-    if spec.get("kind") == "qa_bias":
+    if spec.get("kind") == "instruct":
+        n_parts, n_rows = 1, plan["n_steps"]
+        n_parts_done = int(tuned_folder(run) is not None)
+        n_rows_done = n_rows if n_parts_done else n_steps_done(run)
+    elif spec.get("kind") == "qa_bias":
         n_models = len(spec["models"])
         n_parts, n_rows = ((1 + n_models) * n for n in (plan["n_parts"], sum(plan["datasets"].values())))
         n_parts_done = n_parts - n_missing_parts(run, plan, n_models)

@@ -10,7 +10,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.claim import as_json, read_plan
 from biaseval.pipelines.label_outputs import check_lora
 from biaseval.progress import say
-from biaseval.spec import CausalSpec, LoraSpec, QaBiasSpec, Spec
+from biaseval.spec import CausalSpec, InstructSpec, LoraSpec, QaBiasSpec, Spec
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED
 from biaseval.training.estimate import (
@@ -185,7 +185,7 @@ def lora_of(spec: Spec) -> tuple[CausalSpec, LoraSpec]:
     Raises:
         InputError: it trains none.
     """
-    if isinstance(spec, QaBiasSpec):
+    if isinstance(spec, QaBiasSpec | InstructSpec):
         raise InputError(
             f"kind: {spec.kind} has no adapters to train; name a label_bias or majority_bias spec with a section lora"
         )

@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
@@ -14,11 +14,11 @@ from safetensors.torch import save
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from biaseval.errors import InputError
-from biaseval.spec import LoraSpec, ModelSpec
+from biaseval.spec import AdapterSpec, LoraSpec, ModelSpec, TrainingSpec
 from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE
 
 
-def target_names(model: torch.nn.Module, lora: LoraSpec) -> list[str]:
+def target_names(model: torch.nn.Module, lora: AdapterSpec) -> list[str]:
     """Return the last parts of the names of the layers that the adapter changes, sorted.
 
     ``all_linear`` is every linear layer, the output layer (``lm_head``) included, as in P1's code; PEFT's own
@@ -54,16 +54,22 @@ def set_precision(model: PreTrainedModel, precision: str) -> None:
             parameter.data = parameter.data.to(dtype)
 
 
-def target_shapes(model: ModelSpec, lora: LoraSpec) -> list[tuple[int, int]]:
+def bare_model(model: ModelSpec) -> PreTrainedModel:
+    """Return the model of a spec without storage (torch's meta device); loads no weights."""
+    config = AutoConfig.from_pretrained(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
+    auto: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        bare: PreTrainedModel = auto.from_config(config, trust_remote_code=model.trust_remote_code)
+    return bare
+
+
+def target_shapes(model: ModelSpec, lora: AdapterSpec) -> list[tuple[int, int]]:
     """Return inputs and outputs of every layer that an adapter changes; loads no weights.
 
     Raises:
         InputError: the model lacks a layer of ``lora.targets``.
     """
-    config = AutoConfig.from_pretrained(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code)
-    auto: Any = AutoModelForCausalLM
-    with torch.device("meta"):
-        bare = auto.from_config(config, trust_remote_code=model.trust_remote_code)
+    bare = bare_model(model)
     names = set(target_names(bare, lora))
     return [
         (module.in_features, module.out_features)
@@ -72,21 +78,23 @@ def target_shapes(model: ModelSpec, lora: LoraSpec) -> list[tuple[int, int]]:
     ]
 
 
-@contextmanager
-def attached(model: PreTrainedModel, lora: LoraSpec) -> Iterator[PeftModel]:
-    """Yield the model with a fresh adapter, in training mode; behind the block it is the bare model again.
+def new_adapter(model: PreTrainedModel, lora: AdapterSpec, seed: int, *, in_float32: bool) -> PeftModel:
+    """Put a fresh adapter on the model, whose own weights are frozen.
 
-    The adapter is drawn on the CPU from ``lora.seed`` alone, so all workers and devices begin with the same one. Base
-    weights are frozen and not changed.
+    It is drawn on the CPU from ``seed`` alone, so all workers and devices begin with the same one.
 
     Where the output layer is tied to the embedding, an adapter on it changes the logits alone: base weights stay
     shared, and the adapter must not be merged into them.
 
+    Args:
+        model: changed in place.
+        lora: what the adapter is.
+        seed: of its first weights.
+        in_float32: the adapter's numbers, whatever the layers have that it changes; otherwise theirs.
+
     Raises:
-        InputError: the model lacks a layer of ``lora.targets``, or gradient checkpointing where that is asked for.
+        InputError: the model lacks a layer of ``lora.targets``.
     """
-    if lora.gradient_checkpointing and not model.supports_gradient_checkpointing:
-        raise InputError(f"lora.gradient_checkpointing: {type(model).__name__} has none; set it to false")
     config = LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,  # type: ignore[arg-type]  # PEFT divides it by r: any number will do
@@ -95,23 +103,50 @@ def attached(model: PreTrainedModel, lora: LoraSpec) -> Iterator[PeftModel]:
         bias="none",
         task_type="CAUSAL_LM",
     )
-    torch.manual_seed(lora.seed)
-    switches: Any = model  # transformers leaves these methods untyped
+    torch.manual_seed(seed)
     with warnings.catch_warnings():
         # PEFT warns that an adapter on a tied output layer cannot be merged.
         warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
-        # In P1's code the adapter has the dtype of the layers that it changes.
-        adapted: Any = get_peft_model(model, config, autocast_adapter_dtype=False)
-    if lora.gradient_checkpointing:
-        switches.activation_checkpointing_enable({"use_reentrant": False})
-        # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
-        switches.disable_input_require_grads()
-    switches.train()
+        adapted: Any = get_peft_model(model, config, autocast_adapter_dtype=in_float32)
+    return cast(PeftModel, adapted)
+
+
+def checkpoint_activations(model: PreTrainedModel, training: TrainingSpec) -> None:
+    """Let the model compute activations again in the backward pass, where the spec asks for that; adapters come before.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not training.gradient_checkpointing:
+        return
+    if not model.supports_gradient_checkpointing:
+        key = f"{training.SECTION}.gradient_checkpointing"
+        raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
+    switches: Any = model  # transformers leaves these methods untyped
+    switches.activation_checkpointing_enable({"use_reentrant": False})
+    # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
+    switches.disable_input_require_grads()
+
+
+@contextmanager
+def attached(model: PreTrainedModel, lora: LoraSpec) -> Iterator[PeftModel]:
+    """Yield the model with a fresh adapter, in training mode; behind the block it is the bare model again.
+
+    Base weights are not changed.
+
+    Raises:
+        InputError: the model lacks a layer of ``lora.targets``, or gradient checkpointing where that is asked for.
+    """
+    switches: Any = model  # transformers leaves these methods untyped
+    # In P1's code the adapter has the dtype of the layers that it changes.
+    adapted: Any = new_adapter(model, lora, lora.seed, in_float32=False)
     try:
+        checkpoint_activations(model, lora)
+        switches.train()
         yield adapted
     finally:
         adapted.unload()
-        if lora.gradient_checkpointing:
+        if lora.gradient_checkpointing and model.supports_gradient_checkpointing:
             switches.activation_checkpointing_disable()
         # PEFT leaves its configuration on the base model and warns at the next adapter because of it.
         vars(model).pop("peft_config", None)

@@ -45,18 +45,31 @@ class EncodedRow:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that go through the model together, padded on the right."""
+    """Rows that go through the model together, each of one text or several, padded on the right."""
 
     input_ids: Integers
     """``[rows, longest]``; 0 where a row has ended."""
-    attention_mask: Integers
-    """``[rows, longest]``; 1 for a token, 0 for padding."""
+    text_numbers: Integers
+    """``[rows, longest]``; which text of its row a token is of, from 1 on, 0 for padding. A token sees its own alone.
+
+    Of rows with one text each this is the attention mask.
+    """
     positions: Integers
     """``[p]`` the positions whose logits predict a target of any row, ascending."""
     target_ids: Integers
     """``[rows, p]`` the token that each position predicts; 0 where it predicts none of the row's targets."""
     target_weights: npt.NDArray[np.float32]
     """``[rows, p]`` what each target adds to the loss; the weights of a row sum to the row's weight."""
+
+
+@dataclass(frozen=True)
+class WeighedText:
+    """A text in tokens, and what each of them counts."""
+
+    token_ids: Integers
+    """``[n]``."""
+    weights: npt.NDArray[np.float32]
+    """``[n]`` what a token adds to the loss as a target; 0 where it is none, as the first cannot be."""
 
 
 def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow]) -> list[EncodedRow]:
@@ -91,21 +104,38 @@ def collate(rows: Sequence[EncodedRow], weights: Sequence[float]) -> Batch:
         rows: at least one.
         weights: of each row's mean loss in the batch's loss.
     """
-    width = max(len(row.token_ids) for row in rows)
-    input_ids, mask = np.zeros((2, len(rows), width), dtype=np.int64)
-    for number, row in enumerate(rows):
-        input_ids[number, : len(row.token_ids)] = row.token_ids
-        mask[number, : len(row.token_ids)] = 1
+    texts = []
+    for row, weight in zip(rows, weights, strict=True):
+        of_tokens = np.zeros(len(row.token_ids), dtype=np.float32)
+        of_tokens[row.n_context :] = weight / row.n_targets
+        texts.append([WeighedText(row.token_ids, of_tokens)])
+    return lay_out(texts)
+
+
+def lay_out(rows: Sequence[Sequence[WeighedText]]) -> Batch:
+    """Return a batch of rows, each of texts one behind the other.
+
+    Args:
+        rows: at least one, of at least one text each.
+    """
+    width = max(sum(len(text.token_ids) for text in row) for row in rows)
+    input_ids, text_numbers = np.zeros((2, len(rows), width), dtype=np.int64)
     # A target is predicted one position before its own.
-    predicting = [np.arange(row.n_context - 1, len(row.token_ids) - 1) for row in rows]
-    positions = np.unique(np.concatenate(predicting))
-    target_ids = np.zeros((len(rows), len(positions)), dtype=np.int64)
-    target_weights = np.zeros((len(rows), len(positions)), dtype=np.float32)
-    for number, (row, own, weight) in enumerate(zip(rows, predicting, weights, strict=True)):
-        columns = np.searchsorted(positions, own)
-        target_ids[number, columns] = row.token_ids[row.n_context :]
-        target_weights[number, columns] = weight / row.n_targets
-    return Batch(input_ids, mask, positions, target_ids, target_weights)
+    weights = np.zeros((len(rows), width), dtype=np.float32)
+    for place, row in enumerate(rows):
+        start = 0
+        for number, text in enumerate(row, start=1):
+            stop = start + len(text.token_ids)
+            input_ids[place, start:stop] = text.token_ids
+            text_numbers[place, start:stop] = number
+            weights[place, start : stop - 1] = text.weights[1:]
+            start = stop
+    # The model runs, and its backward pass too, where nothing counts: other workers may wait for its part in both.
+    positions = np.flatnonzero(weights.any(axis=0)) if weights.any() else np.zeros(1, dtype=np.int64)
+    target_ids = np.roll(input_ids, -1, axis=1)[:, positions]
+    target_weights = weights[:, positions]
+    target_ids[target_weights == 0] = 0
+    return Batch(input_ids, text_numbers, positions, target_ids, target_weights)
 
 
 def step_batches(rows: Sequence[EncodedRow], batch_size: int, rank: int = 0, n_workers: int = 1) -> list[Batch]:

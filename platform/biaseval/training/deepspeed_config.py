@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.errors import InputError
-from biaseval.spec import LoraSpec
+from biaseval.spec import TrainingSpec
 
 _AUTO = "auto"
 """What Hugging Face's integration writes for values that come from elsewhere."""
@@ -17,14 +17,14 @@ _BUCKET = 500_000_000
 """DeepSpeed's default for what it reduces and gathers at once, in elements; its buffers are that large."""
 
 
-def deepspeed_config(lora: LoraSpec, n_trainable: int) -> dict[str, Any]:
-    """Return the configuration for training one adapter.
+def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]:
+    """Return the configuration for training one adapter or model.
 
     DeepSpeed casts nothing: the model has its dtypes already, and ZeRO keeps the optimizer's own weights in float32.
 
     Args:
-        lora: its ``zero`` is not null.
-        n_trainable: parameters of the adapter; bounds the buffers.
+        training: its ``zero`` is not null.
+        n_trainable: parameters that are trained; bounds the buffers.
 
     Raises:
         InputError: the file cannot be read, is no JSON object, or contradicts the spec; all contradictions in one
@@ -32,18 +32,18 @@ def deepspeed_config(lora: LoraSpec, n_trainable: int) -> dict[str, Any]:
     """
     bucket = min(_BUCKET, max(n_trainable, 1))
     derived: dict[str, Any] = {
-        "train_batch_size": lora.batch_size * lora.accumulation,
-        "train_micro_batch_size_per_gpu": lora.batch_size,
-        "gradient_accumulation_steps": lora.accumulation // lora.workers,
-        "gradient_clipping": lora.max_grad_norm,
-        "zero_optimization": {"stage": lora.zero, "reduce_bucket_size": bucket, "allgather_bucket_size": bucket},
+        "train_batch_size": training.batch_size * training.accumulation,
+        "train_micro_batch_size_per_gpu": training.batch_size,
+        "gradient_accumulation_steps": training.accumulation // training.workers,
+        "gradient_clipping": training.max_grad_norm,
+        "zero_optimization": {"stage": training.zero, "reduce_bucket_size": bucket, "allgather_bucket_size": bucket},
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": 1_000_000_000,
     }
-    if lora.deepspeed_config is None:
+    if training.deepspeed_config is None:
         return derived
-    added = _without_auto(_read(lora.deepspeed_config))
-    problems = [f"{lora.deepspeed_config}: {problem}" for problem in _contradictions(added, derived, lora)]
+    added = deepspeed_file(training)
+    problems = [f"{training.deepspeed_config}: {problem}" for problem in _contradictions(added, derived, training)]
     if problems:
         raise InputError.of(problems)
     # Its purpose is met: the model comes in this precision.
@@ -52,19 +52,27 @@ def deepspeed_config(lora: LoraSpec, n_trainable: int) -> dict[str, Any]:
     return {**derived, **added, "zero_optimization": {**derived["zero_optimization"], **_section(added)}}
 
 
-def _section(added: Mapping[str, Any]) -> Mapping[str, Any]:
-    section: Mapping[str, Any] = added.get("zero_optimization", {})
-    return section
+def deepspeed_file(training: TrainingSpec) -> dict[str, Any]:
+    """Return what the spec's DeepSpeed file says, without what it leaves to others (``auto``); empty if there is none.
 
-
-def _read(path: str) -> dict[str, Any]:
+    Raises:
+        InputError: the file cannot be read, or is no JSON object.
+    """
+    if training.deepspeed_config is None:
+        return {}
+    path, key = training.deepspeed_config, f"{training.SECTION}.deepspeed_config"
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error}); mend lora.deepspeed_config") from error
+        raise InputError(f"{path}: cannot be read as JSON ({error}); mend {key}") from error
     if not isinstance(content, dict):
-        raise InputError(f"{path}: is no JSON object; lora.deepspeed_config takes DeepSpeed's configuration")
-    return content
+        raise InputError(f"{path}: is no JSON object; {key} takes DeepSpeed's configuration")
+    return {key: _without_auto(value) for key, value in content.items() if value != _AUTO}
+
+
+def _section(added: Mapping[str, Any]) -> Mapping[str, Any]:
+    section: Mapping[str, Any] = added.get("zero_optimization", {})
+    return section
 
 
 def _without_auto(content: Any) -> Any:
@@ -73,12 +81,14 @@ def _without_auto(content: Any) -> Any:
     return {key: _without_auto(value) for key, value in content.items() if value != _AUTO}
 
 
-def _contradictions(added: Mapping[str, Any], derived: Mapping[str, Any], lora: LoraSpec) -> Iterator[str]:
+def _contradictions(added: Mapping[str, Any], derived: Mapping[str, Any], training: TrainingSpec) -> Iterator[str]:
+    own = training.SECTION
     sources = {
-        "train_batch_size": f"lora.batch_size {lora.batch_size} times lora.accumulation {lora.accumulation}",
-        "train_micro_batch_size_per_gpu": f"lora.batch_size {lora.batch_size}",
-        "gradient_accumulation_steps": f"lora.accumulation {lora.accumulation} over lora.workers {lora.workers}",
-        "gradient_clipping": f"lora.max_grad_norm {lora.max_grad_norm}",
+        "train_batch_size": f"{own}.batch_size {training.batch_size} times {own}.accumulation {training.accumulation}",
+        "train_micro_batch_size_per_gpu": f"{own}.batch_size {training.batch_size}",
+        "gradient_accumulation_steps": f"{own}.accumulation {training.accumulation} over {own}.workers "
+        f"{training.workers}",
+        "gradient_clipping": f"{own}.max_grad_norm {training.max_grad_norm}",
     }
     for key, source in sources.items():
         if key in added and added[key] != derived[key]:
@@ -87,13 +97,14 @@ def _contradictions(added: Mapping[str, Any], derived: Mapping[str, Any], lora: 
         if not isinstance(added.get(section, {}), dict):
             yield f"{section} {added[section]!r} is no section; write an object"
             return
-    stage = added.get("zero_optimization", {}).get("stage", lora.zero)
-    if stage != lora.zero:
-        yield f"zero_optimization.stage {stage!r} contradicts lora.zero {lora.zero}; remove it or change one"
+    stage = added.get("zero_optimization", {}).get("stage", training.zero)
+    if stage != training.zero:
+        yield f"zero_optimization.stage {stage!r} contradicts {own}.zero {training.zero}; remove it or change one"
+    precision = f"{own}.precision {training.precision}"
     if added.get("fp16", {}).get("enabled"):
-        yield f"fp16.enabled contradicts lora.precision {lora.precision}; remove the section fp16"
-    if added.get("bf16", {}).get("enabled") not in (None, lora.precision == "bfloat16"):
-        yield f"bf16.enabled {added['bf16']['enabled']!r} contradicts lora.precision {lora.precision}; change one"
+        yield f"fp16.enabled contradicts {precision}; remove the section fp16"
+    if added.get("bf16", {}).get("enabled") not in (None, training.precision == "bfloat16"):
+        yield f"bf16.enabled {added['bf16']['enabled']!r} contradicts {precision}; change one"
     for key in ("optimizer", "scheduler"):
         if key in added:
-            yield f"{key} contradicts the section lora, which says how steps are made; remove it"
+            yield f"{key} contradicts the section {own}, which says how steps are made; remove it"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
-from biaseval.spec import LoraSpec
+from biaseval.spec import InstructSpec, LoraSpec, TrainingSpec
 
 GPU_GIB = 80
 """Of the GPU that needs are counted in."""
@@ -68,10 +68,12 @@ class Memory:
     gradients: int
     optimizer: int
     activations: int
+    offloaded: int = 0
+    """Of weights and optimizer state, in the memory of the machine instead."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All of them on the worker's device."""
         return self.weights + self.adapter + self.gradients + self.optimizer + self.activations
 
 
@@ -96,17 +98,55 @@ def memory_of(shape: ModelShape, lora: LoraSpec, n_tokens: int, zero: int | None
     def share(n_bytes: int, from_stage: int) -> int:
         return n_bytes // n_workers if stage >= from_stage else n_bytes
 
-    unit = lora.batch_size * n_tokens * shape.hidden_size
-    layer = _LAYER_BYTES * unit * width // 2
-    # With checkpointing, each layer keeps its input, and one at a time all that it computes.
-    activations = shape.n_layers * unit * width + layer if lora.gradient_checkpointing else shape.n_layers * layer
     return Memory(
         weights=share(shape.n_parameters * width, 3),
         adapter=share(n_trainable * width, 3),
         gradients=share(n_trainable * width, 2),
         optimizer=share(n_trainable * (12 if stage else 2 * width), 1),
-        activations=activations,
+        activations=_activations(shape, lora, n_tokens),
     )
+
+
+def tuning_memory(
+    shape: ModelShape,
+    spec: InstructSpec,
+    n_tokens: int,
+    zero: int | None,
+    n_workers: int,
+    offloaded: Collection[str] = (),
+) -> Memory:
+    """Return the memory of one of ``n_workers`` workers that tune a model, or an adapter on it.
+
+    All that is trained has weights, gradients and Adam's two values in float32. From stage 1 on, ZeRO keeps a copy in
+    float32; the parameters themselves, where all are trained, and their gradients are then in ``precision``. Below an
+    adapter the model is in ``precision`` at every stage.
+
+    Args:
+        shape: of the model.
+        spec: adapter, precision, batch size and gradient checkpointing.
+        n_tokens: of a row.
+        zero: the ZeRO stage, or None for no DeepSpeed.
+        n_workers: at least 1.
+        offloaded: ``optimizer``, ``weights``, both or none: what DeepSpeed keeps in the machine's memory.
+    """
+    stage = zero or 0
+    width = 4 if spec.training.precision == "float32" else 2
+    n_trained = shape.n_parameters if spec.lora is None else shape.n_trainable(spec.lora.r)
+    base = width if spec.lora is not None or stage else 4
+    own = 4 if spec.lora is not None else base
+
+    def share(n_bytes: int, from_stage: int) -> int:
+        return n_bytes // n_workers if stage >= from_stage else n_bytes
+
+    memory = Memory(
+        weights=share(shape.n_parameters * base, 3),
+        adapter=0 if spec.lora is None else share(n_trained * own, 3),
+        gradients=share(n_trained * own, 2),
+        optimizer=share(n_trained * (12 if stage else 8), 1),
+        activations=_activations(shape, spec.training, n_tokens),
+    )
+    away = {name: getattr(memory, name) for name in offloaded}
+    return replace(memory, **dict.fromkeys(away, 0), offloaded=sum(away.values()))
 
 
 def gpus_needed(shape: ModelShape, lora: LoraSpec, n_tokens: int) -> int:
@@ -115,13 +155,21 @@ def gpus_needed(shape: ModelShape, lora: LoraSpec, n_tokens: int) -> int:
     The number is a power of two, so that GPUs share a step of the published size evenly. 0 stands for none that do: the
     activations alone are too much for one GPU.
     """
+    return fewest_gpus(lambda zero, n_workers: memory_of(shape, lora, n_tokens, zero, n_workers))
+
+
+def fewest_gpus(memory: Callable[[int | None, int], Memory]) -> int:
+    """Return how many GPUs of 80 GiB are enough: one, or a power of two up to 64 with ZeRO 3; 0 if none are.
+
+    With ZeRO 3 one can be enough where it offloads.
+
+    Args:
+        memory: of one worker, by ZeRO stage and number of workers.
+    """
     usable = int(_USABLE * GPU_GIB * 2**30)
-    if memory_of(shape, lora, n_tokens, None, 1).total <= usable:
+    if memory(None, 1).total <= usable:
         return 1
-    for n_gpus in (2, 4, 8, 16, 32, 64):
-        if memory_of(shape, lora, n_tokens, 3, n_gpus).total <= usable:
-            return n_gpus
-    return 0
+    return next((n_gpus for n_gpus in (1, 2, 4, 8, 16, 32, 64) if memory(3, n_gpus).total <= usable), 0)
 
 
 def training_flops(n_parameters: int, n_tokens: int, lora: LoraSpec) -> int:
@@ -136,3 +184,23 @@ def training_flops(n_parameters: int, n_tokens: int, lora: LoraSpec) -> int:
         lora: epochs and gradient checkpointing.
     """
     return (6 if lora.gradient_checkpointing else 4) * n_parameters * n_tokens * lora.epochs
+
+
+def tuning_flops(n_parameters: int, n_tokens: int, spec: InstructSpec) -> int:
+    """Return the floating-point operations of tuning: those of `training_flops`, and two more for gradients of weights.
+
+    Args:
+        n_parameters: of the model.
+        n_tokens: of all steps together.
+        spec: adapter and gradient checkpointing.
+    """
+    passes = 4 + 2 * (spec.lora is None) + 2 * spec.training.gradient_checkpointing
+    return passes * n_parameters * n_tokens
+
+
+def _activations(shape: ModelShape, training: TrainingSpec, n_tokens: int) -> int:
+    width = 4 if training.precision == "float32" else 2
+    unit = training.batch_size * n_tokens * shape.hidden_size
+    layer = _LAYER_BYTES * unit * width // 2
+    # With checkpointing, each layer keeps its input, and one at a time all that it computes.
+    return shape.n_layers * unit * width + layer if training.gradient_checkpointing else shape.n_layers * layer

@@ -1,20 +1,24 @@
-"""What training minimises: the mean negative log-probability of a row's label tokens and EOS, in nats."""
+"""What training minimises: the weighted sum of the targets' negative log-probabilities, in nats."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from transformers import PreTrainedModel
 
 from biaseval.scoring.attention import on_device
 from biaseval.scoring.readout import logits_at
-from biaseval.training.batches import Batch
+from biaseval.training.batches import Batch, Integers
 
 
 class RowLoss(torch.nn.Module):
     """The model with its loss, as one module: what wraps a model for training may wrap this.
 
-    Each row counts by the mean over its own targets, however many it has. Hugging Face's Trainer did so at the time of
-    P1's code; since 4.46 it takes the mean over all target tokens of a step instead, so that longer labels weigh more.
+    Each few-shot row counts by the mean over its own targets, however many it has. Hugging Face's Trainer did so at the
+    time of P1's code; since 4.46 it takes the mean over all target tokens of a step instead, so that longer labels
+    weigh more. Conversations are trained by that mean: every answer token of a step counts the same.
     """
 
     def __init__(self, model: PreTrainedModel, precision: str, device: torch.device) -> None:
@@ -31,12 +35,37 @@ class RowLoss(torch.nn.Module):
                 self.model,
                 batch.positions,
                 input_ids=on_device(batch.input_ids, device),
-                attention_mask=on_device(batch.attention_mask, device),
                 use_cache=False,
+                **attention_inputs(self.model, batch.text_numbers, device),
             )
         return weighted_loss(
             logits, on_device(batch.target_ids, logits.device), on_device(batch.target_weights, logits.device)
         )
+
+
+def attention_inputs(model: PreTrainedModel, text_numbers: Integers, device: torch.device) -> dict[str, Any]:
+    """Return what tells the model which tokens see each other, and where each stands in its text.
+
+    Args:
+        model: one that takes packed rows (`packing.takes_conversations`) where a row has several texts.
+        text_numbers: ``[rows, longest]``, as in `Batch`.
+        device: where the inputs go.
+    """
+    numbers = on_device(text_numbers, device)
+    if text_numbers.max() <= 1:
+        return {"attention_mask": numbers}
+    place = np.arange(text_numbers.shape[1])
+    begins = np.diff(text_numbers, axis=1, prepend=-1) != 0
+    positions = place - np.maximum.accumulate(np.where(begins, place, 0), axis=1)
+    at = torch.arange(len(place), device=device)
+    # Padding sees padding: a row of a mask that sees nothing has no softmax.
+    is_seen = (numbers[:, None, :, None] == numbers[:, None, None, :]) & (at[:, None] >= at)
+    if model.config._attn_implementation == "sdpa":
+        mask = is_seen
+    else:
+        mask = torch.zeros(is_seen.shape, dtype=model.dtype, device=device)
+        mask.masked_fill_(~is_seen, torch.finfo(model.dtype).min)
+    return {"attention_mask": mask, "position_ids": on_device(positions, device)}
 
 
 def weighted_loss(logits: torch.Tensor, target_ids: torch.Tensor, target_weights: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Makes optimizer steps, in one process or several: plainly, or by DeepSpeed.
 
-Several workers hold the same adapter and share the rows of each step (data parallelism); with ZeRO they also share its
-optimizer state (1), gradients (2) and the weights of the whole model (3). The process group is there before.
+Several workers hold the same adapter or model and share the rows of each step (data parallelism); with ZeRO they also
+share its optimizer state (1), gradients (2) and the weights of the whole model (3). The process group is there before.
 """
 
 from __future__ import annotations
@@ -17,12 +17,21 @@ import torch
 import torch.distributed as dist
 from transformers import PreTrainedModel
 
-from biaseval.spec import LoraSpec
+from biaseval.spec import TrainingSpec
 from biaseval.training.batches import Batch
 from biaseval.training.deepspeed_config import deepspeed_config
 from biaseval.training.loss import RowLoss
 
 _BETA1, _EPSILON = 0.9, 1e-8
+
+_BUCKET = 1 << 26
+"""Elements of gradients that go over the network in one message."""
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+State = dict[str, torch.Tensor]
+"""What a step changes of a parameter, each tensor whole, in its shape and in float32: ``weight`` and Adam's ``exp_avg``
+and ``exp_avg_sq``."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +41,26 @@ class Step:
     loss: float
     """Mean over the step's rows before the step, in nats."""
     grad_norm: float | None
-    """Of the adapter's whole gradient before clipping; None if the loss was not finite, so that no step was made."""
+    """Of the whole gradient before clipping; None if the loss was not finite, so that no step was made."""
 
 
 class Optimization(Protocol):
-    """Makes the steps of one adapter."""
+    """Makes the steps of one adapter or model."""
 
     def step(self, batches: Sequence[Batch], learning_rate: float) -> Step:
         """Make one step of this worker's batches, whose losses over all workers sum to the step's."""
 
-    def gathered(self) -> Any:
-        """Return a context in which the adapter's parameters are whole in every worker."""
+    def evaluate(self, batches: Sequence[Batch]) -> float:
+        """Return the loss of batches that over all workers make one whole, without a step."""
+
+    def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Any:
+        """Return a context in which parameters, all trained ones if none are named, are whole in every worker."""
+
+    def state_of(self, parameter: torch.nn.Parameter) -> State:
+        """Return the state of a trained parameter behind a step; all workers ask for it at once."""
+
+    def restore(self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int) -> None:
+        """Go on behind step ``n_steps`` of another process, whose states these are, of every trained parameter."""
 
     def close(self) -> None:
         """Leave nothing on the model."""
@@ -51,11 +69,11 @@ class Optimization(Protocol):
 class PlainOptimization:
     """AdamW on every worker; gradients are summed over the workers."""
 
-    def __init__(self, loss: RowLoss, parameters: Sequence[torch.nn.Parameter], lora: LoraSpec) -> None:
+    def __init__(self, loss: RowLoss, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> None:
         self._loss = loss
         self._parameters = list(parameters)
-        self._max_grad_norm = lora.max_grad_norm
-        self._optimizer = _adamw(parameters, lora)
+        self._max_grad_norm = training.max_grad_norm
+        self._optimizer = _adamw(parameters, training)
 
     def step(self, batches: Sequence[Batch], learning_rate: float) -> Step:
         """Make one step; none if loss or gradient is not finite."""
@@ -75,10 +93,24 @@ class PlainOptimization:
             self._optimizer.step()
         return Step(total, grad_norm)
 
+    def evaluate(self, batches: Sequence[Batch]) -> float:
+        """Return the loss, without gradients."""
+        with torch.no_grad(), _evaluating(self._loss):
+            return _sum_over_workers(torch.stack([self._loss(batch) for batch in batches]).sum())
+
     @contextmanager
-    def gathered(self) -> Iterator[None]:
+    def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Iterator[None]:
         """Parameters are whole at all times."""
         yield
+
+    def state_of(self, parameter: torch.nn.Parameter) -> State:
+        """Return the parameter and what Adam keeps of it."""
+        return _state(parameter, self._optimizer)
+
+    def restore(self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int) -> None:
+        """Set parameters and what Adam keeps."""
+        for parameter, state in states:
+            _restore(parameter, state, n_steps, self._optimizer)
 
     def close(self) -> None:
         """Drop the gradients."""
@@ -88,26 +120,27 @@ class PlainOptimization:
         if _n_workers() == 1:
             return
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        # One message, not one for each of some hundred small matrices.
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat)
-        sums = torch.split(flat, [gradient.numel() for gradient in gradients])
-        for gradient, summed in zip(gradients, sums, strict=True):
-            gradient.copy_(summed.view_as(gradient))
+        # Few messages, not one for each of some hundred small matrices.
+        for bucket in _buckets(gradients):
+            flat = torch.cat([gradient.flatten() for gradient in bucket])
+            dist.all_reduce(flat)
+            sums = torch.split(flat, [gradient.numel() for gradient in bucket])
+            for gradient, summed in zip(bucket, sums, strict=True):
+                gradient.copy_(summed.view_as(gradient))
 
 
 class DeepSpeedOptimization:
     """AdamW under DeepSpeed, at the ZeRO stage of the spec."""
 
-    def __init__(self, loss: RowLoss, parameters: Sequence[torch.nn.Parameter], lora: LoraSpec) -> None:
+    def __init__(self, loss: RowLoss, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> None:
         deepspeed = _deepspeed()
-        self._is_partitioned = lora.zero == 3
+        self._stage = training.zero or 0
         self._parameters = list(parameters)
         self._n_workers = _n_workers()
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=loss,
-            optimizer=_adamw(parameters, lora),
-            config=deepspeed_config(lora, sum(parameter.numel() for parameter in parameters)),
+            optimizer=_adamw(parameters, training),
+            config=deepspeed_config(training, sum(map(n_elements, parameters))),
             dist_init_required=False,
         )
 
@@ -127,13 +160,48 @@ class DeepSpeedOptimization:
         self._engine.step()
         return Step(total, float(self._engine.get_global_grad_norm()))
 
+    def evaluate(self, batches: Sequence[Batch]) -> float:
+        """Return the loss, without gradients."""
+        with torch.no_grad(), _evaluating(self._engine):
+            return _sum_over_workers(torch.stack([self._engine(batch) for batch in batches]).sum())
+
     @contextmanager
-    def gathered(self) -> Iterator[None]:
-        """Gather the adapter's parameters where they are partitioned."""
+    def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Iterator[None]:
+        """Gather parameters where they are partitioned."""
         import deepspeed
 
-        with deepspeed.zero.GatheredParameters(self._parameters, enabled=self._is_partitioned):
+        chosen = self._parameters if parameters is None else list(parameters)
+        with deepspeed.zero.GatheredParameters(chosen, enabled=self._stage == 3):
             yield
+
+    def state_of(self, parameter: torch.nn.Parameter) -> State:
+        """Collect the shares of all workers."""
+        from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+        if self._stage == 0:
+            return _state(parameter, self._optimizer)
+        moments = {key: safe_get_full_optimizer_state(parameter, key) for key in _MOMENTS}
+        return {"weight": safe_get_full_fp32_param(parameter), **moments}
+
+    def restore(self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int) -> None:
+        """Set this worker's shares of parameters, of their float32 copies, and of what Adam keeps."""
+        if self._stage == 0:
+            for parameter, state in states:
+                _restore(parameter, state, n_steps, self._optimizer)
+            return
+        zero = self._optimizer
+        flat = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
+        for share in flat:
+            zeros = {key: torch.zeros_like(share) for key in _MOMENTS}
+            zero.optimizer.state[share] = {"step": torch.tensor(float(n_steps)), **zeros}
+        if self._stage == 3:
+            for parameter, state in states:
+                _restore_partitioned(parameter, state)
+        else:
+            # What it does itself behind the first step, when Adam has its state.
+            zero._lazy_init_hp_params_optimizer_state()
+            for parameter, state in states:
+                _restore_shared(parameter, state)
 
     def close(self) -> None:
         """Take DeepSpeed's hooks off the model; a partitioned base model stays so, for the next adapter."""
@@ -144,22 +212,22 @@ class DeepSpeedOptimization:
         gc.collect()
 
 
-def partition(model: PreTrainedModel, lora: LoraSpec, device: torch.device) -> None:
+def partition(model: PreTrainedModel, training: TrainingSpec, device: torch.device) -> None:
     """Leave each worker its share of the base model, on its device, where the ZeRO stage is 3; done once.
 
     Weight by weight: the whole model need not fit a device. DeepSpeed itself would move it there first.
 
     Args:
-        model: whole, in the memory of the machine; that is needed for every worker.
-        lora: says which stage.
+        model: in the memory of the machine. What counts are the weights of the first worker, which the others get.
+        training: says which stage.
         device: of this worker.
     """
-    if lora.zero != 3:
+    if training.zero != 3:
         return
     deepspeed = _deepspeed()
     # It must know of the process group first, or would take this worker for the only one.
     deepspeed.init_distributed(auto_mpi_discovery=False, dist_init_required=False, verbose=False)
-    deepspeed.zero.Init(module=model, config_dict_or_path=deepspeed_config(lora, 1))
+    deepspeed.zero.Init(module=model, config_dict_or_path=deepspeed_config(training, 1))
     for buffer in model.buffers():
         buffer.data = buffer.data.to(device)
 
@@ -177,14 +245,83 @@ def _deepspeed() -> Any:
     return deepspeed
 
 
-def _adamw(parameters: Sequence[torch.nn.Parameter], lora: LoraSpec) -> torch.optim.AdamW:
+def _adamw(parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> torch.optim.AdamW:
     return torch.optim.AdamW(
         parameters,
-        lr=lora.learning_rate,
-        betas=(_BETA1, lora.beta2),
+        lr=training.learning_rate,
+        betas=(_BETA1, training.beta2),
         eps=_EPSILON,
-        weight_decay=lora.weight_decay,
+        weight_decay=training.weight_decay,
     )
+
+
+def _state(parameter: torch.nn.Parameter, optimizer: torch.optim.Optimizer) -> State:
+    weight = parameter.detach().float()
+    own = optimizer.state.get(parameter)  # nothing of a parameter that no loss depends on
+    return {"weight": weight, **{key: own[key].float() if own else torch.zeros_like(weight) for key in _MOMENTS}}
+
+
+def _restore(parameter: torch.nn.Parameter, state: State, n_steps: int, optimizer: torch.optim.Optimizer) -> None:
+    parameter.data.copy_(state["weight"])
+    moments = {key: torch.zeros_like(parameter).copy_(state[key]) for key in _MOMENTS}
+    optimizer.state[parameter] = {"step": torch.tensor(float(n_steps)), **moments}
+
+
+def _restore_shared(parameter: torch.nn.Parameter, state: State) -> None:
+    """Restore a parameter that is whole in every worker; its float32 copy and moments are not."""
+    from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
+
+    parameter.data.copy_(state["weight"])
+    safe_set_full_fp32_param(parameter, state["weight"])
+    for key in _MOMENTS:
+        safe_set_full_optimizer_state(parameter, state[key], key)
+
+
+def _restore_partitioned(parameter: Any, state: State) -> None:
+    """Restore a parameter of which every worker holds a share, of equal length, zeros behind the end."""
+    from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
+    from deepspeed.utils import safe_set_local_fp32_param, safe_set_local_optimizer_state
+
+    n_own = parameter.ds_tensor.numel()
+    start = n_own * dist.get_rank()
+
+    def own(value: torch.Tensor) -> torch.Tensor:
+        found = value.flatten()[start : start + n_own]
+        return torch.nn.functional.pad(found, (0, n_own - found.numel()))
+
+    parameter.ds_tensor.data.copy_(own(state["weight"]))
+    if parameter.ds_status == ZeroParamStatus.AVAILABLE:  # small ones stay whole
+        parameter.data.copy_(state["weight"])
+    safe_set_local_fp32_param(parameter, own(state["weight"]))
+    for key in _MOMENTS:
+        safe_set_local_optimizer_state(parameter, own(state[key]), key)
+
+
+def n_elements(tensor: torch.Tensor) -> int:
+    """Return the size of a tensor, of the whole where it is a parameter that is partitioned."""
+    return int(getattr(tensor, "ds_numel", tensor.numel()))
+
+
+def _buckets(gradients: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Yield the gradients in order, of one dtype and about as many elements as go into a message."""
+    bucket: list[torch.Tensor] = []
+    for gradient in gradients:
+        n_held = sum(other.numel() for other in bucket)
+        if bucket and (bucket[0].dtype != gradient.dtype or n_held + gradient.numel() > _BUCKET):
+            yield bucket
+            bucket = []
+        bucket.append(gradient)
+    if bucket:
+        yield bucket
+
+
+@contextmanager
+def _evaluating(module: torch.nn.Module) -> Iterator[None]:
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train()
 
 
 def _set_learning_rate(optimizer: Any, learning_rate: float) -> None:

@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
-from biaseval.spec import LoraSpec
+from biaseval.spec import TrainingSpec
 
 
-def n_steps_of(n_rows: int, lora: LoraSpec) -> int:
+def n_steps_of(n_rows: int, training: TrainingSpec) -> int:
     """Return the number of optimizer steps: the last of an epoch may have fewer rows. 16 rows make 2 an epoch."""
-    return lora.epochs * math.ceil(n_rows / (lora.batch_size * lora.accumulation))
+    return training.epochs * math.ceil(n_rows / (training.batch_size * training.accumulation))
 
 
-def learning_rate_at(step: int, n_steps: int, lora: LoraSpec) -> float:
-    """Return the learning rate of a step (0-based): a linear rise over the warm-up, then a linear fall towards 0."""
-    n_warmup = math.ceil(lora.warmup * n_steps)
+def learning_rate_at(
+    step: int, n_steps: int, training: TrainingSpec, schedule: Literal["linear", "cosine"] = "linear"
+) -> float:
+    """Return the learning rate of a step (0-based): a linear rise over the warm-up, then a fall towards 0.
+
+    Args:
+        step: below ``n_steps``.
+        n_steps: of the whole training.
+        training: learning rate and warm-up.
+        schedule: the fall is linear, or half a cosine.
+    """
+    n_warmup = math.ceil(training.warmup * n_steps)
     if step < n_warmup:
-        return lora.learning_rate * step / n_warmup
-    return lora.learning_rate * (n_steps - step) / max(1, n_steps - n_warmup)
+        return training.learning_rate * step / n_warmup
+    left = (n_steps - step) / max(1, n_steps - n_warmup)
+    return training.learning_rate * (left if schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)
 
 
-def step_rows(n_rows: int, lora: LoraSpec) -> Iterator[tuple[int, list[int]]]:
+def step_rows(n_rows: int, training: TrainingSpec, seed: int) -> Iterator[tuple[int, list[int]]]:
     """Yield the epoch (0-based) and the rows of each step: every row once an epoch, in an order of its own.
 
-    Orders are drawn from ``lora.seed``. P1's code leaves them to its trainer, and the protocol does not record them. An
+    Orders are drawn from ``seed``. P1's code leaves them to its trainer, and the protocol does not record them. An
     epoch's last rows make a step of their own if they are too few for a whole one.
     """
-    generator = np.random.default_rng(lora.seed)
-    size = lora.batch_size * lora.accumulation
-    for epoch in range(lora.epochs):
+    generator = np.random.default_rng(seed)
+    size = training.batch_size * training.accumulation
+    for epoch in range(training.epochs):
         order = generator.permutation(n_rows).tolist()
         for start in range(0, n_rows, size):
             yield epoch, order[start : start + size]

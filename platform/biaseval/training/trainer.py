@@ -30,6 +30,10 @@ class StepRecord:
     """Before clipping."""
     learning_rate: float
     seconds: float
+    n_tokens: int | None = None
+    """Of all texts of the step, where they are many."""
+    eval_loss: float | None = None
+    """Mean over the answer tokens of held-out conversations behind the step, in nats; where it was computed."""
 
     @property
     def is_finite(self) -> bool:
@@ -91,7 +95,7 @@ def _steps(
 ) -> Iterator[StepRecord]:
     """Make the steps, up to the first whose loss or gradient is not finite."""
     n_steps = n_steps_of(len(rows), lora)
-    for step, (epoch, chosen) in enumerate(step_rows(len(rows), lora)):
+    for step, (epoch, chosen) in enumerate(step_rows(len(rows), lora, lora.seed)):
         started = time.perf_counter()
         batches = step_batches([rows[number] for number in chosen], lora.batch_size, rank, n_workers)
         learning_rate = learning_rate_at(step, n_steps, lora)

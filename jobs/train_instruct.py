@@ -1,0 +1,11 @@
+"""Tuning a model on conversations as a Ray job; see submission.py.
+
+ray job submit --working-dir . -- python jobs/train_instruct.py SPEC --run-dir s3://bucket/runs/x
+"""
+
+from __future__ import annotations
+
+from submission import submitted
+
+if __name__ == "__main__":
+    submitted("train", "instruct")

@@ -1,0 +1,188 @@
+"""Groups of workers that train together on Ray Train: how they share a cluster, and what is done when one dies."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import ray
+from ray.exceptions import RayError
+from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
+from ray.train.torch import TorchTrainer
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.execute.cluster import n_cores, quiet_worker
+from biaseval.spec import ExecutionSpec, TrainingSpec
+from biaseval.store import Run
+
+STORAGE = ".train"
+"""The folder of a run where Ray Train keeps its own files while it works."""
+
+_ATTEMPTS = 3
+
+_LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
+"""What gloo and NCCL say when a worker is gone."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """How workers share a cluster."""
+
+    n_groups: int
+    n_workers: int
+    """Of one group."""
+    resources_per_worker: dict[str, float]
+    use_gpu: bool
+    n_threads: int | None
+    """Of one worker on CPUs; on this machine ``OMP_NUM_THREADS`` where that is set, else its part of the cores."""
+
+
+def share(
+    training: TrainingSpec,
+    execution: ExecutionSpec,
+    n_models: int,
+    nodes: Sequence[Mapping[str, float]],
+    *,
+    is_local: bool,
+) -> Groups:
+    """Return how many groups of ``training.workers`` train side by side, and what each worker gets.
+
+    With GPUs, a worker has one, and there are as many groups as the GPUs allow. On CPUs there is one group on this
+    machine, and on a cluster one for every ``training.workers`` nodes. ``execution.actors`` sets another number; there
+    are never more groups than models.
+
+    Args:
+        training: says how many workers make a group.
+        execution: ``actors`` and ``gpus_per_actor``; the latter 0 keeps training off GPUs, and a number on a cluster
+            says that GPU nodes come on demand.
+        n_models: adapters or models that are to be trained.
+        nodes: ``CPU`` and ``GPU`` of each node.
+        is_local: Ray is this machine's own.
+
+    Raises:
+        InputError: there are fewer GPUs or CPUs than the workers need, and none will come.
+    """
+    gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    cpus = [node["CPU"] for node in nodes if node.get("CPU", 0)]
+    asked = None if execution.actors == "auto" else min(execution.actors, n_models)
+    if execution.gpus_per_actor != 0 and (gpus or execution.gpus_per_actor != "auto"):
+        n_groups = asked or max(1, min(n_models, gpus // training.workers))
+        comes_on_demand = not is_local and execution.gpus_per_actor != "auto"
+        if n_groups * training.workers > gpus and not comes_on_demand:
+            raise _too_few(training, n_groups, gpus, "GPU")
+        return Groups(n_groups, training.workers, {"GPU": 1}, use_gpu=True, n_threads=None)
+    n_groups = asked or max(1, min(n_models, 1 if is_local else len(cpus) // training.workers))
+    n_workers = n_groups * training.workers
+    most = int(max(cpus, default=0))
+    per_worker = next((n for n in range(most, 0, -1) if sum(int(own // n) for own in cpus) >= n_workers), 0)
+    if not per_worker:
+        raise _too_few(training, n_groups, int(sum(cpus)), "CPU")
+    # Logical CPUs of a local Ray are more than the machine's cores, and Ray hides what the environment says of threads.
+    n_threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or n_cores() // n_workers)) if is_local else per_worker
+    return Groups(n_groups, training.workers, {"CPU": per_worker}, use_gpu=False, n_threads=n_threads)
+
+
+def _too_few(training: TrainingSpec, n_groups: int, found: int, kind: str) -> InputError:
+    needed = n_groups * training.workers
+    key = f"{training.SECTION}.workers"
+    groups = "" if n_groups == 1 else f" in each of {n_groups} groups (execution.actors)"
+    return InputError(
+        f"{key}: {training.workers}{groups} need {needed} {kind}s, one each, and Ray has {found}: {needed - found} "
+        f"missing; lower {key}{' or execution.actors' if groups else ''}, or submit the run to a larger cluster"
+    )
+
+
+def this_node() -> NodeAffinitySchedulingStrategy:
+    """Return where what leads a group runs: it takes no CPU, and an autoscaler may give idle nodes away."""
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
+def fit(
+    run: Run,
+    work: Callable[[dict[str, Any]], Any],
+    config: Callable[[int], dict[str, Any]],
+    section: str,
+    groups: Groups,
+) -> Any:
+    """Do work in all workers of a group at once; when a worker or its node dies, once more, up to three times.
+
+    Args:
+        run: the run directory.
+        work: what each worker does; resumes where it was.
+        config: what it is given, by the number of the attempt, from 1 on.
+        section: the spec's section that says how to train, for messages.
+        groups: how many workers, and what each gets.
+
+    Returns:
+        What the first worker returns.
+
+    Raises:
+        BiasevalError: our own, from a worker; or workers died three times.
+    """
+    quiet_worker()
+    for attempt in range(1, _ATTEMPTS + 1):
+        trainer = TorchTrainer(
+            cast(Any, work),  # Ray's annotations know no train function that returns a value
+            train_loop_config=config(attempt),
+            scaling_config=ScalingConfig(
+                num_workers=groups.n_workers,
+                use_gpu=groups.use_gpu,
+                resources_per_worker=groups.resources_per_worker,
+            ),
+            run_config=RunConfig(
+                # A name that was there before would go on where it ended.
+                name=uuid.uuid4().hex,
+                storage_path=run.path(STORAGE),
+                storage_filesystem=run.fs,
+                failure_config=FailureConfig(max_failures=0),
+            ),
+        )
+        try:
+            result: Any = trainer.fit()
+            return result.return_value
+        except TrainingFailedError as error:
+            causes = list(error.worker_failures.values()) if isinstance(error, WorkerGroupError) else []
+            ours = next((cause for cause in causes if isinstance(cause, BiasevalError)), None)
+            if ours is not None:
+                raise ours from None
+            # What our code raises it will raise again; a worker that died may be replaced.
+            if attempt == _ATTEMPTS or (causes and not any(map(_is_loss, causes))):
+                raise _failed(next(iter(causes), error), section) from None
+    raise AssertionError("the last attempt returns or raises")
+
+
+def collected(started: Sequence[Any], section: str) -> list[Any]:
+    """Return what all groups returned; raise the first error only when every group has ended."""
+    found: list[Any] = []
+    errors: list[Exception] = []
+    for group in started:
+        try:
+            found.append(ray.get(group))
+        except RayError as error:
+            cause = getattr(error, "cause", None)
+            errors.append(cause if isinstance(cause, BiasevalError) else _failed(error, section))
+    if errors:
+        raise errors[0]
+    return found
+
+
+def _is_loss(cause: BaseException) -> bool:
+    """Return whether an error says that a worker died: Ray's own, or what those that it trained with then meet."""
+    # Ray Train has an error of its own around the one that an actor's death is.
+    found = getattr(cause, "health_check_failure", cause)
+    return isinstance(found, RayError) or any(words in str(found) for words in _LOST)
+
+
+def _failed(error: BaseException, section: str) -> BiasevalError:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
+    remedy = ""
+    if "out of memory" in str(error):
+        remedy = (
+            f"set {section}.gradient_checkpointing to true, {section}.batch_size to 1, or {section}.zero to 3 with "
+            f"more {section}.workers; "
+        )
+    return BiasevalError(f"training failed: {lines[-1]}; {remedy}run the same command again to resume")

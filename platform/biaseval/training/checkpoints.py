@@ -1,0 +1,145 @@
+"""Checkpoints of a training that goes on for long: what it trains, and what Adam keeps of it, as safetensors.
+
+They do not depend on how many workers there are, nor on the ZeRO stage. Every tensor is whole, in float32, and in one
+of several files, which the workers write side by side; none of them holds more than one file's tensors. A checkpoint is
+complete when its JSON file exists, which comes last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow.fs as pafs
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from biaseval.errors import BiasevalError
+from biaseval.store import Run
+from biaseval.training.optimization import Optimization, State, n_elements
+
+CHECKPOINTS = "checkpoints"
+"""The folder of a run that holds them while it trains."""
+
+_MARKER = "checkpoint.json"
+_FILE_BYTES = 1 << 30
+_STATE_BYTES = 3 * 4
+"""Of one element: weight and two moments in float32."""
+
+Trained = Mapping[str, torch.nn.Parameter]
+"""What is trained, by name, in the order of the model's modules."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training can go on."""
+
+    n_steps: int
+    """That are behind it."""
+    n_parts: int
+    """Parts of the table ``training`` that hold them."""
+    n_files: int
+
+    @property
+    def folder(self) -> str:
+        """Its folder in the run."""
+        return f"{CHECKPOINTS}/step-{self.n_steps:08d}"
+
+    def file(self, number: int) -> str:
+        """Return the name of one of its files, 0-based."""
+        return f"{self.folder}/state-{number:05d}.safetensors"
+
+
+def newest_checkpoint(run: Run) -> Checkpoint | None:
+    """Return the last complete checkpoint of a run, if there is one."""
+    complete = [folder for folder in _folders(run) if run.has(f"{CHECKPOINTS}/{folder}/{_MARKER}")]
+    if not complete:
+        return None
+    return Checkpoint(**run.read_json(f"{CHECKPOINTS}/{max(complete)}/{_MARKER}"))
+
+
+def keep_only(run: Run, checkpoint: Checkpoint | None) -> None:
+    """Delete all other checkpoints, those that a killed process began among them."""
+    for folder in _folders(run):
+        if checkpoint is None or f"{CHECKPOINTS}/{folder}" != checkpoint.folder:
+            # An object store deletes file by file: without its marker first, no half of it looks whole.
+            run.delete(f"{CHECKPOINTS}/{folder}/{_MARKER}")
+            run.delete(f"{CHECKPOINTS}/{folder}")
+
+
+def write_checkpoint(
+    run: Run, n_steps: int, n_parts: int, trained: Trained, optimization: Optimization, rank: int, n_workers: int
+) -> None:
+    """Write a checkpoint behind step ``n_steps`` and delete the one before; all workers call this at once.
+
+    Raises:
+        BiasevalError: the disk is full or the store does not answer; the checkpoint before is still there.
+    """
+    sizes = {name: _STATE_BYTES * n_elements(parameter) for name, parameter in trained.items()}
+    files = list(in_files(sizes, _FILE_BYTES))
+    checkpoint = Checkpoint(n_steps, n_parts, len(files))
+    for number, names in enumerate(files):
+        own: dict[str, torch.Tensor] = {}
+        for name in names:
+            state = optimization.state_of(trained[name])
+            if number % n_workers == rank:
+                own |= {f"{key}/{name}": tensor.cpu().contiguous() for key, tensor in state.items()}
+        if own:
+            run.write_bytes(checkpoint.file(number), save(own))
+    if n_workers > 1:
+        dist.barrier()
+    if rank == 0:
+        run.write_text(f"{checkpoint.folder}/{_MARKER}", json.dumps(asdict(checkpoint)) + "\n")
+        keep_only(run, checkpoint)
+
+
+def read_states(run: Run, checkpoint: Checkpoint, trained: Trained) -> Iterator[tuple[torch.nn.Parameter, State]]:
+    """Yield the state of every trained parameter, one file in memory at a time.
+
+    Raises:
+        BiasevalError: a file is damaged, or does not have the parameters of this model.
+    """
+    left = dict(trained)
+    for number in range(checkpoint.n_files):
+        name = checkpoint.file(number)
+        try:
+            tensors = load(run.read_bytes(name))
+        except (OSError, SafetensorError) as error:
+            raise BiasevalError(
+                f"{run.uri}/{name}: cannot be read ({error}); delete {run.uri}/{CHECKPOINTS} and run the same command "
+                "again to begin anew"
+            ) from error
+        for parameter_name in dict.fromkeys(key.partition("/")[2] for key in tensors):
+            if parameter_name not in left:
+                raise BiasevalError(f"{run.uri}/{name}: holds {parameter_name}, which is not trained here")
+            state = {
+                key.partition("/")[0]: value for key, value in tensors.items() if key.endswith(f"/{parameter_name}")
+            }
+            yield left.pop(parameter_name), state
+    if left:
+        raise BiasevalError(f"{run.uri}/{checkpoint.folder}: lacks {len(left)} parameters (first: {min(left)})")
+
+
+def in_files(sizes: Mapping[str, int], file_bytes: int) -> Iterator[list[str]]:
+    """Yield the names that share a file, in order: as many as fit, at least one.
+
+    Args:
+        sizes: bytes by name.
+        file_bytes: of a file.
+    """
+    names: list[str] = []
+    for name, size in sizes.items():
+        if names and sum(sizes[other] for other in names) + size > file_bytes:
+            yield names
+            names = []
+        names.append(name)
+    if names:
+        yield names
+
+
+def _folders(run: Run) -> Sequence[str]:
+    infos = run.fs.get_file_info(pafs.FileSelector(run.path(CHECKPOINTS), allow_not_found=True))
+    return sorted(info.base_name for info in infos if info.type == pafs.FileType.Directory)

@@ -1,0 +1,99 @@
+"""Writes a tuned model in Hugging Face's layout, shard by shard."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from biaseval.models import torch_dtype
+from biaseval.store import Run
+from biaseval.training.checkpoints import in_files
+from biaseval.training.optimization import Optimization, n_elements
+
+MODEL = "model"
+"""The folder of a run that holds the tuned model."""
+
+MODEL_CONFIG = "config.json"
+"""Its last file: a folder with it is a complete model."""
+
+_SHARD_BYTES = 2 << 30
+
+
+def write_model(
+    run: Run,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    optimization: Optimization,
+    dtype: str,
+    rank: int,
+    n_workers: int,
+) -> None:
+    """Write the weights, the tokenizer and the configurations; all workers call this at once.
+
+    The workers write the shards side by side; where weights are partitioned (ZeRO 3), those of one shard are whole at a
+    time. Tied weights are written once.
+
+    Args:
+        run: where the folder goes.
+        model: all of whose parameters are trained.
+        tokenizer: the model's.
+        optimization: gathers what is partitioned.
+        dtype: of the floating-point weights in the files.
+        rank: of this worker.
+        n_workers: that call this.
+    """
+    if rank == 0:
+        run.delete(MODEL)  # what a killed process began
+    if n_workers > 1:
+        dist.barrier()
+    tensors = {**dict(model.named_parameters()), **dict(_persistent_buffers(model))}
+    width = torch_dtype(dtype).itemsize
+    sizes = {name: width * n_elements(tensor) for name, tensor in tensors.items()}
+    shards = list(in_files(sizes, _SHARD_BYTES))
+    index: dict[str, str] = {}
+    for number, names in enumerate(shards):
+        file = f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else "model.safetensors"
+        index |= dict.fromkeys(names, file)
+        parameters = [tensor for name in names if isinstance(tensor := tensors[name], torch.nn.Parameter)]
+        with optimization.gathered(parameters):
+            own = {name: _as_saved(tensors[name], dtype) for name in names} if number % n_workers == rank else {}
+        if own:
+            run.write_bytes(f"{MODEL}/{file}", save(own, metadata={"format": "pt"}))
+    if n_workers > 1:
+        dist.barrier()
+    if rank > 0:
+        return
+    if len(shards) > 1:
+        total = {"total_size": sum(sizes.values())}
+        run.write_text(f"{MODEL}/model.safetensors.index.json", json.dumps({"metadata": total, "weight_map": index}))
+    with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
+        tokenizer.save_pretrained(folder)
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file():
+                run.write_bytes(f"{MODEL}/{path.relative_to(folder)}", path.read_bytes())
+    if model.generation_config is not None:
+        run.write_text(f"{MODEL}/generation_config.json", model.generation_config.to_json_string())
+    model.config.dtype = dtype
+    model.config.architectures = [type(model).__name__]
+    run.write_text(f"{MODEL}/{MODEL_CONFIG}", model.config.to_json_string())
+
+
+def _as_saved(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
+    tensor = tensor.detach()
+    saved = tensor.to("cpu", torch_dtype(dtype)) if tensor.is_floating_point() else tensor.cpu()
+    # A copy, also where nothing changes: a gathered weight is gone behind its context.
+    return saved.clone(memory_format=torch.contiguous_format)
+
+
+def _persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for prefix, module in model.named_modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if name not in module._non_persistent_buffers_set:
+                yield f"{prefix}.{name}".lstrip("."), buffer

@@ -1,0 +1,363 @@
+"""Instruction tuning on a real Ray: in one process or several, with DeepSpeed or without, and whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+import torch
+import yaml
+from ray.exceptions import ActorDiedError
+from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
+from safetensors.torch import load_file
+
+from biaseval.analysis import query
+from biaseval.cli import app
+from biaseval.errors import BiasevalError, InputError
+from biaseval.execute.workers import _is_loss
+from biaseval.models import load_model, load_tokenizer
+from biaseval.pipelines import run_spec, run_status, summarize_instruct, train_instruct
+from biaseval.scoring import LabelScorer
+from biaseval.spec import InstructSpec, load_spec
+from biaseval.store import Run
+from biaseval.tables import CONVERSATIONS, TRAINING
+from biaseval.training.conversations import read_conversations
+from biaseval.training.deepspeed_config import deepspeed_config
+from biaseval.training.model_files import MODEL, MODEL_CONFIG
+from biaseval.training.templates import EncodedConversation, encode_conversations
+from biaseval.training.tuning import prepared, tuning_steps
+from tests.taskfiles import WORDS
+from tests.tinymodels import make_llama
+
+TRAINING_SECTION = {
+    "learning_rate": 2e-3,
+    "epochs": 6,
+    "accumulation": 4,
+    "precision": "float32",
+    "gradient_checkpointing": False,
+    "checkpoint_steps": 4,
+}
+LORA = {"r": 4, "alpha": 8}
+N_STEPS = 24
+
+
+def write_spec(folder: Path, model: Path, lora: dict[str, Any] | None = None, **training: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    rows = []
+    for number in range(18):
+        said = [f"{WORDS[(number + place) % len(WORDS)]} {WORDS[(3 * number) % len(WORDS)]}" for place in range(4)]
+        turns = said[: 2 if number % 3 else 4]
+        roles = ("user", "assistant") * 2
+        rows.append({"messages": [{"role": role, "content": text} for role, text in zip(roles, turns, strict=False)]})
+    (folder / "chat.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    content = {
+        "kind": "instruct",
+        "name": "tiny",
+        "model": {"path": str(model)},
+        "data": {"path": "chat.jsonl", "held_out": 0.1},
+        "max_tokens": 128,
+        "lora": lora,
+        "training": {**TRAINING_SECTION, **training},
+    }
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def load(path: Path, *overrides: str) -> InstructSpec:
+    spec = load_spec(path, overrides)
+    assert isinstance(spec, InstructSpec)
+    return spec
+
+
+def conversations(spec: InstructSpec, run_dir: Path, role: str) -> list[EncodedConversation]:
+    """Return those of a run in tokens, made anew from the file; the run says which are held out."""
+    found = read_conversations(spec.data)
+    encoded = encode_conversations(load_tokenizer(spec.model.path), found.kept, spec.template, spec.max_tokens)
+    roles = Run.open(str(run_dir)).read_table("conversations")["role"].to_pylist()
+    return [one for own, (_, one) in zip(roles, encoded.kept, strict=True) if own == role]
+
+
+def undisturbed(spec: InstructSpec, run_dir: Path) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """Train without Ray, checkpoints or DeepSpeed; return weights and losses."""
+    spec = spec.model_copy(update={"training": spec.training.model_copy(update={"workers": 1, "zero": None})})
+    tuned = prepared(load_model(spec.model.path), spec, torch.device("cpu"))
+    train = conversations(spec, run_dir, "train")
+    losses = [one.loss for one in tuning_steps(tuned.optimization, train, [], spec, capacity=spec.max_tokens)]
+    return {name: parameter.detach() for name, parameter in tuned.trained.items()}, losses
+
+
+def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float) -> None:
+    assert found.keys() == expected.keys()
+    assert max((found[name] - value).abs().max().item() for name, value in expected.items()) < tolerance
+
+
+def losses(run_dir: Path) -> list[float]:
+    rows = Run.open(str(run_dir)).read_table("training").to_pylist()
+    assert [row["step"] for row in rows] == list(range(N_STEPS))
+    return [row["loss"] for row in rows]
+
+
+def assert_resumed(run_dir: Path) -> None:
+    [sitting] = json.loads((run_dir / "environment.json").read_text())["training"]
+    assert sitting["first_step"] in range(4, N_STEPS, 4)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Give each worker one thread: for tiny models on a busy machine, several wait for each other most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
+class Killer(threading.Thread):
+    """Kills one process once a condition holds."""
+
+    def __init__(self, is_time: Callable[[], bool], victims: Callable[[], list[psutil.Process]]) -> None:
+        super().__init__(daemon=True)
+        self.is_time, self.victims, self.n_killed = is_time, victims, 0
+
+    def run(self) -> None:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if self.is_time():
+                # Only now: those of an earlier training may just be ending.
+                for victim in self.victims()[:1]:
+                    victim.send_signal(signal.SIGKILL)
+                    self.n_killed += 1
+                return
+            time.sleep(0.01)
+
+
+def workers_of_this_session() -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if "RayTrainWorker" in " ".join(process.cmdline())
+    ]
+
+
+def has_checkpoint(run_dir: Path) -> bool:
+    return bool(list(run_dir.glob("checkpoints/*/checkpoint.json")))
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_all_parameters_are_tuned_and_the_result_is_a_model(
+    tmp_path: Path, tiny_llama: Path, ray_cluster: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
+    spec = load(path)
+    summary = train_instruct(spec, str(run_dir))
+    assert (summary.folder, summary.n_steps, summary.n_made) == (MODEL, N_STEPS, N_STEPS)
+    expected, expected_losses = undisturbed(spec, run_dir)
+    found = load_file(run_dir / "model" / "model.safetensors")
+    assert_same(found, expected, 1e-6)
+    assert losses(run_dir) == pytest.approx(expected_losses, abs=1e-6)
+    assert summary.last_loss < 0.9 * summary.first_loss
+    assert len(summary.eval_losses) == 6
+
+    run = Run.open(str(run_dir))
+    rows = run.read_table("training")
+    assert rows.schema == TRAINING.schema
+    assert rows["adapter"].null_count == N_STEPS
+    assert run.parts("training") == set(range(6))
+    stored = run.read_table("conversations")
+    assert stored.schema == CONVERSATIONS.schema
+    assert stored["role"].to_pylist().count("held_out") == 2
+    assert sorted(path.name for path in run_dir.iterdir() if not path.name.startswith(".")) == [
+        *("conversations", "environment.json", "model", "plan.json", "spec.yaml", "training"),
+    ]
+    assert json.loads((run_dir / "environment.json").read_text())["training"][0]["packing"] is True
+    status = run_status(str(run_dir))
+    assert (status.kind, status.n_rows_done, status.n_rows, status.n_parts_done) == ("instruct", N_STEPS, N_STEPS, 1)
+    assert query([run_dir], "select count(*) as n from training").to_pylist() == [{"n": N_STEPS}]
+
+    # Scored by model.path, the answers that it was trained on are likelier than before.
+    one = Run.open(str(run_dir)).read_table("conversations").to_pylist()[0]
+    question, answer = one["turns"][0]["text"], one["turns"][1]["text"]
+    prompts = pa.table({"prompt_id": ["p"], "text": [f"User: {question}\n\nAssistant:"], "labels": [[answer]]})
+    before, after = (
+        sum(LabelScorer.load(str(model)).score(prompts)["token_logprobs"][0].as_py())
+        for model in (tiny_llama, run_dir / MODEL)
+    )
+    assert after > before
+
+    modified = (run_dir / MODEL / MODEL_CONFIG).stat().st_mtime_ns
+    again = train_instruct(spec, str(run_dir))
+    assert again.n_made == 0
+    assert (run_dir / MODEL / MODEL_CONFIG).stat().st_mtime_ns == modified
+    assert f"all {N_STEPS} steps are made already" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"belongs to another spec.*\n.*training.epochs: the run has 6, the spec 7"):
+        train_instruct(load(path, "training.epochs=7"), str(run_dir))
+    (tmp_path / "chat.jsonl").write_text('{"instruction": "a", "output": "b"}')
+    with pytest.raises(InputError, match=r"data.path: the file changed since"):
+        train_instruct(spec, str(run_dir))
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_replaced_and_the_adapter_loads(
+    tmp_path: Path, tiny_llama: Path, ray_cluster: None
+) -> None:
+    run_dir = tmp_path / "run"
+    spec = load(write_spec(tmp_path, tiny_llama, lora=LORA))
+    killer = Killer(lambda: has_checkpoint(run_dir), workers_of_this_session)
+    killer.start()
+    train_instruct(spec, str(run_dir))
+    assert killer.n_killed == 1
+    assert_resumed(run_dir)
+    expected, expected_losses = undisturbed(spec, run_dir)
+    found = load_file(run_dir / "adapter" / "adapter_model.safetensors")
+    named = {f"base_model.model.{name.replace('.default', '')}": value for name, value in expected.items()}
+    assert_same(found, named, 1e-6)
+    assert losses(run_dir) == pytest.approx(expected_losses, abs=1e-6)
+    adapted = load_model(str(tiny_llama), adapter=str(run_dir / "adapter"))
+    assert any("lora_A" in name for name, _ in adapted.named_parameters())
+    with pytest.raises(InputError, match="adapter"):
+        load_model(str(make_llama(tmp_path / "other", hidden=48)), adapter=str(run_dir / "adapter"))
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_killed_command_resumes_also_with_other_resources(
+    tmp_path: Path, tiny_llama: Path, ray_cluster: None
+) -> None:
+    """All parameters by two workers: killed under ZeRO 2, ended under ZeRO 3, the same as by one without DeepSpeed."""
+    path, run_dir = write_spec(tmp_path, tiny_llama, workers=2, zero=2), tmp_path / "run"
+    command = [sys.executable, "-m", "biaseval.cli", "train", "instruct", str(path), "--run-dir", str(run_dir)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    own = psutil.Process(process.pid)
+    children: list[psutil.Process] = []
+    try:
+        deadline = time.monotonic() + 120
+        while not has_checkpoint(run_dir) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        children = own.children(recursive=True)
+    finally:
+        for each in [own, *children]:
+            try:
+                each.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                continue
+        process.wait()
+    status = run_status(str(run_dir))
+    assert 4 <= status.n_rows_done < N_STEPS
+    assert status.n_parts_done == 0
+    spec = load(path, "training.zero=3", "packing=false", "training.checkpoint_steps=100")
+    train_instruct(spec, str(run_dir))
+    assert_resumed(run_dir)
+    expected, expected_losses = undisturbed(spec, run_dir)
+    assert_same(load_file(run_dir / "model" / "model.safetensors"), expected, 1e-4)
+    assert losses(run_dir) == pytest.approx(expected_losses, abs=1e-4)
+    assert not (run_dir / "checkpoints").exists()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_stops_with_its_step(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+    spec = load(write_spec(tmp_path, tiny_llama, learning_rate=1e30, warmup=0.0))
+    with pytest.raises(
+        BiasevalError, match=r"training stopped at step [12]: loss .*lower training.learning_rate"
+    ) as caught:
+        train_instruct(spec, str(tmp_path / "run"))
+    assert caught.value.exit_code == 1
+    assert Run.open(str(tmp_path / "run")).read_table("training").num_rows in (2, 3)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_dead_worker_is_told_from_an_error_of_its_code() -> None:
+    dead = WorkerHealthCheckFailedError("A worker health check failed.", failure=ActorDiedError())
+    left = RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer.")
+    assert [_is_loss(cause) for cause in (dead, left, ValueError("shapes differ"))] == [True, True, False]
+
+
+@pytest.mark.ray
+def test_more_workers_than_resources_are_refused(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+    spec = load(write_spec(tmp_path, tiny_llama, workers=8, accumulation=8))
+    with pytest.raises(InputError, match=r"training.workers: 8 need 8 CPUs, one each, and Ray has 4: 4 missing"):
+        train_instruct(spec, str(tmp_path / "run"))
+
+
+def test_planning_says_what_tuning_reads_and_costs(tmp_path: Path, tiny_llama: Path) -> None:
+    path = write_spec(tmp_path, tiny_llama)
+    plan = summarize_instruct(load(path))
+    encoded = encode_conversations(
+        load_tokenizer(str(tiny_llama)), read_conversations(load(path).data).kept, "plain", 128
+    ).kept
+    lengths = [len(one.token_ids) for _, one in encoded]
+    assert (plan.n_conversations, plan.n_held_out, plan.n_steps) == (16, 2, N_STEPS)
+    assert plan.n_tokens < sum(lengths)
+    assert max(lengths) >= plan.longest > plan.n_answer_tokens / 16
+    assert plan.n_rows < 16
+    assert summarize_instruct(load(path, "packing=false")).n_rows == 16
+    assert summarize_instruct(load(path, "training.max_steps=3")).n_steps == 3
+    assert summarize_instruct(load(path, "max_tokens=40")).notes
+    assert [shape.name for shape in plan.cost.shapes[1:]] == ["7B (Llama-2)", "13B (Llama-2)", "40B (Falcon)"]
+    assert plan.cost.n_trainable[1] == 6_738_415_616
+    adapter = summarize_instruct(load(path, "lora.r=4"))
+    assert adapter.cost.n_trainable[0] < plan.cost.n_trainable[0]
+
+
+@pytest.mark.parametrize(("name", "zero"), [("instruct-oasst-7b", None), ("instruct-oasst-40b", 3)])
+def test_the_specs_of_the_jobs_folder_are_valid(name: str, zero: int | None) -> None:
+    spec = load(Path(__file__).resolve().parents[2] / "jobs" / "specs" / f"{name}.yaml")
+    assert spec.training.zero == zero
+    if zero is not None:
+        config = deepspeed_config(spec.training, n_trainable=1)
+        assert config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+
+
+def test_the_command_line_prints_the_plan(
+    tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_spec(tmp_path, tiny_llama)
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}')
+    settings = ["--set", "training.zero=3", "--set", "training.deepspeed_config=ds.json"]
+    app(["plan", str(path), *settings], standalone_mode=False)
+    printed = capsys.readouterr().out
+    assert "conversations              16 (2 more held out)" in printed
+    assert f"optimizer steps            {N_STEPS}" in printed
+    assert "offloaded" in printed
+    assert "40B (Falcon)" in printed
+    # A family that packed rows would be wrong on is said to be trained without them.
+    monkeypatch.setattr("biaseval.scoring.packed.PACKED_FAMILIES", frozenset())
+    app(["plan", str(path)], standalone_mode=False)
+    printed = capsys.readouterr().out
+    assert "rows of an epoch           16, one conversation each" in printed
+    assert "note: rows are not packed: llama is not known to be right on packed rows" in printed
+
+
+def test_bad_input_is_refused_before_anything_is_written(tmp_path: Path, tiny_llama: Path) -> None:
+    path = write_spec(tmp_path, tiny_llama)
+    (tmp_path / "ds.json").write_text('{"gradient_clipping": 4}')
+    (tmp_path / "nvme.json").write_text('{"zero_optimization": {"offload_optimizer": {"device": "nvme"}}}')
+    for overrides, expected in (
+        (["max_tokens=4096"], "max_tokens 4096: .* takes 2048 tokens"),
+        (["template=chat"], "has no chat template; use template: plain"),
+        (["data.held_out=0.99"], "of 18 trees or rows 18 would be held out"),
+        (["data.path=none.jsonl"], "cannot be read as UTF-8"),
+        (["lora.targets=[c_attn]"], "lora.targets: c_attn: no such linear layer"),
+        (["training.zero=2", "training.deepspeed_config=ds.json"], "contradicts training.max_grad_norm 1.0"),
+        (["training.zero=2", "training.deepspeed_config=nvme.json"], "use the device cpu"),
+        (["model.adapter=./a"], "model.adapter: tuning begins with a bare model"),
+        (["model.quantization=8bit"], "model.quantization: a quantized model is not trained"),
+        (["training.learning_rate=null"], "training.learning_rate"),
+        (["training.workers=3"], "3 workers cannot share accumulation 4 evenly"),
+    ):
+        with pytest.raises(InputError, match=expected):
+            train_instruct(load(path, *overrides), str(tmp_path / "run"))
+        assert not (tmp_path / "run").exists()
+    with pytest.raises(InputError, match="kind: instruct is a training, not a measurement"):
+        run_spec(load(path), str(tmp_path / "run"))

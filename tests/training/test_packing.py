@@ -1,0 +1,180 @@
+"""Packing: rows of several conversations give the losses and gradients of each alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    FalconConfig,
+    Gemma2Config,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    MistralConfig,
+    MptConfig,
+    OPTConfig,
+    PreTrainedModel,
+)
+
+from biaseval.training.loss import RowLoss, attention_inputs
+from biaseval.training.packing import conversation_batches, pack, why_not_packed
+from biaseval.training.templates import EncodedConversation
+
+CPU = torch.device("cpu")
+SMALL = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+LAYERS = {**SMALL, "intermediate_size": 64, "num_key_value_heads": 2, "initializer_range": 0.3}
+GPT2 = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
+OPT = {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32, "init_std": 0.3}
+
+CONFIGS = {
+    "llama": LlamaConfig(**LAYERS),
+    "mistral": MistralConfig(**LAYERS, sliding_window=64),
+    "gemma2": Gemma2Config(**LAYERS, head_dim=8, sliding_window=64),
+    "gpt2": GPT2Config(**GPT2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
+    "gpt_neox": GPTNeoXConfig(**SMALL, intermediate_size=64, initializer_range=0.3),
+    "opt": OPTConfig(**OPT, dropout=0, attention_dropout=0),
+    "falcon": FalconConfig(**SMALL, new_decoder_architecture=True, num_kv_heads=2, alibi=False, initializer_range=0.3),
+}
+
+
+def make(name: str, attention: str = "sdpa") -> PreTrainedModel:
+    torch.manual_seed(0)
+    auto: Any = AutoModelForCausalLM
+    model: PreTrainedModel = auto.from_config(CONFIGS[name], attn_implementation=attention, dtype=torch.float32)
+    return model.train()
+
+
+def some(n: int = 7, seed: int = 0, longest: int = 30) -> list[EncodedConversation]:
+    generator = np.random.default_rng(seed)
+    found = []
+    for length in generator.integers(6, longest, size=n):
+        is_answer = generator.random(length) < 0.5
+        is_answer[:2] = False
+        is_answer[-1] = True
+        found.append(EncodedConversation(generator.integers(2, 97, size=length), is_answer))
+    return found
+
+
+def loss_and_gradients(model: PreTrainedModel, conversations: list[EncodedConversation], **how: Any) -> Any:
+    model.zero_grad()
+    module = RowLoss(model, "float32", CPU)
+    total = 0.0
+    for batch in conversation_batches(conversations, **how):
+        loss = module(batch)
+        loss.backward()
+        total += loss.item()
+    return total, {name: own.grad.clone() for name, own in model.named_parameters() if own.grad is not None}
+
+
+def plain_loss(model: PreTrainedModel, conversations: list[EncodedConversation]) -> torch.Tensor:
+    """Return the mean over all answer tokens with nothing but the model, one conversation at a time."""
+    losses = []
+    for one in conversations:
+        ids = torch.from_numpy(one.token_ids)[None]
+        logprobs = model(input_ids=ids).logits[0].log_softmax(-1)
+        losses += [-logprobs[place - 1, ids[0, place]] for place in np.flatnonzero(one.is_answer)]
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [*((name, "sdpa") for name in CONFIGS if name != "gemma2"), ("llama", "eager"), ("gemma2", "eager")],
+)
+def test_packed_rows_have_the_loss_and_the_gradients_of_each_conversation_alone(name: str, attention: str) -> None:
+    model, conversations = make(name, attention), some()
+    assert why_not_packed(model, 64) is None
+    expected = plain_loss(model, conversations)
+    expected.backward()
+    wanted = {name: own.grad.clone() for name, own in model.named_parameters() if own.grad is not None}
+    for how in (
+        {"batch_size": 1, "capacity": 64},
+        {"batch_size": 3, "capacity": 64},
+        {"batch_size": 2, "capacity": None},
+    ):
+        loss, gradients = loss_and_gradients(model, conversations, **how)
+        assert loss == pytest.approx(expected.item(), abs=1e-5), how
+        assert gradients.keys() == wanted.keys()
+        largest = max((gradients[key] - value).abs().max().item() for key, value in wanted.items())
+        assert largest < 1e-5, how
+
+
+def test_without_blocks_the_loss_would_be_another() -> None:
+    """What the test above would miss if conversations were so alike that seeing each other made no difference."""
+    model, conversations = make("llama"), some()
+    batch = conversation_batches(conversations, 1, capacity=1000)[0]
+    assert batch.text_numbers.max() == 7
+    seen = model(input_ids=torch.from_numpy(batch.input_ids)).logits
+    alone = model(
+        input_ids=torch.from_numpy(batch.input_ids), **attention_inputs(model, batch.text_numbers, CPU)
+    ).logits
+    assert (seen - alone).abs().max() > 0.1
+
+
+def test_workers_share_a_step_evenly_and_sum_to_it() -> None:
+    model, conversations = make("llama"), some(5)
+    whole = plain_loss(model, conversations).item()
+    module = RowLoss(model, "float32", CPU)
+    for capacity in (None, 40):
+        for n_workers in (2, 3, 7):
+            dealt = [
+                conversation_batches(conversations, 1, capacity=capacity, rank=rank, n_workers=n_workers)
+                for rank in range(n_workers)
+            ]
+            assert len({len(own) for own in dealt}) == 1
+            assert sum(module(batch).item() for own in dealt for batch in own) == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_batch_that_counts_nothing_still_reaches_every_parameter() -> None:
+    model, conversations = make("llama"), some(1)
+    loss, gradients = loss_and_gradients(model, conversations, batch_size=1, capacity=None, rank=1, n_workers=2)
+    assert loss == 0
+    assert gradients.keys() == dict(model.named_parameters()).keys()
+    assert all(not value.any() for value in gradients.values())
+
+
+def test_rows_are_filled_first_fit_from_the_longest_on() -> None:
+    assert pack([3, 9, 5, 2, 1], 10) == [[1, 4], [2, 0, 3]]
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, 100, size=300).tolist()
+    rows = pack(lengths, 100)
+    assert sorted(index for row in rows for index in row) == list(range(300))
+    assert all(sum(lengths[index] for index in row) <= 100 for row in rows)
+    assert len(rows) <= 1.1 * sum(lengths) / 100
+
+
+def test_a_row_is_laid_out_by_hand() -> None:
+    one = EncodedConversation(np.array([5, 6, 7]), np.array([False, True, True]))
+    other = EncodedConversation(np.array([8, 9]), np.array([False, True]))
+    [batch] = conversation_batches([one, other, one], 2, capacity=5)
+    assert batch.input_ids.tolist() == [[5, 6, 7, 8, 9], [5, 6, 7, 0, 0]]
+    assert batch.text_numbers.tolist() == [[1, 1, 1, 2, 2], [1, 1, 1, 0, 0]]
+    assert batch.positions.tolist() == [0, 1, 3]
+    assert batch.target_ids.tolist() == [[6, 7, 9], [6, 7, 0]]
+    assert np.allclose(batch.target_weights, [[0.2, 0.2, 0.2], [0.2, 0.2, 0]])
+    inputs = attention_inputs(make("llama"), batch.text_numbers, CPU)
+    assert inputs["position_ids"].tolist() == [[0, 1, 2, 0, 1], [0, 1, 2, 0, 1]]
+    assert inputs["attention_mask"].shape == (2, 1, 5, 5)
+    assert inputs["attention_mask"][0, 0].int().tolist() == [
+        [1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 1, 1]
+    ]  # fmt: skip
+    alone = attention_inputs(make("llama"), np.array([[1, 1, 1], [1, 1, 0]]), CPU)
+    assert {key: value.tolist() for key, value in alone.items()} == {"attention_mask": [[1, 1, 1], [1, 1, 0]]}
+
+
+def test_models_that_packing_would_get_wrong_say_why() -> None:
+    auto: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        mpt = auto.from_config(MptConfig(vocab_size=97, d_model=32, n_heads=4, n_layers=2))
+    assert why_not_packed(mpt, 64) == "mpt is not known to be right on packed rows"
+    assert why_not_packed(make("mistral"), 65) == "max_tokens 65 is beyond the sliding window 64"
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+    dynamic = auto.from_config(LlamaConfig(**LAYERS, max_position_embeddings=128, rope_parameters=rope))
+    assert why_not_packed(dynamic, 128) is None
+    assert (
+        why_not_packed(dynamic, 129)
+        == "max_tokens 129 is beyond 128, where positions depend on the longest text of a batch"
+    )
