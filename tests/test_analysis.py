@@ -449,12 +449,15 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
                 plan.prompts[-1]["context_id"] = f"looc/{row}"
                 plan.contexts.append({**plan.contexts[-1], "context_id": f"looc/{row}"})
     for context in plan.contexts:
-        context |= {"instruction": True, "n_tokens": n_tokens[context["context_id"]]}
+        context |= {"instruction": True, "n_tokens": n_tokens[context["context_id"]], "demo_ids": ["shown"]}
     rows: Rows = []
     steps: Rows = []
     for n_demos, of_rows, losses in ((0, [5, 7], [2.0, 1.0]), (2, [20, 21, 22], [2.0, 1.0, 1.0, 0.5])):
         place = {"adapter": f"task001/k{n_demos}", "task": task, "n_demos": n_demos, "demo_set": 0, "instruction": True}
-        rows += [{**place, "row": row, "n_tokens": number} for row, number in enumerate(of_rows)]
+        rows += [
+            {**place, "row": row, "instance_id": f"example{row}", "n_tokens": number}
+            for row, number in enumerate(of_rows)
+        ]
         steps += [
             {**place, "step": step, "epoch": step * 2 // len(losses), "loss": loss, "seconds": 0.25}
             for step, loss in enumerate(losses)
@@ -497,6 +500,22 @@ def test_the_seconds_of_mitigation_are_unknown_where_those_of_scoring_are(tmp_pa
         "lora+cc": None,
         "lora+looc": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("instance_id", "problem"),
+    [
+        ("shown", "adapter task001/k0 is trained on shown, which is a demonstration of its context"),
+        ("example1", "adapter task001/k0 has the training example example1 2 times"),
+    ],
+)
+def test_an_adapter_that_saw_its_demonstrations_is_not_measured(tmp_path: Path, instance_id: str, problem: str) -> None:
+    run = Run.open(_priced(tmp_path))
+    training_rows = run.read_table("training_rows").to_pylist()
+    training_rows[0]["instance_id"] = instance_id
+    run.write_part("training_rows", 0, TABLES["training_rows"].rows(training_rows))
+    with pytest.raises(BiasevalError, match=f"training_rows_are_held_out: 1 problems, first: {problem}"):
+        build_marts(run.uri)
 
 
 # An oracle that shares nothing with the SQL
@@ -764,7 +783,7 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_check_has_a_run_that_breaks_it() -> None:
-    broken = {check for check, _, _ in BROKEN} | {"metrics_are_in_range"}
+    broken = {check for check, _, _ in BROKEN} | {"metrics_are_in_range", "training_rows_are_held_out"}
     assert broken == set(label_bias_relations("checks"))
 
 
@@ -833,6 +852,23 @@ def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path:
     assert {row["name"]: row["n"] for row in json.loads(answer.stdout)} == {
         row["name"]: row["n"] for row in rows(built, counts)
     }
+
+
+def test_a_run_of_an_older_version_opens_and_is_measured_alike(built: str, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(built, old)
+    for table, columns in analysis._LATER_COLUMNS.items():
+        for part in (old / table).iterdir():
+            rows = pq.read_table(part)
+            pq.write_table(rows.drop_columns([name for name in columns if name in rows.column_names]), part)
+    assert query([str(old)], "select n_tokens, adaptations from prompts, run_settings limit 1").to_pylist() == [
+        {"n_tokens": None, "adaptations": ["none"]}
+    ]
+    both = query([built, str(old)], "select run, method, n_rows from label_bias_by_task")
+    assert both.num_rows == 2 * query([built], "from label_bias_by_task").num_rows
+    build_marts(old)
+    for mart in Path(built, "marts").iterdir():
+        assert (old / "marts" / mart.name).read_bytes() == mart.read_bytes()
 
 
 def test_a_run_directory_may_have_any_name(tmp_path: Path) -> None:

@@ -577,7 +577,10 @@ def _with_later_columns(relation: _Relation, run: Run) -> str:
     parts = run.parts(relation.name) if later else ()
     if not later or not parts:
         return select
-    found = run.read_part(relation.name, min(parts)).schema.names
+    try:
+        found = run.read_part(relation.name, min(parts)).schema.names
+    except (OSError, pa.ArrowException):  # what reads the view says what is wrong with it
+        return select
     added = "".join(f", {value} as {name}" for name, value in later.items() if name not in found)
     return f"select *{added} from ({select}\n)" if added else select
 

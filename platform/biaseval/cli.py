@@ -165,6 +165,8 @@ def status(run: RunArgument) -> None:
         typer.echo(f"steps   {found.n_rows_done:,} of {found.n_rows:,} made")
         typer.echo(f"result  {'complete' if is_complete else 'not yet'}")
     else:
+        if found.n_adapters:
+            typer.echo(f"adapters {found.n_adapters_done:,} of {found.n_adapters:,} trained")
         typer.echo(f"parts   {found.n_parts_done:,} of {found.n_parts:,} scored")
         typer.echo(f"rows    {found.n_rows_done:,} of {found.n_rows:,} scored")
     if found.kind not in ("score", "instruct"):

@@ -636,9 +636,16 @@ class AdapterSlot:
     Args:
         model: in eval mode, without an adapter.
         path: of the model, for messages.
+
+    Raises:
+        InputError: the model has an adapter already.
     """
 
     def __init__(self, model: PreTrainedModel, path: str) -> None:
+        from peft.tuners.tuners_utils import BaseTunerLayer
+
+        if any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+            raise InputError(f"{path}: was loaded with an adapter; load it without one to put adapters on it")
         self._model = model
         self._path = path
         self._adapted: Any = None
@@ -658,11 +665,15 @@ class AdapterSlot:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
         from safetensors.torch import load
 
+        try:
+            settings, state = json.loads(config), load(weights)
+        except (ValueError, SafetensorError) as error:
+            raise InputError(
+                f"adapter {name}: is damaged ({' '.join(str(error).split())}); delete its folder and train it anew"
+            ) from error
         with _fitting(name, self._path):
-            settings = json.loads(config)
             if settings != self._config:
                 self._attach(settings)
-            state = load(weights)
             wanted = get_peft_model_state_dict(self._adapted, save_embedding_layers=False)
             if state.keys() != wanted.keys():
                 first = min(state.keys() ^ wanted.keys())
@@ -686,7 +697,8 @@ class AdapterSlot:
         with warnings.catch_warnings():
             # PEFT warns that an adapter on a tied output layer cannot be merged.
             warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
-            self._adapted = get_peft_model(self._model, LoraConfig(**settings))
+            # In the model's dtype: PEFT would compute with a bfloat16 adapter in float32.
+            self._adapted = get_peft_model(self._model, LoraConfig(**settings), autocast_adapter_dtype=False)
         self._config = settings
         _for_inference(self._model, None)
 
@@ -715,7 +727,7 @@ def _with_adapter(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
     with _fitting(adapter, str(model.name_or_path)), warnings.catch_warnings():
         # PEFT only warns, and goes on with an adapter that does nothing where its weights are missing.
         warnings.filterwarnings("error", message="Found missing adapter keys")
-        adapted: Any = PeftModel.from_pretrained(model, located, is_trainable=False)
+        adapted: Any = PeftModel.from_pretrained(model, located, is_trainable=False, autocast_adapter_dtype=False)
         # Nor does it mind what the model has no place for.
         placed = get_peft_model_state_dict(adapted, save_embedding_layers=False)
         prefix = getattr(adapted.base_model, "prefix", "")

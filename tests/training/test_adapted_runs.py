@@ -169,21 +169,36 @@ def test_only_missing_adapters_and_outputs_are_computed(finished: tuple[Path, Pa
     spec, run_dir = finished
     again = tmp_path / "run"
     shutil.copytree(run_dir, again)
-    (again / "adapted_scores" / "part-00001.parquet").unlink()
-    (again / "adapters" / TASK / "k2.s1" / "adapter_config.json").unlink()
-    untouched = [again / "label_scores" / "part-00001.parquet", again / "adapted_scores" / "part-00000.parquet"]
+    parts = {
+        setting: [
+            each["part"] for each in Run.open(str(again)).read_json("plan.json")["parts"] if setting in each["adapter"]
+        ]
+        for setting in SETTINGS
+    }
+
+    def scored(part: int) -> Path:
+        return again / "adapted_scores" / f"part-{part:05d}.parquet"
+
+    # One adapter is lost and needed, another is lost and all that it was for is there.
+    scored(parts["k2.s1"][0]).unlink()
+    for lost in ("k2.s1", "k0.s0"):
+        shutil.rmtree(again / "adapters" / TASK / lost)
+    untouched = [again / "label_scores" / f"part-{parts['k2.s1'][0]:05d}.parquet", scored(parts["k0.s0"][0])]
     before = [path.stat().st_mtime_ns for path in untouched]
+    other = scored(parts["k2.s1"][1])
+    # Outputs of the lost adapter do not stay beside those of its successor.
+    other.write_bytes(scored(parts["k2.s0"][1]).read_bytes())
     status = run_status(str(again))
-    assert status.n_parts_done == status.n_parts - 1
+    assert (status.n_parts_done, status.n_adapters, status.n_adapters_done) == (status.n_parts - 1, 3, 1)
     run_spec(load_spec(spec), str(again))
     assert marts(again) == marts(run_dir)
     assert [path.stat().st_mtime_ns for path in untouched] == before
+    assert not (again / "adapters" / TASK / "k0.s0").exists()
 
 
 def test_adapters_may_be_trained_first(finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path) -> None:
     spec = write_spec(tmp_path, tiny_llama)
     run_dir = tmp_path / "run"
-    shutil.copytree(finished[1] / "adapters", tmp_path / "kept")
     train_lora(load_spec(spec), str(run_dir))
     assert not (run_dir / "label_scores").exists()
     files = sorted((run_dir / "adapters").rglob("*.safetensors"))
@@ -225,18 +240,27 @@ def test_adapters_take_each_others_place_and_leave_the_model_as_it_was(
         scorer.use_adapter(False)
         assert scorer.score(prompts).equals(base)
     assert scorer.path == "packed"
+    assert scorer.facts()["self_test_difference"] < 1e-4
     assert not found["k0.s0"].equals(found["k2.s0"])
     scorer.use_adapter(True)
     assert scorer.score(prompts).equals(found["k2.s1"])
 
 
-def test_an_adapter_of_another_model_names_both(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_adapter_that_cannot_be_used_is_said(finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path) -> None:
     config_of_other = LlamaConfig(**{**SMALL, "hidden_size": 64}, intermediate_size=48)
     other = save_random(config_of_other, tmp_path / "other")
     folder = finished[1] / "adapters" / TASK / "k0.s0"
     config, weights = ((folder / name).read_bytes() for name in ("adapter_config.json", "adapter_model.safetensors"))
+    slot = AdapterSlot(load_model(str(other)), str(other))
     with pytest.raises(InputError, match=f"adapter small: does not fit the model {other}: "):
-        AdapterSlot(load_model(str(other)), str(other)).put("small", config, weights)
+        slot.put("small", config, weights)
+    with pytest.raises(InputError, match=r"adapter cut: is damaged .*; delete its folder and train it anew"):
+        slot.put("cut", config, weights[:-8])
+    scorer = LabelScorer.load(str(tiny_llama), adapter=str(folder))
+    with pytest.raises(InputError, match="was loaded with an adapter"):
+        scorer.put_adapter("second", config, weights)
+    with pytest.raises(InputError, match="no adapter was put on the model"):
+        scorer.use_adapter(True)
 
 
 @pytest.fixture(scope="module")

@@ -270,7 +270,7 @@ class _ScoringActor:
                     f"{self._run.uri}/{folder}: cannot be read ({error}); delete the folder and run the same command "
                     "again to train the adapter anew"
                 ) from error
-            scorer.put_adapter(self._run.path(folder), config, weights)
+            scorer.put_adapter(f"{self._run.uri}/{folder}", config, weights)
             self._adapter = adapter
         scorer.use_adapter(adapter is not None)
 

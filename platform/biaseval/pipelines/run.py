@@ -53,6 +53,7 @@ from biaseval.pipelines.training import (
 from biaseval.progress import say
 from biaseval.spec import CausalSpec, InstructSpec, QaBiasSpec, Spec
 from biaseval.store import Run
+from biaseval.training.rows import trained_adapters
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ class Status:
     """Prompts to score; of a QA-bias run, questions to measure and, by each model, to answer; of tuning, steps."""
     n_rows_done: int
     kind: str
+    n_adapters: int
+    """Of the run; 0 where it has none."""
+    n_adapters_done: int
     has_marts: bool
     has_report: bool
 
@@ -213,12 +217,15 @@ def run_status(run_uri: str) -> Status:
         n_parts, n_rows = plan["n_parts"], plan["n_prompts"]
         n_parts_done = n_parts - len(missing)
         n_rows_done = n_rows - sum(part["n_prompts"] for part in plan["parts"] if part["part"] in missing)
+    adapters = {adapter["adapter"] for adapter in plan.get("adapters", ())}
     return Status(
         n_parts=n_parts,
         n_parts_done=n_parts_done,
         n_rows=n_rows,
         n_rows_done=n_rows_done,
         kind=str(spec.get("kind")),
+        n_adapters=len(adapters),
+        n_adapters_done=len(adapters & trained_adapters(run)) if adapters else 0,
         has_marts=run.has("results.duckdb"),
         has_report=run.has("report.html"),
     )
