@@ -85,7 +85,11 @@ def _write_adapted(run: Run, plan: MajorityPlan, with_adapters: MajorityPlan) ->
         for context in plan.contexts
         if context["context_id"].count("/") == 3
     ]
-    examples = [{**adapter, "row": row, "n_tokens": 20} for adapter in adapters for row in range(4)]
+    examples = [
+        {**adapter, "row": row, "instance_id": f"example{row}", "n_tokens": 20}
+        for adapter in adapters
+        for row in range(4)
+    ]
     steps = [
         {**adapter, "step": step, "epoch": 0, "loss": loss, "seconds": 0.5}
         for adapter in adapters

@@ -136,7 +136,11 @@ def make_run(
     run.write_part("label_scores", 0, LABEL_SCORES.rows(scores))
     if losses:
         run.write_part("adapted_scores", 0, ADAPTED_SCORES.rows(adapted_scores))
-        examples = [{**adapter, "row": row, "n_tokens": 60} for adapter in adapters for row in range(16)]
+        examples = [
+            {**adapter, "row": row, "instance_id": f"example{row}", "n_tokens": 60}
+            for adapter in adapters
+            for row in range(16)
+        ]
         run.write_part("training_rows", 0, TRAINING_ROWS.rows(examples))
         steps = [
             {**adapter, "step": step, "epoch": step // 2, "loss": loss + number / 1000, "seconds": 0.5}
