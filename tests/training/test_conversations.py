@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 from collections import Counter
@@ -202,10 +203,10 @@ def test_bad_rows_are_named(tmp_path: Path, content: str, expected: str) -> None
 
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be read as UTF-8 .*check data.path"):
+    with pytest.raises(InputError, match=r"cannot be read \(No such file or directory\); check data.path"):
         read(tmp_path / "none.jsonl")
     (tmp_path / "half.jsonl.gz").write_bytes(gzip.compress(b"{}" * 100)[:20])
-    with pytest.raises(InputError, match=r"cannot be read"):
+    with pytest.raises(InputError, match=r"is not whole, or not UTF-8 \(Compressed file ended"):
         read(tmp_path / "half.jsonl.gz")
 
 
@@ -273,11 +274,18 @@ def test_tokens_that_merge_across_the_border_belong_to_the_answer() -> None:
     tokenizer = make_tokenizer()
     # "no not" has a merge that begins in the question's text.
     tokenizer.chat_template = (
-        "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}{% endif %}"
+        "{% for m in messages %}{{ m['content'] }}{% if m['role'] == 'assistant' %}</s>{% endif %}{% endfor %}"
     )
     encoded = encode(tokenizer, conversation("ye", "s no"), template="chat")
     assert "yes" in tokenizer.convert_ids_to_tokens(tokenizer("yes", add_special_tokens=False)["input_ids"])
-    assert parts(tokenizer, encoded)[0] == (True, "yes no")
+    assert parts(tokenizer, encoded)[0] == (True, "yes no</s>")
+
+
+def test_a_chat_template_without_an_end_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    with pytest.raises(InputError, match=r"the end of an answer is no special token .* would not learn to end"):
+        encode(tokenizer, conversation("Say yes", "yes"), template="chat")
 
 
 def test_long_conversations_are_cut_at_a_turn_or_left_out(tokenizer: PreTrainedTokenizerFast) -> None:

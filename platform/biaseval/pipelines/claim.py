@@ -134,7 +134,7 @@ def read_plan(run: Run) -> dict[str, Any]:
         InputError: there is no planned run.
     """
     if not run.has("plan.json"):
-        raise InputError(f"{run.uri}: holds no planned run; check the path, or start one with biaseval run")
+        raise InputError(f"{run.uri}: holds no planned run; check the path, or start one")
     plan: dict[str, Any] = run.read_json("plan.json")
     return plan
 

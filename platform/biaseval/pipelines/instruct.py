@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from biaseval.spec import InstructSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import CONVERSATIONS, TABLES
 from biaseval.training.estimate import PUBLISHED_SHAPES, Memory, ModelShape, fewest_gpus, tuning_flops, tuning_memory
+from biaseval.training.rows import CONFIG_FILE
 from biaseval.training.schedule import step_rows
 
 if TYPE_CHECKING:
@@ -105,13 +107,11 @@ def read_instruct_inputs(spec: InstructSpec) -> InstructInputs:
         InputError: the data, the template, the model or the DeepSpeed file will not do.
     """
     from biaseval.training.conversations import read_conversations
-    from biaseval.training.deepspeed_config import deepspeed_config
     from biaseval.training.templates import encode_conversations
 
-    if spec.training.zero is not None:
-        deepspeed_config(spec.training, n_trainable=1)
-        _refuse_what_checkpoints_cannot_hold(spec)
+    _check_deepspeed(spec)
     found = read_conversations(spec.data)
+    held_out = _held_out(spec, [conversation.group for conversation in found.kept])
     facts, tokenizer = model_inputs(spec.model)
     if facts.window is not None and spec.max_tokens > facts.window:
         raise InputError(
@@ -119,12 +119,16 @@ def read_instruct_inputs(spec: InstructSpec) -> InstructInputs:
             "with a longer window"
         )
     encoded = encode_conversations(tokenizer, found.kept, spec.template, spec.max_tokens)
-    roles = _roles(spec, [conversation.group for conversation, _ in encoded.kept])
-    rows = [(role, *kept) for role, kept in zip(roles, encoded.kept, strict=True)]
+    rows = [("held_out" if kept[0].group in held_out else "train", *kept) for kept in encoded.kept]
     notes = [f"left out {n:,} {reason}" for reason, n in [*found.left_out.items(), *encoded.left_out.items()]]
     if encoded.n_cut:
         notes.append(f"cut {encoded.n_cut:,} conversations at a turn to fit max_tokens {spec.max_tokens}")
     train = [own for role, _, own in rows if role == "train"]
+    if not train or (held_out and len(train) == len(rows)):
+        raise InputError(
+            f"data.held_out {spec.data.held_out}: nothing is left on one side ({'; '.join(notes)}); choose another "
+            "share, or raise max_tokens"
+        )
     plan = _plan(spec, asdict(facts), train, len(rows) - len(train), notes)
     return InstructInputs(plan, facts, file_digests(spec), rows)
 
@@ -172,7 +176,7 @@ def tune_planned(run: Run, spec: InstructSpec) -> InstructSummary:
         InputError: the model cannot be trained as the spec says, or resources are missing.
         BiasevalError: training failed, or a loss or gradient was not finite; the last checkpoint stays.
     """
-    from biaseval.execute.instruct import TuningOutcome, tune
+    from biaseval.execute.instruct import PROGRESS, TuningOutcome, tune
     from biaseval.training.checkpoints import CHECKPOINTS, newest_checkpoint
 
     n_steps = read_plan(run)["n_steps"]
@@ -180,7 +184,8 @@ def tune_planned(run: Run, spec: InstructSpec) -> InstructSummary:
     if tuned_folder(run) is not None:
         say(f"all {n_steps:,} steps are made already")
     else:
-        _refuse_untrainable(spec)
+        _check_deepspeed(spec)
+        run.delete(PROGRESS)  # of a sitting that was killed
         checkpoint = newest_checkpoint(run)
         if checkpoint is not None:
             say(f"resuming: {checkpoint.n_steps:,} of {n_steps:,} steps are made")
@@ -205,7 +210,7 @@ def tuned_folder(run: Run) -> str | None:
     return next((name for name, last in _RESULTS.items() if run.has(f"{name}/{last}")), None)
 
 
-_RESULTS = {"model": "config.json", "adapter": "adapter_config.json"}
+_RESULTS = {"model": "config.json", "adapter": CONFIG_FILE}
 """Folder of a result to its last file."""
 
 
@@ -213,19 +218,28 @@ def n_steps_done(run: Run) -> int:
     """Return how many steps a tuning has made, those behind its last checkpoint included."""
     from biaseval.execute.instruct import PROGRESS
 
-    kept: int = sum(run.read_part("training", part).num_rows for part in run.parts("training"))
+    norms = [
+        norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
+    ]
+    kept = sum(norm is not None and math.isfinite(norm) for norm in norms)  # where it is not, no step was made
     said = run.read_json(PROGRESS)["n_steps"] if run.has(PROGRESS) else 0
     return max(kept, int(said))
 
 
-def _refuse_what_checkpoints_cannot_hold(spec: InstructSpec) -> None:
-    from biaseval.training.deepspeed_config import deepspeed_file
+def _check_deepspeed(spec: InstructSpec) -> None:
+    """Make sure that a DeepSpeed file does not contradict the spec, and that checkpoints can hold what it asks for."""
+    from biaseval.training.deepspeed_config import deepspeed_config, deepspeed_file
 
+    if spec.training.zero is None:
+        return
+    deepspeed_config(spec.training, n_trainable=1)
     section = deepspeed_file(spec.training).get("zero_optimization", {})
     problems = []
     for key in ("offload_optimizer", "offload_param"):
         own = section.get(key) or {}
-        if own.get("device", "none") not in ("none", "cpu") or own.get("ratio", 1) != 1:
+        if not isinstance(own, dict):
+            problems.append(f"{spec.training.deepspeed_config}: zero_optimization.{key} {own!r}: write an object")
+        elif own.get("device", "none") not in ("none", "cpu") or own.get("ratio", 1) != 1:
             problems.append(
                 f"{spec.training.deepspeed_config}: zero_optimization.{key} {own}: checkpoints are made of what is in "
                 "memory; use the device cpu, and no ratio"
@@ -234,15 +248,8 @@ def _refuse_what_checkpoints_cannot_hold(spec: InstructSpec) -> None:
         raise InputError.of(problems)
 
 
-def _refuse_untrainable(spec: InstructSpec) -> None:
-    from biaseval.training.adapters import target_shapes
-
-    if spec.lora is not None:
-        target_shapes(spec.model, spec.lora)
-
-
-def _roles(spec: InstructSpec, groups: Sequence[str]) -> list[str]:
-    """Return ``train`` or ``held_out`` for each conversation; those of one group have the same role."""
+def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
+    """Return the groups that are held out: of a file and seed the same, whatever is cut or left out later."""
     distinct = list(dict.fromkeys(groups))
     n_held_out = round(spec.data.held_out * len(distinct))
     if spec.data.held_out and not 0 < n_held_out < len(distinct):
@@ -251,8 +258,7 @@ def _roles(spec: InstructSpec, groups: Sequence[str]) -> list[str]:
             "choose a share that leaves some on both sides"
         )
     drawn = np.random.default_rng(spec.seed).permutation(len(distinct))[:n_held_out]
-    held_out = {distinct[number] for number in drawn}
-    return ["held_out" if group in held_out else "train" for group in groups]
+    return {distinct[number] for number in drawn}
 
 
 def _plan(
@@ -266,10 +272,11 @@ def _plan(
     problem = why_not_packed(bare_model(spec.model), spec.max_tokens) if spec.packing else None
     is_packed = spec.packing and problem is None
     n_steps = n_tuning_steps(len(train), spec)
-    steps = list(step_rows(len(train), spec.training, spec.seed))[:n_steps]
+    epochs = list(step_rows(len(train), spec.training, spec.seed))
+    steps = epochs[:n_steps]
     n_rows = sum(
         len(pack([lengths[number] for number in chosen], spec.max_tokens)) if is_packed else len(chosen)
-        for epoch, chosen in steps
+        for epoch, chosen in epochs
         if epoch == 0
     )
     own = ModelShape(
@@ -304,6 +311,8 @@ def _cost(spec: InstructSpec, own: ModelShape, n_step_tokens: int, row_tokens: i
 
     def memory(shape: ModelShape, zero: int | None, n_workers: int) -> Memory:
         offloaded = [name for name in named if (zero or 0) >= (1 if name == "optimizer" else 3)]
+        if zero == 3 and "optimizer" in offloaded:
+            offloaded.append("gradients")  # DeepSpeed keeps them beside the optimizer
         return tuning_memory(shape, spec, row_tokens, zero, n_workers, offloaded)
 
     shapes = [own, *PUBLISHED_SHAPES]

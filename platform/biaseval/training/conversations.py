@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,8 +75,10 @@ def _numbered_rows(path: Path) -> Iterator[tuple[int, Row]]:
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as UTF-8 ({error}); check data.path") from error
+    except (EOFError, UnicodeDecodeError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: is not whole, or not UTF-8 ({error}); check data.path") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check data.path") from error
     if text.lstrip().startswith("["):
         elements: Any = _parsed(text, f"{path}")
         numbered: Iterator[tuple[int, Any]] = enumerate(elements, start=1)
@@ -236,7 +239,10 @@ def _nested_roots(
 
         def built(message: Row, number: int = number, state: object = state) -> _Message:
             own = _message(data, message, state)
-            own.replies = [built(reply) for reply in message.get("replies") or []]
+            replies = message.get("replies") or []
+            if not isinstance(replies, list):
+                raise _RowError(f"replies holds {replies!r}, not a list")
+            own.replies = [built(reply) for reply in replies]
             _refuse_same_role(own)
             return own
 
@@ -257,6 +263,8 @@ def _flat_roots(
     for number, row in rows:
         try:
             message = _message(data, row, row.get("tree_state"))
+            if not isinstance(row.get("parent_id"), str | None):
+                raise _RowError(f"parent_id holds {row['parent_id']!r}, not a text")
             if message.id in messages:
                 raise _RowError(f"message_id {message.id} stands there twice")
         except _RowError as error:

@@ -118,8 +118,8 @@ def tuning_memory(
     """Return the memory of one of ``n_workers`` workers that tune a model, or an adapter on it.
 
     All that is trained has weights, gradients and Adam's two values in float32. From stage 1 on, ZeRO keeps a copy in
-    float32; the parameters themselves, where all are trained, and their gradients are then in ``precision``. Below an
-    adapter the model is in ``precision`` at every stage.
+    float32; the parameters themselves, where all are trained, are then in ``precision``, and their gradients too at
+    stage 1: from stage 2 on DeepSpeed sums them in float32. Below an adapter the model is in ``precision`` always.
 
     Args:
         shape: of the model.
@@ -127,7 +127,7 @@ def tuning_memory(
         n_tokens: of a row.
         zero: the ZeRO stage, or None for no DeepSpeed.
         n_workers: at least 1.
-        offloaded: ``optimizer``, ``weights``, both or none: what DeepSpeed keeps in the machine's memory.
+        offloaded: any of ``optimizer``, ``gradients`` and ``weights``: what DeepSpeed keeps in the machine's memory.
     """
     stage = zero or 0
     width = 4 if spec.training.precision == "float32" else 2
@@ -141,7 +141,7 @@ def tuning_memory(
     memory = Memory(
         weights=share(shape.n_parameters * base, 3),
         adapter=0 if spec.lora is None else share(n_trained * own, 3),
-        gradients=share(n_trained * own, 2),
+        gradients=share(n_trained * (4 if stage > 1 else own), 2),
         optimizer=share(n_trained * (12 if stage else 8), 1),
         activations=_activations(shape, spec.training, n_tokens),
     )

@@ -78,6 +78,9 @@ def write_model(
         for path in sorted(Path(folder).rglob("*")):
             if path.is_file():
                 run.write_bytes(f"{MODEL}/{path.relative_to(folder)}", path.read_bytes())
+    source = Path(str(model.name_or_path))
+    for path in sorted(source.glob("*.py")) if source.is_dir() else ():  # code that comes with the model
+        run.write_bytes(f"{MODEL}/{path.name}", path.read_bytes())
     if model.generation_config is not None:
         run.write_text(f"{MODEL}/generation_config.json", model.generation_config.to_json_string())
     model.config.dtype = dtype

@@ -27,7 +27,7 @@ def learning_rate_at(
         training: learning rate and warm-up.
         schedule: the fall is linear, or half a cosine.
     """
-    n_warmup = math.ceil(training.warmup * n_steps)
+    n_warmup = min(math.ceil(training.warmup * n_steps), n_steps - 1)  # a single step is no warm-up
     if step < n_warmup:
         return training.learning_rate * step / n_warmup
     left = (n_steps - step) / max(1, n_steps - n_warmup)

@@ -109,11 +109,24 @@ def _encoded(
         stop = _n_common(_token_ids(tokenizer, behind, template), ids)
         if stop > max_tokens:
             break
+        if int(ids[stop - 1]) not in _end_ids(tokenizer):
+            raise InputError(
+                f"template: {template}: the end of an answer is no special token of the tokenizer (conversation "
+                f"{conversation.id}), so that a model would not learn to end; use template: plain, or a model with "
+                "another chat template"
+            )
         is_answer[start:stop] = True
         end = stop
     if not end:
         return None, False
     return EncodedConversation(ids[:end], is_answer[:end]), stop > max_tokens
+
+
+def _end_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    return {
+        *tokenizer.all_special_ids,
+        *(number for number, token in tokenizer.added_tokens_decoder.items() if token.special),
+    }
 
 
 def _plain_renderer(tokenizer: PreTrainedTokenizerBase) -> _Renderer:
