@@ -176,7 +176,7 @@ def load_model(
     path: str,
     *,
     revision: str | None = None,
-    dtype: str = "float32",
+    dtype: str | None = "float32",
     device: str = "cpu",
     quantization: str | None = None,
     adapter: str | None = None,
@@ -188,7 +188,7 @@ def load_model(
     Args:
         path: local directory or hub name.
         revision: hub branch, tag or commit.
-        dtype: ``float32``, ``bfloat16`` or ``float16``, whatever the checkpoint is stored in.
+        dtype: ``float32``, ``bfloat16`` or ``float16``, whatever the checkpoint is stored in; None for as stored.
         device: ``cpu``, ``cuda``, ``cuda:N`` or ``auto`` (CUDA where there is one). On ``cuda`` and ``auto`` a model
             that does not fit one GPU, or any model given ``max_memory``, is spread over all visible GPUs.
         quantization: ``8bit`` or ``4bit`` (bitsandbytes, CUDA only), or None.
@@ -420,7 +420,7 @@ def _load(
     path: str,
     *,
     revision: str | None,
-    dtype: str,
+    dtype: str | None,
     device: str,
     adapter: str | None,
     trust_remote_code: bool,
@@ -434,11 +434,13 @@ def _load(
     if adapter is not None:
         _located(adapter)
     device = _resolved_device(device)
-    options: dict[str, Any] = {"dtype": torch_dtype(dtype)}
+    own: Any = config.get_text_config().dtype
+    numbers = torch_dtype(dtype) if dtype is not None else own or torch.float32
+    options: dict[str, Any] = {"dtype": "auto" if dtype is None else numbers}
     if quantization is not None:
-        options["quantization_config"] = _quantization_config(quantization, device, options["dtype"])
+        options["quantization_config"] = _quantization_config(quantization, device, numbers)
     if device.startswith("cuda"):
-        is_spread = max_memory is not None or (device == "cuda" and not _fits_one_gpu(auto, config, options["dtype"]))
+        is_spread = max_memory is not None or (device == "cuda" and not _fits_one_gpu(auto, config, numbers))
         options["device_map"] = "auto" if is_spread else {"": device}
     if max_memory is not None:
         options["max_memory"] = dict(max_memory)

@@ -165,7 +165,11 @@ class TrainingSpec(_Section):
     workers: Annotated[int, Field(gt=0)] = 1
     """Processes that train one model together, each on a GPU where there are any."""
     zero: Annotated[int, Field(ge=0, le=3)] | None = None
-    """DeepSpeed's ZeRO stage; null trains without DeepSpeed."""
+    """DeepSpeed's ZeRO stage; null trains without DeepSpeed.
+
+    From stage 1 on it updates float32 copies of what is trained. Without them an adapter in bfloat16 is updated as it
+    is, as in P1's code, and becomes another.
+    """
     deepspeed_config: str | None = None
     """A DeepSpeed JSON file with what else DeepSpeed should do, such as offloading."""
 
@@ -200,7 +204,10 @@ class LoraSpec(AdapterSpec, TrainingSpec):
         "lora.deepspeed_config",
         "lora.gradient_checkpointing",
     )
-    """The keys that change what training costs, not what it computes: a resumed run may change them."""
+    """The keys that change what training costs, not what it computes: a resumed run may change them.
+
+    But for ``zero`` in bfloat16, from a stage that keeps float32 copies to none or back, and ``workers`` with dropout.
+    """
 
     preset: Literal["reif2024"] = "reif2024"
     """Where the defaults of all other keys come from."""
@@ -643,7 +650,10 @@ class InstructSpec(_Section):
         "training.gradient_checkpointing",
         "training.checkpoint_steps",
     )
-    """The keys that change what training costs, not what it computes: a resumed run may change them."""
+    """The keys that change what training costs, not what it computes: a resumed run may change them.
+
+    But for ``packing`` and ``workers`` with dropout.
+    """
 
     kind: Literal["instruct"]
     name: _Name
@@ -802,6 +812,10 @@ def differences(old: str, new: Spec) -> list[str]:
             continue
         if before.get(key) != after.get(key):
             lines.append(f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}")
+    lines += [
+        f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}, which would train another model: {why}"
+        for key, why in _costs_that_count(before, after)
+    ]
     # Their order is that of the label set.
     orders = [[key for key in flat if key.startswith("data.labels.")] for flat in (before, after)]
     if orders[0] != orders[1] and set(orders[0]) == set(orders[1]):
@@ -814,6 +828,17 @@ def differences(old: str, new: Spec) -> list[str]:
 
 def _is_resource(key: str) -> bool:
     return key.split(".")[0] == "execution" or key in LoraSpec.RESOURCES or key in InstructSpec.RESOURCES
+
+
+def _costs_that_count(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield the keys of resources that here change what is computed, and why."""
+    zero = [flat.get("lora.zero") or 0 for flat in (before, after)]
+    if before.get("lora.precision") == "bfloat16" and min(zero) == 0 < max(zero):
+        yield "lora.zero", "in bfloat16, ZeRO from stage 1 on updates float32 copies"
+    if before.get("lora.dropout"):
+        for key in ("lora.workers", "training.workers", "packing"):
+            if before.get(key) != after.get(key):
+                yield key, "with dropout it changes what is dropped"
 
 
 def _is_path(key: str, spec: Spec) -> bool:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,35 @@ def test_a_killed_training_resumes(alone: tuple[TrainingSummary, Path], tmp_path
         process.wait()
     assert adapters(run_dir)
     train(tmp_path, tiny_llama)
+    assert_same(run_dir, alone[1], 1e-4)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced_and_what_is_complete_stays(
+    alone: tuple[TrainingSummary, Path], tmp_path: Path, tiny_llama: Path
+) -> None:
+    killed: list[float] = []
+
+    def kill() -> None:
+        deadline = time.monotonic() + 120
+        while not killed and time.monotonic() < deadline:
+            found = sorted((tmp_path / "run" / "adapters").glob("*/*/adapter_config.json"))
+            workers = [own for own in psutil.Process().children(recursive=True) if "RayTrainWorker" in own.name()]
+            if found and workers:
+                for each in workers:
+                    each.kill()
+                killed.append(found[0].stat().st_mtime_ns)
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    summary, run_dir = train(tmp_path, tiny_llama)
+    thread.join()
+    [first, _] = sorted(file.stat().st_mtime_ns for file in run_dir.glob("adapters/*/*/adapter_config.json"))
+    assert killed == [first]
+    assert summary.n_trained == 2
+    assert summary.overhead_share is not None
     assert_same(run_dir, alone[1], 1e-4)
 
 

@@ -166,6 +166,10 @@ def test_contradictions_are_refused_all_at_once_naming_both(tmp_path: Path) -> N
         "bf16": {"enabled": False},
         "fp16": {"enabled": True},
         "optimizer": {"type": "Adam"},
+        "amp": {"enabled": True},
+        "torch_autocast": {"enabled": True},
+        "zero_optimisation": {"stage": 2},
+        "frobnicate": 1,
     }
     with pytest.raises(InputError) as caught:
         deepspeed_config(LoraSpec(workers=2, zero=3, deepspeed_config=write(tmp_path, content)), n_trainable=1)
@@ -179,6 +183,10 @@ def test_contradictions_are_refused_all_at_once_naming_both(tmp_path: Path) -> N
         "bf16.enabled False contradicts lora.precision bfloat16",
         "fp16.enabled contradicts lora.precision bfloat16",
         "optimizer contradicts the section lora",
+        "amp contradicts lora.precision bfloat16",
+        "torch_autocast contradicts lora.precision bfloat16",
+        "zero_optimisation: DeepSpeed has no such key, and would pass over it; did you mean zero_optimization?",
+        "frobnicate: DeepSpeed has no such key, and would pass over it; remove it",
     ):
         assert part in message
 

@@ -75,11 +75,33 @@ def test_the_deepspeed_file_is_relative_to_the_spec(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_may_change_the_resources_of_training_alone(tmp_path: Path) -> None:
-    before = dump_spec(load(tmp_path, "lora: {}\n"))
+    before = dump_spec(load(tmp_path, "lora: {precision: float32}\n"))
     resources = ("lora.workers=2", "lora.zero=2", "lora.deepspeed_config=ds.json", "lora.gradient_checkpointing=false")
-    assert differences(before, load(tmp_path, "lora: {}\n", *resources)) == []
-    assert differences(before, load(tmp_path, "lora: {r: 8}\n")) == ["lora.r: the run has 64, the spec 8"]
+    assert differences(before, load(tmp_path, "lora: {precision: float32}\n", *resources)) == []
+    assert differences(before, load(tmp_path, "lora: {precision: float32, r: 8}\n")) == [
+        "lora.r: the run has 64, the spec 8"
+    ]
     assert differences(before, load(tmp_path, "")) != []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("zero: null", "zero: 2", "lora.zero: the run has None, the spec 2, which would train another model"),
+        ("zero: 3", "zero: 0", "lora.zero: the run has 3, the spec 0, which would train another model"),
+        ("zero: 1", "zero: 3", None),
+        ("zero: null", "zero: 0", None),
+        ("workers: 1", "workers: 2", None),
+        ("dropout: 0.1", "dropout: 0.1, workers: 2", "lora.workers: the run has 1, the spec 2, which would train"),
+    ],
+)
+def test_resources_that_would_change_adapters_stay(
+    tmp_path: Path, before: str, after: str, expected: str | None
+) -> None:
+    old = dump_spec(load(tmp_path, f"lora: {{{before}}}\n"))
+    found = differences(old, load(tmp_path, f"lora: {{{after}}}\n"))
+    assert len(found) == (expected is not None)
+    assert all(line.startswith(str(expected)) for line in found)
 
 
 def test_train_needs_the_section(tmp_path: Path) -> None:

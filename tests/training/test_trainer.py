@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import json
+import shutil
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+import torch.distributed as dist
 from peft import PeftModel
 from safetensors.torch import load
-from transformers import PreTrainedModel
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import InputError
 from biaseval.models import load_model, load_tokenizer
 from biaseval.scoring import LabelScorer
-from biaseval.spec import LoraSpec
-from biaseval.training.adapters import adapter_files, attached, set_precision, target_names
+from biaseval.spec import LoraSpec, ModelSpec
+from biaseval.training.adapters import adapter_files, attached, set_precision, target_names, target_shapes
 from biaseval.training.batches import EncodedRow, TrainingRow, collate, encode_rows
 from biaseval.training.loss import RowLoss, weighted_loss
 from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE
@@ -227,9 +231,81 @@ def test_the_loss_falls_on_a_real_task() -> None:
     assert np.mean(losses[-2:]) < 0.7 * np.mean(losses[:2])
 
 
-def test_files_do_not_depend_on_where_they_were_made(model: PreTrainedModel) -> None:
+def test_files_do_not_depend_on_where_they_were_made(tiny_llama: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_llama, tmp_path / "copy")
+    made = [train(load_model(str(path)), random_rows(8)).files for path in (tiny_llama, tmp_path / "copy")]
+    assert made[0] is not None
+    assert made[0] == made[1]
+    config = json.loads(made[0][CONFIG_FILE])
+    assert (config["r"], config["inference_mode"], config["base_model_name_or_path"]) == (4, True, None)
+
+
+def test_files_name_a_base_model_of_the_hub(model: PreTrainedModel) -> None:
+    model.name_or_path = "somebody/model"
     with attached(model, SMALL) as adapted:
-        files = adapter_files(adapted)
-        assert files == adapter_files(copy.copy(adapted))
-    assert b'"r": 4' in files[CONFIG_FILE]
-    assert b'"inference_mode": true' in files[CONFIG_FILE]
+        assert json.loads(adapter_files(adapted)[CONFIG_FILE])["base_model_name_or_path"] == "somebody/model"
+
+
+def test_norms_keep_what_their_files_have(tmp_path: Path, tiny_llama: Path) -> None:
+    stored = load_model(str(tiny_llama), dtype="float16")
+    for name, value in stored.named_parameters():
+        if "norm" in name:
+            value.data.fill_(1 + 2**-10)
+    stored.save_pretrained(tmp_path)
+    model = load_model(str(tmp_path), dtype=None)
+    assert model.dtype == torch.float16
+    set_precision(model, "bfloat16")
+    parameters = dict(model.named_parameters())
+    norms = {name for name in parameters if "norm" in name}
+    assert len(norms) == 5
+    for name, value in parameters.items():
+        assert value.dtype == (torch.float32 if name in norms else torch.bfloat16)
+        assert name not in norms or (value == 1 + 2**-10).all()
+
+
+def test_layers_with_transposed_weights_are_trained(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"vocab_size": 300, "n_positions": 64, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    config = GPT2Config(**sizes, bos_token_id=0, eos_token_id=1, initializer_range=0.3, tie_word_embeddings=False)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt2")
+    model = load_model(str(tmp_path / "gpt2"))
+    assert target_names(model, SMALL) == ["c_attn", "c_fc", "c_proj", "lm_head"]
+    shapes = target_shapes(ModelSpec(path=str(tmp_path / "gpt2")), SMALL)
+    assert sorted(shapes) == [(16, 16), (16, 48), (16, 64), (16, 300), (64, 16)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        trained = train(model, random_rows(), learning_rate=0.01)
+    found = weights(trained)
+    assert sum(value.numel() for value in found.values()) == 4 * sum(map(sum, shapes))
+    assert all(value.abs().max() > 0 for value in found.values())
+    assert trained.files is not None
+    for name, content in trained.files.items():
+        (tmp_path / name).write_bytes(content)
+    ids = torch.arange(2, 20)[None]
+    bare = model(input_ids=ids).logits
+    adapted: Any = PeftModel.from_pretrained(model, tmp_path)
+    kept = adapted(input_ids=ids).logits
+    assert (kept - bare).abs().max() > 0.01
+    assert torch.allclose(adapted.merge_and_unload()(input_ids=ids).logits, kept, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def process_group() -> Iterator[None]:
+    """Be the one worker of a group."""
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in {"DS_ACCELERATOR": "cpu", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
+            patch.setenv(key, value)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        yield
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_deepspeed_trains_the_same_adapter(model: PreTrainedModel, process_group: None, zero: int) -> None:
+    rows = random_rows()
+    plain, found = train(model, rows), train(model, rows, zero=zero)
+    expected = weights(plain)
+    for name, value in weights(found).items():
+        assert torch.allclose(value, expected[name], rtol=0, atol=1e-5), name
+    for one, other in zip(found.steps, plain.steps, strict=True):
+        assert (one.loss, one.grad_norm) == pytest.approx((other.loss, other.grad_norm), abs=1e-5)
+    assert train(model, rows, zero=zero, learning_rate=1e30).files is None

@@ -15,7 +15,7 @@ import ray.train
 
 from biaseval.errors import BiasevalError
 from biaseval.execute.cluster import connected, quiet_worker
-from biaseval.execute.workers import STORAGE, Groups, collected, fit, share, this_node
+from biaseval.execute.workers import STORAGE, Groups, Wait, collected, fit, share, this_node
 from biaseval.spec import InstructSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import TRAINING
@@ -69,10 +69,12 @@ def tune(run: Run, spec: InstructSpec, on_progress: Callable[[dict[str, Any]], N
         )
         try:
             waiting = [started]
+            wait = Wait(groups)
             while waiting:
                 _, waiting = ray.wait(waiting, timeout=_SECONDS_BETWEEN_LOOKS)
                 if run.has(PROGRESS):
                     on_progress(run.read_json(PROGRESS))
+                wait.look(len(waiting))
             [outcome] = collected([started], spec.training.SECTION)
         finally:
             run.delete(STORAGE)
@@ -83,9 +85,17 @@ def tune(run: Run, spec: InstructSpec, on_progress: Callable[[dict[str, Any]], N
 @ray.remote(num_cpus=0, max_retries=0)
 def _tune_in_group(run_uri: str, spec: dict[str, Any], groups: dict[str, Any]) -> dict[str, Any]:
     """Lead a group; a worker that died is replaced, and all go on behind the last checkpoint."""
-    config = {"run_uri": run_uri, "spec": spec, "groups": groups}
+    from biaseval.training.checkpoints import newest_checkpoint
+
+    run = Run.open(run_uri)
+
+    def config() -> dict[str, Any]:
+        checkpoint = newest_checkpoint(run)
+        start = checkpoint.n_steps if checkpoint else 0
+        return {"run_uri": run_uri, "spec": spec, "groups": groups, "start": start}
+
     section = InstructSpec.model_validate(spec).training.SECTION
-    outcome: dict[str, Any] = fit(Run.open(run_uri), _tune, lambda _: config, section, Groups(**groups))
+    outcome: dict[str, Any] = fit(run, _tune, config, section, Groups(**groups))
     return outcome
 
 
@@ -117,15 +127,17 @@ def _tune(config: dict[str, Any]) -> dict[str, Any]:
     train, held_out = (_encoded(conversations, role) for role in ("train", "held_out"))
     identity: dict[str, Any] = {"revision": spec.model.revision, "trust_remote_code": spec.model.trust_remote_code}
     dtype = weights_dtype(spec)
+    # Below an adapter norms keep all that their files have.
+    stored = None if spec.lora is not None and dtype == "bfloat16" else dtype
     if spec.training.zero == 3:
         # It moves to a GPU only what is the worker's share: the whole model need not fit there, and one worker has it.
         model = (
-            load_model(spec.model.path, dtype=dtype, **identity)
+            load_model(spec.model.path, dtype=stored, **identity)
             if rank == 0
             else unfilled_model(spec.model.path, dtype=dtype, **identity)
         )
     else:
-        model = load_model(spec.model.path, dtype=dtype, device=str(device), **identity)
+        model = load_model(spec.model.path, dtype=stored, device=str(device), **identity)
     if spec.lora is not None:
         set_precision(model, spec.training.precision)
     problem = why_not_packed(model, spec.max_tokens) if spec.packing else None

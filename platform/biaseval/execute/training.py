@@ -8,6 +8,7 @@ what is missing.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +20,16 @@ import ray
 import ray.train
 
 from biaseval.execute.cluster import connected, quiet_worker
-from biaseval.execute.workers import STORAGE, Groups, collected, fit, share, this_node
+from biaseval.execute.workers import STORAGE, Groups, Wait, collected, fit, share, this_node
 from biaseval.spec import CausalSpec, LoraSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.tables import TRAINING
-from biaseval.training.rows import ADAPTERS, encoded_rows, rows_of, trained_adapters
+from biaseval.training.rows import ADAPTERS, encoded_rows, rows_of
 
 _SECONDS_BETWEEN_LOOKS = 5.0
+
+_OUTCOMES = f"{STORAGE}/outcomes"
+"""The folder of a run that holds, while it trains, what came of each adapter of this sitting."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,13 @@ def train_missing(
         on_progress: hears now and then how many of them are done.
 
     Returns:
-        What came of each, in the order of ``missing``; of a group that lost a worker and began again, without those
-        that were complete by then.
+        What came of each, in the order of ``missing``.
 
     Raises:
         InputError: the model cannot be trained, or Ray lacks the resources asked for.
         BiasevalError: training failed; complete adapters stay.
     """
+    run.delete(STORAGE)  # what a killed process left
     with connected(spec.execution) as is_local:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         groups = share(lora, spec.execution, len(missing), nodes, is_local=is_local)
@@ -96,15 +100,15 @@ def train_missing(
         n_before = len(parts & run.parts("training"))
         waiting = started
         try:
+            wait = Wait(groups)
             while waiting:
                 _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_BETWEEN_LOOKS)
                 on_progress(max(0, len(parts & run.parts("training")) - n_before))
-            trained = collected(started, LoraSpec.SECTION)
+                wait.look(len(waiting))
+            collected(started, LoraSpec.SECTION)
+            return [AdapterOutcome(**run.read_json(_outcome_file(adapter.part))) for adapter in missing]
         finally:
             run.delete(STORAGE)
-    outcomes = [AdapterOutcome(**outcome) for own in trained for outcome in own]
-    order = {adapter.adapter: number for number, adapter in enumerate(missing)}
-    return sorted(outcomes, key=lambda outcome: order[outcome.name])
 
 
 def deal(missing: Sequence[AdapterToTrain], n_groups: int) -> list[list[AdapterToTrain]]:
@@ -118,23 +122,23 @@ def deal(missing: Sequence[AdapterToTrain], n_groups: int) -> list[list[AdapterT
     return [sorted(own, key=lambda adapter: adapter.part) for own in dealt if own]
 
 
+def _outcome_file(part: int) -> str:
+    return f"{_OUTCOMES}/{part:05d}.json"
+
+
 @ray.remote(num_cpus=0, max_retries=0)
-def _train_group(
-    run_uri: str, spec: dict[str, Any], adapters: list[dict[str, Any]], groups: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """Train a group's adapters; when a worker or its node dies, those that are missing once more."""
+def _train_group(run_uri: str, spec: dict[str, Any], adapters: list[dict[str, Any]], groups: dict[str, Any]) -> None:
+    """Train a group's adapters; when a worker or its node dies, those of which nothing came yet."""
     run = Run.open(run_uri)
 
-    def config(attempt: int) -> dict[str, Any]:
-        complete = trained_adapters(run) if attempt > 1 else set()
-        remaining = [adapter for adapter in adapters if AdapterToTrain(**adapter).adapter not in complete]
-        return {"run_uri": run_uri, "spec": spec, "adapters": remaining, "groups": groups}
+    def config() -> dict[str, Any]:
+        left = [adapter for adapter in adapters if not run.has(_outcome_file(AdapterToTrain(**adapter).part))]
+        return {"run_uri": run_uri, "spec": spec, "adapters": left, "groups": groups}
 
-    trained: list[dict[str, Any]] = fit(run, _train_adapters, config, LoraSpec.SECTION, Groups(**groups))
-    return trained
+    fit(run, _train_adapters, config, LoraSpec.SECTION, Groups(**groups))
 
 
-def _train_adapters(config: dict[str, Any]) -> list[dict[str, Any]]:
+def _train_adapters(config: dict[str, Any]) -> None:
     """Train adapters one after another; runs in every worker of a group, the first of which writes."""
     quiet_worker()
     groups = Groups(**config["groups"])
@@ -158,10 +162,10 @@ def _train_adapters(config: dict[str, Any]) -> list[dict[str, Any]]:
     tokenizer = load_tokenizer(model_spec.path, **identity)
     # ZeRO 3 moves to a GPU only what is the worker's share: the whole model need not fit there.
     where = "cpu" if lora.zero == 3 else str(device)
-    model = load_model(model_spec.path, dtype=lora.precision, device=where, **identity)
+    dtype = None if lora.precision == "bfloat16" else lora.precision
+    model = load_model(model_spec.path, dtype=dtype, device=where, **identity)
     set_precision(model, lora.precision)
     partition(model, lora, device)
-    outcomes = []
     for adapter in (AdapterToTrain(**each) for each in config["adapters"]):
         started = time.perf_counter()
         rows = rows_of(adapter.adapter, run.read_part("training_rows", adapter.rows_part))
@@ -170,8 +174,7 @@ def _train_adapters(config: dict[str, Any]) -> list[dict[str, Any]]:
         if rank == 0:
             records = [asdict(step) for step in trained.steps]
             _write(run, config["spec"]["name"], adapter, rows, records, trained.files)
-        outcomes.append(
-            AdapterOutcome(
+            outcome = AdapterOutcome(
                 name=adapter.adapter,
                 n_steps=len(trained.steps),
                 loss=trained.steps[-1].loss,
@@ -179,8 +182,7 @@ def _train_adapters(config: dict[str, Any]) -> list[dict[str, Any]]:
                 seconds=time.perf_counter() - started,
                 step_seconds=sum(step.seconds for step in trained.steps),
             )
-        )
-    return [asdict(outcome) for outcome in outcomes]
+            run.write_text(_outcome_file(adapter.part), json.dumps(asdict(outcome)) + "\n")
 
 
 def _write(

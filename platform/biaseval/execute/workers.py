@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import ray
 from ray.exceptions import RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
 from ray.train.torch import TorchTrainer
+from ray.util.placement_group import placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biaseval.errors import BiasevalError, InputError
@@ -19,10 +22,16 @@ from biaseval.execute.cluster import n_cores, quiet_worker
 from biaseval.spec import ExecutionSpec, TrainingSpec
 from biaseval.store import Run
 
+logger = logging.getLogger(__name__)
+
 STORAGE = ".train"
 """The folder of a run where Ray Train keeps its own files while it works."""
 
 _ATTEMPTS = 3
+"""Without anything that is kept in between."""
+
+_LONG = 60.0
+"""Seconds that a group may wait for its workers before somebody should know."""
 
 _LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
 """What gloo and NCCL say when a worker is gone."""
@@ -77,6 +86,10 @@ def share(
         return Groups(n_groups, training.workers, {"GPU": 1}, use_gpu=True, n_threads=None)
     n_groups = asked or max(1, min(n_models, 1 if is_local else len(cpus) // training.workers))
     n_workers = n_groups * training.workers
+    if not is_local and execution.gpus_per_actor == "auto":
+        logger.warning(
+            "training on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
+        )
     most = int(max(cpus, default=0))
     per_worker = next((n for n in range(most, 0, -1) if sum(int(own // n) for own in cpus) >= n_workers), 0)
     if not per_worker:
@@ -104,16 +117,19 @@ def this_node() -> NodeAffinitySchedulingStrategy:
 def fit(
     run: Run,
     work: Callable[[dict[str, Any]], Any],
-    config: Callable[[int], dict[str, Any]],
+    config: Callable[[], dict[str, Any]],
     section: str,
     groups: Groups,
 ) -> Any:
-    """Do work in all workers of a group at once; when a worker or its node dies, once more, up to three times.
+    """Do work in all workers of a group at once; when a worker or its node dies, go on with what is left.
+
+    Three deaths in a row that leave the work where it was are an error. However many come with something done in
+    between, as on spot nodes, are none.
 
     Args:
         run: the run directory.
-        work: what each worker does; resumes where it was.
-        config: what it is given, by the number of the attempt, from 1 on.
+        work: what each worker does.
+        config: what it is given: what is left to do, which is another as soon as some of it is done.
         section: the spec's section that says how to train, for messages.
         groups: how many workers, and what each gets.
 
@@ -124,10 +140,12 @@ def fit(
         BiasevalError: our own, from a worker; or workers died three times.
     """
     quiet_worker()
-    for attempt in range(1, _ATTEMPTS + 1):
+    left = config()
+    n_lost = 0
+    while True:
         trainer = TorchTrainer(
             cast(Any, work),  # Ray's annotations know no train function that returns a value
-            train_loop_config=config(attempt),
+            train_loop_config=left,
             scaling_config=ScalingConfig(
                 num_workers=groups.n_workers,
                 use_gpu=groups.use_gpu,
@@ -138,7 +156,8 @@ def fit(
                 name=uuid.uuid4().hex,
                 storage_path=run.path(STORAGE),
                 storage_filesystem=run.fs,
-                failure_config=FailureConfig(max_failures=0),
+                # Ray itself would begin again with all that was there to do.
+                failure_config=FailureConfig(max_failures=0, max_preemption_failures=0),  # type: ignore[call-arg]
             ),
         )
         try:
@@ -149,10 +168,47 @@ def fit(
             ours = next((cause for cause in causes if isinstance(cause, BiasevalError)), None)
             if ours is not None:
                 raise ours from None
+            before, left = left, config()
+            n_lost = n_lost + 1 if left == before else 1
             # What our code raises it will raise again; a worker that died may be replaced.
-            if attempt == _ATTEMPTS or (causes and not any(map(_is_loss, causes))):
+            if n_lost == _ATTEMPTS or (causes and not any(map(_is_loss, causes))):
                 raise _failed(next(iter(causes), error), section) from None
-    raise AssertionError("the last attempt returns or raises")
+
+
+class Wait:
+    """Says once that a group has been waiting for its workers for long, in the process that leads the run."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._since: float | None = None
+        self._said = False
+
+    def look(self, n_running: int) -> None:
+        """Look whether all groups that still run have their workers; called now and then."""
+        asked = self._groups.resources_per_worker
+        bundles = [asked] * self._groups.n_workers
+        # Ray Train gives a placement group up after a while and asks for another: those that wait come and go.
+        n_placed = sum(
+            group["state"] == "CREATED" and list(group["bundles"].values()) == bundles
+            for group in placement_group_table().values()
+        )
+        if n_placed >= n_running:
+            self._since = None
+            return
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        if not self._said and now - self._since >= _LONG:
+            self._said = True
+            available = ray.available_resources()
+            logger.warning(
+                "waiting for workers: a group asks for %s, and the cluster has %s free",
+                _amounts({kind: number * len(bundles) for kind, number in asked.items()}),
+                _amounts({kind: available.get(kind, 0) for kind in asked}),
+            )
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    return ", ".join(f"{n:g} {kind}" for kind, n in resources.items())
 
 
 def collected(started: Sequence[Any], section: str) -> list[Any]:

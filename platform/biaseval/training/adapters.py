@@ -6,16 +6,21 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from biaseval.errors import InputError
 from biaseval.spec import AdapterSpec, LoraSpec, ModelSpec, TrainingSpec
 from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE
+
+_LINEAR = (torch.nn.Linear, Conv1D)
+"""Linear layers; the second is GPT-2's, which keeps its weights transposed."""
 
 
 def target_names(model: torch.nn.Module, lora: AdapterSpec) -> list[str]:
@@ -27,7 +32,7 @@ def target_names(model: torch.nn.Module, lora: AdapterSpec) -> list[str]:
     Raises:
         InputError: a name in ``lora.targets`` is no linear layer of the model, or the model has none.
     """
-    linear = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    linear = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, _LINEAR)}
     if lora.targets == "all_linear":
         if not linear:
             raise InputError(f"lora.targets: {type(model).__name__} has no linear layer; LoRA cannot change this model")
@@ -45,13 +50,20 @@ def set_precision(model: PreTrainedModel, precision: str) -> None:
     """Give the base model's parameters the dtypes that it is trained in (protocol section 8).
 
     ``bfloat16``: all in bfloat16 but those of norms, in float32. A layer is a norm if its name says so, as in P1's
-    code. Buffers, such as rotary frequencies, stay as they are.
+    code. Buffers in float32, such as rotary frequencies, stay as they are.
+
+    Args:
+        model: in the dtype of its files, so that norms lose nothing.
+        precision: ``float32`` or ``bfloat16``.
     """
     for name, module in model.named_modules():
         is_norm = "norm" in name.rpartition(".")[2]
         dtype = torch.float32 if precision == "float32" or is_norm else torch.bfloat16
         for parameter in module.parameters(recurse=False):
             parameter.data = parameter.data.to(dtype)
+        for buffer in module.buffers(recurse=False):
+            if buffer.dtype in (torch.float16, torch.bfloat16):
+                buffer.data = buffer.data.to(dtype)
 
 
 def bare_model(model: ModelSpec) -> PreTrainedModel:
@@ -72,10 +84,14 @@ def target_shapes(model: ModelSpec, lora: AdapterSpec) -> list[tuple[int, int]]:
     bare = bare_model(model)
     names = set(target_names(bare, lora))
     return [
-        (module.in_features, module.out_features)
+        _shape(module)
         for name, module in bare.named_modules()
-        if isinstance(module, torch.nn.Linear) and name.rpartition(".")[2] in names
+        if isinstance(module, _LINEAR) and name.rpartition(".")[2] in names
     ]
+
+
+def _shape(layer: torch.nn.Linear | Conv1D) -> tuple[int, int]:
+    return (layer.nx, layer.nf) if isinstance(layer, Conv1D) else (layer.in_features, layer.out_features)
 
 
 def new_adapter(model: PreTrainedModel, lora: AdapterSpec, seed: int, *, in_float32: bool) -> PeftModel:
@@ -107,6 +123,8 @@ def new_adapter(model: PreTrainedModel, lora: AdapterSpec, seed: int, *, in_floa
     with warnings.catch_warnings():
         # PEFT warns that an adapter on a tied output layer cannot be merged.
         warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
+        # Nor need it say that it adapts itself to each layer whose weights are transposed or not.
+        warnings.filterwarnings("ignore", message="fan_in_fan_out")
         adapted: Any = get_peft_model(model, config, autocast_adapter_dtype=in_float32)
     return cast(PeftModel, adapted)
 
@@ -163,12 +181,14 @@ def adapter_files(adapted: PeftModel) -> dict[str, bytes]:
     """Return the files of the adapter on this model by name: weights as safetensors, then the configuration.
 
     The configuration comes last: who writes the files in this order leaves no folder that looks like an adapter and is
-    none.
+    none. It names a base model of the hub, and none that is a directory: the files do not say where they were made.
     """
     # PEFT would add the frozen output layer to every adapter that changes it.
     state = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     config = {**adapted.peft_config["default"].to_dict(), "inference_mode": True}
+    if Path(config["base_model_name_or_path"] or "").is_dir():
+        config["base_model_name_or_path"] = None
     readable = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
     return {
         WEIGHTS_FILE: save(weights, metadata={"format": "pt"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,25 @@ _BUCKET = 500_000_000
 """DeepSpeed's default for what it reduces and gathers at once, in elements; its buffers are that large."""
 
 
+# fmt: off
+_KNOWN = frozenset((
+    "activation_checkpointing", "aio", "autotuning", "bf16", "checkpoint", "comet", "comms_logger",
+    "communication_data_type", "compile", "csv_monitor", "data_efficiency", "data_types", "dataloader_drop_last",
+    "datastates_ckpt", "disable_allgather", "disable_python_gc", "dump_state", "expert_parallel", "flops_profiler",
+    "fp16", "gradient_accumulation_steps", "gradient_clipping", "gradient_predivide_factor", "hybrid_engine",
+    "log_level", "memory_breakdown", "pipeline", "prescale_gradients", "seq_parallel_communication_data_type",
+    "steps_per_print", "tensor_parallel", "tensorboard", "timers", "train_batch_size",
+    "train_micro_batch_size_per_gpu", "use_data_before_expert_parallelism", "vocabulary_size",
+    "wall_clock_breakdown", "wandb", "weight_quantization", "zero_allow_untested_optimizer",
+    "zero_force_ds_cpu_optimizer", "zero_optimization",
+))
+# fmt: on
+"""What a file may have: the top-level keys of DeepSpeed 0.19, but for those that say how steps are made."""
+
+_OF_STEPS = ("optimizer", "scheduler", "gradient_allreduce_op", "managed_gradient_accumulation")
+_OF_PRECISION = ("amp", "bfloat16", "torch_autocast")
+
+
 def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]:
     """Return the configuration for training one adapter or model.
 
@@ -27,8 +47,8 @@ def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]
         n_trainable: parameters that are trained; bounds the buffers.
 
     Raises:
-        InputError: the file cannot be read, is no JSON object, or contradicts the spec; all contradictions in one
-            message, each with both keys.
+        InputError: the file cannot be read, is no JSON object, has a key that DeepSpeed would pass over, or
+            contradicts the spec; all contradictions in one message, each with both keys.
     """
     bucket = min(_BUCKET, max(n_trainable, 1))
     derived: dict[str, Any] = {
@@ -105,6 +125,12 @@ def _contradictions(added: Mapping[str, Any], derived: Mapping[str, Any], traini
         yield f"fp16.enabled contradicts {precision}; remove the section fp16"
     if added.get("bf16", {}).get("enabled") not in (None, training.precision == "bfloat16"):
         yield f"bf16.enabled {added['bf16']['enabled']!r} contradicts {precision}; change one"
-    for key in ("optimizer", "scheduler"):
-        if key in added:
+    for key in added:
+        if key in _OF_STEPS:
             yield f"{key} contradicts the section {own}, which says how steps are made; remove it"
+        elif key in _OF_PRECISION:
+            yield f"{key} contradicts {precision}, which says in which numbers; remove it"
+        elif key not in _KNOWN:
+            close = difflib.get_close_matches(key, _KNOWN, n=1)
+            hint = f"did you mean {close[0]}?" if close else "remove it"
+            yield f"{key}: DeepSpeed has no such key, and would pass over it; {hint}"

@@ -145,7 +145,7 @@ class DeepSpeedOptimization:
         )
 
     def step(self, batches: Sequence[Batch], learning_rate: float) -> Step:
-        """Make one step; none if the loss is not finite."""
+        """Make one step; none if the loss is not finite, nor at stage 0 if the gradient is not."""
         losses = []
         for number, batch in enumerate(batches):
             self._engine.set_gradient_accumulation_boundary(number == len(batches) - 1)
@@ -157,6 +157,13 @@ class DeepSpeedOptimization:
         if not math.isfinite(total):
             return Step(total, None)
         _set_learning_rate(self._optimizer, learning_rate)
+        if self._stage == 0:
+            # DeepSpeed tells the norm of no gradient that it does not keep itself; all are summed by now.
+            gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+            grad_norm = float(torch.nn.utils.get_total_norm(gradients))
+            if math.isfinite(grad_norm):
+                self._engine.step()
+            return Step(total, grad_norm)
         self._engine.step()
         return Step(total, float(self._engine.get_global_grad_norm()))
 
