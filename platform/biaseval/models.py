@@ -699,6 +699,8 @@ class AdapterSlot:
         with warnings.catch_warnings():
             # PEFT warns that an adapter on a tied output layer cannot be merged.
             warnings.filterwarnings("ignore", message=".*tie_word_embeddings.*")
+            # Nor need it say that it adapts itself to each layer whose weights are transposed or not.
+            warnings.filterwarnings("ignore", message="fan_in_fan_out")
             # In the model's dtype: PEFT would compute with a bfloat16 adapter in float32.
             self._adapted = get_peft_model(self._model, LoraConfig(**settings), autocast_adapter_dtype=False)
         self._config = settings
@@ -729,7 +731,8 @@ def _with_adapter(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
     with _fitting(adapter, str(model.name_or_path)), warnings.catch_warnings():
         # PEFT only warns, and goes on with an adapter that does nothing where its weights are missing.
         warnings.filterwarnings("error", message="Found missing adapter keys")
-        adapted: Any = PeftModel.from_pretrained(model, located, is_trainable=False, autocast_adapter_dtype=False)
+        warnings.filterwarnings("ignore", message="fan_in_fan_out")
+        adapted: Any = PeftModel.from_pretrained(model, located, is_trainable=False)
         # Nor does it mind what the model has no place for.
         placed = get_peft_model_state_dict(adapted, save_embedding_layers=False)
         prefix = getattr(adapted.base_model, "prefix", "")
