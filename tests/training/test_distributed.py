@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
@@ -166,6 +167,16 @@ def test_a_killed_training_resumes(alone: tuple[TrainingSummary, Path], tmp_path
     assert_same(run_dir, alone[1], 1e-4)
 
 
+def train_workers() -> list[psutil.Process]:
+    """Return the processes of Ray Train's workers below this one."""
+    found = []
+    for own in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "RayTrainWorker" in own.name():
+                found.append(own)
+    return found
+
+
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_what_is_complete_stays(
@@ -173,16 +184,20 @@ def test_a_killed_worker_is_replaced_and_what_is_complete_stays(
 ) -> None:
     killed: list[float] = []
 
+    before = {own.pid for own in train_workers()}
+
     def kill() -> None:
         deadline = time.monotonic() + 120
-        while not killed and time.monotonic() < deadline:
-            found = sorted((tmp_path / "run" / "adapters").glob("*/*/adapter_config.json"))
-            workers = [own for own in psutil.Process().children(recursive=True) if "RayTrainWorker" in own.name()]
-            if found and workers:
-                for each in workers:
-                    each.kill()
-                killed.append(found[0].stat().st_mtime_ns)
-            time.sleep(0.005)
+        workers: list[psutil.Process] = []
+        while not workers and time.monotonic() < deadline:
+            workers = [own for own in train_workers() if own.pid not in before]
+        found: list[Path] = []
+        # Looking for processes takes longer than training such an adapter.
+        while not found and time.monotonic() < deadline:
+            found = list((tmp_path / "run" / "adapters").glob("*/*/adapter_config.json"))
+        for each in workers if found else ():
+            each.kill()
+            killed.append(found[0].stat().st_mtime_ns)
 
     thread = threading.Thread(target=kill)
     thread.start()
