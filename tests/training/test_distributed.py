@@ -194,10 +194,12 @@ def test_a_killed_worker_is_replaced_and_what_is_complete_stays(
         found: list[Path] = []
         # Looking for processes takes longer than training such an adapter.
         while not found and time.monotonic() < deadline:
-            found = list((tmp_path / "run" / "adapters").glob("*/*/adapter_config.json"))
+            # An adapter's outcome comes behind its files.
+            found = list((tmp_path / "run" / ".train" / "outcomes").glob("*.json"))
         for each in workers if found else ():
             each.kill()
-            killed.append(found[0].stat().st_mtime_ns)
+        [config] = (tmp_path / "run" / "adapters").glob("*/*/adapter_config.json")
+        killed.append(config.stat().st_mtime_ns)
 
     thread = threading.Thread(target=kill)
     thread.start()
