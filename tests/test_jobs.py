@@ -17,10 +17,13 @@ import psutil
 import pytest
 
 from biaseval.analysis import query
+from biaseval.models import load_model
 from biaseval.pipelines import run_status
 from tests.test_majority_pipeline import write_spec
 from tests.test_qa_pipeline import make_bert
 from tests.test_qa_pipeline import write_spec as write_qa_spec
+from tests.training.test_distributed import write_spec as write_lora_spec
+from tests.training.test_instruct import write_spec as write_instruct_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -141,6 +144,22 @@ def test_qa_bias_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: P
     run_dir = tmp_path / "run"
     _assert_whole(_submit(head, "jobs/qa_bias.py", str(spec), "--run-dir", str(run_dir)), run_dir)
     assert query([run_dir], "from qa_by_dataset").num_rows == 3  # one model answers both sets, the other one
+
+
+def test_adapters_are_trained_by_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path, tiny_llama: Path) -> None:
+    spec, run_dir = write_lora_spec(tmp_path, tiny_llama), tmp_path / "run"
+    done = _submit(head, "jobs/train_lora.py", str(spec), "--run-dir", str(run_dir))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2 (2 trained now)" in done.stdout
+    assert run_status(str(run_dir)).n_adapters_done == 2
+
+
+def test_a_model_is_tuned_by_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path, tiny_llama: Path) -> None:
+    spec, run_dir = write_instruct_spec(tmp_path, tiny_llama, max_steps=2), tmp_path / "run"
+    done = _submit(head, "jobs/train_instruct.py", str(spec), "--run-dir", str(run_dir))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"model: {run_dir}/model" in done.stdout
+    assert load_model(str(run_dir / "model")).num_parameters() == load_model(str(tiny_llama)).num_parameters()
 
 
 def test_a_local_run_does_not_join_somebody_elses_head(head: tuple[str, dict[str, str]]) -> None:

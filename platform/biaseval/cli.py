@@ -60,6 +60,9 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the spec, e.g. tasks.max_eval=100; repeatable."),
 ]
+RunDirOption = Annotated[
+    str | None, typer.Option("--run-dir", metavar="DIR", help="Where the run lies; runs/NAME if left out.")
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, local or s3://.")]
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Run directories, local or s3://.")]
 
@@ -76,9 +79,7 @@ class Format(StrEnum):
 @app.command()
 def run(
     spec: SpecArgument,
-    run_dir: Annotated[
-        str | None, typer.Option("--run-dir", metavar="DIR", help="Where the run lies; runs/NAME if left out.")
-    ] = None,
+    run_dir: RunDirOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Plan, score, analyse and report what a spec asks for. Run it again to resume: only what is missing is computed.
@@ -263,9 +264,7 @@ def tasks_check(
 @train_app.command("lora")
 def train_lora(
     spec: SpecArgument,
-    run_dir: Annotated[
-        str | None, typer.Option("--run-dir", metavar="DIR", help="Where the run lies; runs/NAME if left out.")
-    ] = None,
+    run_dir: RunDirOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Train one LoRA adapter for each context of a run, as the section lora of its spec says.
@@ -290,9 +289,7 @@ def train_lora(
 @train_app.command("instruct")
 def train_instruct(
     spec: SpecArgument,
-    run_dir: Annotated[
-        str | None, typer.Option("--run-dir", metavar="DIR", help="Where the run lies; runs/NAME if left out.")
-    ] = None,
+    run_dir: RunDirOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Tune a model on conversations (OASST1, Alpaca, Dolly, chat messages): all its parameters, or a LoRA adapter.

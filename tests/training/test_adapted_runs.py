@@ -36,14 +36,6 @@ LORA = {"precision": "float32", "r": 4, "epochs": 1, "learning_rate": 5e-3, "gra
 SETTINGS = ("k0.s0", "k2.s0", "k2.s1")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Any:
-    """Give each worker one thread: for tiny models on a busy machine, several wait for each other most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
-
-
 def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
     write_task(folder / "tasks", TASK, n_instances=140, number=9501)
     content = {

@@ -5,12 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +25,7 @@ from biaseval.pipelines import TrainingSummary, summarize_plan, train_lora
 from biaseval.spec import ExecutionSpec, LoraSpec, load_spec
 from biaseval.store import Run
 from biaseval.tables import TRAINING
+from tests.processes import run_until_killed
 from tests.taskfiles import write_task
 
 LORA = {"precision": "float32", "r": 4, "epochs": 2, "learning_rate": 2e-3, "gradient_checkpointing": False}
@@ -72,14 +69,6 @@ def assert_same(found: Path, expected: Path, tolerance: float) -> None:
         row.pop("seconds")
         want.pop("seconds")
         assert row == {k: pytest.approx(v, abs=tolerance) if isinstance(v, float) else v for k, v in want.items()}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Give each worker one thread: for tiny models on a busy machine, several wait for each other most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -146,22 +135,7 @@ def test_only_what_is_missing_is_trained(alone: tuple[TrainingSummary, Path], tm
 @pytest.mark.slow
 def test_a_killed_training_resumes(alone: tuple[TrainingSummary, Path], tmp_path: Path, tiny_llama: Path) -> None:
     spec, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
-    command = [sys.executable, "-m", "biaseval.cli", "train", "lora", str(spec), "--run-dir", str(run_dir)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    own = psutil.Process(process.pid)
-    children: list[psutil.Process] = []
-    try:
-        deadline = time.monotonic() + 240
-        while not adapters(run_dir) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-        children = own.children(recursive=True)
-    finally:
-        for each in [own, *children]:
-            try:
-                each.send_signal(signal.SIGKILL)
-            except psutil.NoSuchProcess:
-                continue
-        process.wait()
+    run_until_killed(lambda: bool(adapters(run_dir)), "train", "lora", str(spec), "--run-dir", str(run_dir))
     assert adapters(run_dir)
     train(tmp_path, tiny_llama)
     assert_same(run_dir, alone[1], 1e-4)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,7 @@ from biaseval.training.deepspeed_config import deepspeed_config
 from biaseval.training.model_files import MODEL, MODEL_CONFIG
 from biaseval.training.templates import EncodedConversation, encode_conversations
 from biaseval.training.tuning import prepared, tuning_steps
+from tests.processes import run_until_killed
 from tests.taskfiles import WORDS
 from tests.tinymodels import make_llama
 
@@ -111,14 +110,6 @@ def losses(run_dir: Path) -> list[float]:
 def assert_resumed(run_dir: Path) -> None:
     [sitting] = json.loads((run_dir / "environment.json").read_text())["training"]
     assert sitting["first_step"] in range(4, N_STEPS, 4)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Give each worker one thread: for tiny models on a busy machine, several wait for each other most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
 
 
 class Killer(threading.Thread):
@@ -236,22 +227,7 @@ def test_a_killed_command_resumes_also_with_other_resources(
 ) -> None:
     """All parameters by two workers: killed under ZeRO 2, ended under ZeRO 3, the same as by one without DeepSpeed."""
     path, run_dir = write_spec(tmp_path, tiny_llama, workers=2, zero=2), tmp_path / "run"
-    command = [sys.executable, "-m", "biaseval.cli", "train", "instruct", str(path), "--run-dir", str(run_dir)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    own = psutil.Process(process.pid)
-    children: list[psutil.Process] = []
-    try:
-        deadline = time.monotonic() + 120
-        while not has_checkpoint(run_dir) and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        children = own.children(recursive=True)
-    finally:
-        for each in [own, *children]:
-            try:
-                each.send_signal(signal.SIGKILL)
-            except psutil.NoSuchProcess:
-                continue
-        process.wait()
+    run_until_killed(lambda: has_checkpoint(run_dir), "train", "instruct", str(path), "--run-dir", str(run_dir))
     status = run_status(str(run_dir))
     assert 4 <= status.n_rows_done < N_STEPS
     assert status.n_parts_done == 0

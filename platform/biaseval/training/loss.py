@@ -47,7 +47,7 @@ def attention_inputs(model: PreTrainedModel, text_numbers: Integers, device: tor
     """Return what tells the model which tokens see each other, and where each stands in its text.
 
     Args:
-        model: one that takes packed rows (`packing.takes_conversations`) where a row has several texts.
+        model: one that takes packed rows (`packing.why_not_packed`) where a row has several texts.
         text_numbers: ``[rows, longest]``, as in `Batch`.
         device: where the inputs go.
     """
