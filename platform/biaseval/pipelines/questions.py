@@ -21,13 +21,12 @@ from biaseval.qa_bias.predictions import read_predictions
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.spec import HEURISTICS, QaBiasSpec, QaModelSpec, dump_spec
 from biaseval.store import Run
-from biaseval.tables import QA_PREDICTIONS, TABLES
+from biaseval.tables import QA_PREDICTIONS, QA_TFIDF, TABLES
 
 if TYPE_CHECKING:
     from biaseval.execute.questions import DonePart, QuestionsPart
 
 _PART_QUESTIONS = 512
-_TFIDF = "qa_tfidf"
 _COUNTERS = ("n_tokens", "n_padded_tokens", "search_s")
 """Facts of a reader that grow with each part."""
 
@@ -130,7 +129,7 @@ def write_questions_plan(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) ->
     # First of all: it is what tells a run from other people's files.
     run.write_text("environment.json", as_json(environment))
     run.write_text("spec.yaml", dump_spec(spec))
-    for table in (*TABLES, _TFIDF):
+    for table in TABLES:
         run.delete(table)
     say(f"planning {sum(inputs.plan.datasets.values()):,} questions")
     asked = spec.execution.part_rows
@@ -145,7 +144,7 @@ def write_questions_plan(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) ->
     if set(spec.heuristics) & NEEDS_TFIDF:
         first = next(iter(spec.datasets.in_distribution))
         fitted_on = inputs.train if inputs.train is not None else inputs.sets[first][0]
-        run.write_part(_TFIDF, 0, Tfidf.fit([question.context for question in fitted_on.questions]).to_table())
+        run.write_part(QA_TFIDF.name, 0, Tfidf.fit([question.context for question in fitted_on.questions]).to_table())
     # The plan's final name is what says that planning is complete.
     run.write_text("plan.json", as_json({**asdict(inputs.plan), "n_parts": len(parts), "parts": parts}))
 
