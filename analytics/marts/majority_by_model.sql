@@ -55,7 +55,7 @@ estimates as (
         count(*) as n_settings,
         count(share_majority) as n_settings_with_majority,
         any_value(boundary) as boundary,
-        count_if(is_marked)::bigint as n_marked,
+        count(*) filter (is_marked) as n_marked,
         if(
             count(weighted_f1_low) = count(*),
             coalesce(median(width) filter (width > 2e-9), 0) / 2,

@@ -53,7 +53,7 @@ lists as (
         bool_or(is_fixed) as is_fixed,
         bool_or(is_measured) as is_measured,
         count(*) as n_tried,
-        count_if(qa_bias_candidates.is_measured)::bigint as n_tried_measured,
+        count(*) filter (qa_bias_candidates.is_measured) as n_tried_measured,
         list({
             'threshold': threshold,
             'distance': bias_significance,

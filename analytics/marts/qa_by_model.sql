@@ -13,7 +13,7 @@ select
     count(*) as n_heuristics,
     count(bias_significance) as n_measurable,
     count(worse_high) as n_with_groups,
-    count_if(bias_significance > 0)::bigint as n_significant,
+    count(*) filter (bias_significance > 0) as n_significant,
     any_value(n_rows) as n_rows
 from qa_bias_by_heuristic
 group by all
