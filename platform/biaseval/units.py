@@ -44,6 +44,8 @@ class Done:
     """When it was written, by the same clock."""
     busy_s: float = 0.0
     """How long the actor worked on it in between."""
+    problem: str | None = None
+    """Why it was given up, so that its files are not there; None where they are."""
 
 
 def missing_units(run: Run, units: Sequence[Unit], *, needed_only: bool = False) -> list[Unit]:

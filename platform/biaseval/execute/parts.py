@@ -75,6 +75,10 @@ class Parts:
     """What a CPU task does before: ``prepare(run, task, **arguments)``; the worker gets what it returns."""
     recorder: Callable[[Run], Recorder] | None = None
 
+    def begun(self, run: Run) -> int:
+        """Return 0: a part is there or it is not."""
+        return 0
+
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the missing units in any order, and yield each when it is complete.
 
