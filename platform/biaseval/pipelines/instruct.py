@@ -1,49 +1,32 @@
-"""Instruction tuning: what a model is tuned on and what that costs, and making the steps that are missing."""
+"""The kind instruct: a model is tuned on conversations (P2 section 4 tunes its models on OASST1 first)."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biaseval.environment import describe_environment
-from biaseval.errors import InputError
-from biaseval.pipelines.claim import as_json, file_digests, read_plan
-from biaseval.pipelines.label_outputs import model_inputs
+from biaseval.errors import InputError, Problems
+from biaseval.pipelines.causal import model_inputs
+from biaseval.pipelines.kind import Description, Kind, Plan, Stage
+from biaseval.pipelines.words import cost_lines
 from biaseval.progress import say
-from biaseval.spec import InstructSpec, dump_spec
+from biaseval.spec import InstructSpec
 from biaseval.store import Run
-from biaseval.tables import CONVERSATIONS, TABLES
-from biaseval.training.estimate import PUBLISHED_SHAPES, Memory, ModelShape, fewest_gpus, tuning_flops, tuning_memory
-from biaseval.training.rows import CONFIG_FILE
-from biaseval.training.schedule import step_rows
+from biaseval.tables import CONVERSATIONS
+from biaseval.training.estimate import TrainingCost
+from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
+    from biaseval.models import ModelFacts
     from biaseval.training.conversations import Conversation
     from biaseval.training.templates import EncodedConversation
 
 _PART_ROWS = 4096
-
-
-@dataclass(frozen=True)
-class InstructCost:
-    """What tuning is going to cost, about."""
-
-    flops: int
-    row_tokens: int
-    """Of a row: ``max_tokens`` where rows are packed, else those of the longest conversation."""
-    shapes: list[ModelShape]
-    """The spec's model, then those of P1."""
-    n_trainable: list[int]
-    memory: list[dict[str, Memory]]
-    """Of one worker, by ZeRO stage, for each shape."""
-    gpus: list[int]
-    """Needed for each shape; 0 where none will do."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +48,6 @@ class InstructPlan:
     why_not_packed: str | None
     notes: list[str]
     """What was left out or cut."""
-    cost: InstructCost
 
 
 @dataclass(frozen=True)
@@ -73,12 +55,20 @@ class InstructInputs:
     """What planning starts from, validated."""
 
     plan: InstructPlan
-    facts: Any
-    """The model's."""
-    sha256: dict[str, str]
-    """Of the input files, by key of the spec."""
+    model: ModelFacts
+    cost: TrainingCost
     conversations: list[tuple[str, Conversation, EncodedConversation]]
     """Each with its role, in the order of the file."""
+
+    @property
+    def subject(self) -> str:
+        """What is planned."""
+        return f"{self.plan.n_conversations:,} conversations"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``environment.json`` says of it."""
+        return {"model_facts": asdict(self.model)}
 
 
 @dataclass(frozen=True)
@@ -100,24 +90,24 @@ class InstructSummary:
     """Of this sitting, without starting workers."""
 
 
-def read_instruct_inputs(spec: InstructSpec) -> InstructInputs:
-    """Return what a model would be tuned on; loads no weights.
-
-    Raises:
-        InputError: the data, the template, the model or the DeepSpeed file will not do.
-    """
+def _read(spec: InstructSpec) -> InstructInputs:
     from biaseval.training.conversations import read_conversations
     from biaseval.training.templates import encode_conversations
 
-    _check_deepspeed(spec)
-    found = read_conversations(spec.data)
-    held_out = _held_out(spec, [conversation.group for conversation in found.kept])
-    facts, tokenizer = model_inputs(spec.model)
-    if facts.window is not None and spec.max_tokens > facts.window:
-        raise InputError(
-            f"max_tokens {spec.max_tokens}: {spec.model.path} takes {facts.window} tokens; lower it, or choose a model "
-            "with a longer window"
-        )
+    problems = Problems()
+    with problems.noted():
+        _check_deepspeed(spec)
+    with problems.noted():
+        found = read_conversations(spec.data)
+        held_out = _held_out(spec, [conversation.group for conversation in found.kept])
+    with problems.noted():
+        facts, tokenizer = model_inputs(spec.model)
+        if facts.window is not None and spec.max_tokens > facts.window:
+            raise InputError(
+                f"max_tokens {spec.max_tokens}: {spec.model.path} takes {facts.window} tokens; lower it, or choose a "
+                "model with a longer window"
+            )
+    problems.refuse()
     encoded = encode_conversations(tokenizer, found.kept, spec.template, spec.max_tokens)
     rows = [("held_out" if kept[0].group in held_out else "train", *kept) for kept in encoded.kept]
     notes = [f"left out {n:,} {reason}" for reason, n in [*found.left_out.items(), *encoded.left_out.items()]]
@@ -129,26 +119,31 @@ def read_instruct_inputs(spec: InstructSpec) -> InstructInputs:
             f"data.held_out {spec.data.held_out}: nothing is left on one side ({'; '.join(notes)}); choose another "
             "share, or raise max_tokens"
         )
-    plan = _plan(spec, asdict(facts), train, len(rows) - len(train), notes)
-    return InstructInputs(plan, facts, file_digests(spec), rows)
+    plan, cost = _planned(spec, facts, train, len(rows) - len(train), notes)
+    return InstructInputs(plan, facts, cost, rows)
 
 
-def write_instruct_plan(run: Run, spec: InstructSpec, inputs: InstructInputs) -> None:
-    """Write the plan of a tuning: its conversations, in tokens; ``plan.json`` comes last."""
-    from biaseval.models import fingerprint_model
+def _describe(spec: InstructSpec, inputs: InstructInputs) -> Description:
+    plan, cost = inputs.plan, inputs.cost
+    is_packed = plan.n_rows != plan.n_conversations
+    lines = [
+        ("conversations", f"{plan.n_conversations:,} ({plan.n_held_out:,} more held out)"),
+        ("tokens", f"{plan.n_tokens:,} (longest conversation {plan.longest:,})"),
+        ("answer tokens", f"{plan.n_answer_tokens:,}, which the loss is of"),
+        (
+            "rows of an epoch",
+            f"{plan.n_rows:,}, {f'of {cost.row_tokens:,} tokens' if is_packed else 'one conversation each'}",
+        ),
+        ("optimizer steps", f"{plan.n_steps:,}"),
+        *cost_lines("training FLOPs", cost.flops),
+    ]
+    notes = [f"note: {note}" for note in plan.notes]
+    if plan.why_not_packed is not None:
+        notes.append(f"note: rows are not packed: {plan.why_not_packed}")
+    return Description(lines, notes, {**asdict(plan), "model": asdict(inputs.model)}, cost)
 
-    environment = {
-        **describe_environment(),
-        "seed": spec.seed,
-        "model": fingerprint_model(spec.model.path, revision=spec.model.revision),
-        "model_facts": asdict(inputs.facts),
-        "inputs": inputs.sha256,
-    }
-    # First of all: it is what tells a run from other people's files.
-    run.write_text("environment.json", as_json(environment))
-    run.write_text("spec.yaml", dump_spec(spec))
-    for table in TABLES:
-        run.delete(table)
+
+def _write(run: Run, spec: InstructSpec, inputs: InstructInputs) -> Plan:
     rows = [
         {
             "number": number,
@@ -164,66 +159,7 @@ def write_instruct_plan(run: Run, spec: InstructSpec, inputs: InstructInputs) ->
         run.write_part("conversations", part, CONVERSATIONS.rows(rows[start : start + _PART_ROWS]))
     for note in inputs.plan.notes:
         say(note)
-    content = asdict(inputs.plan)
-    del content["cost"]
-    run.write_text("plan.json", as_json(content))
-
-
-def tune_planned(run: Run, spec: InstructSpec) -> InstructSummary:
-    """Make the steps that a planned run lacks.
-
-    Raises:
-        InputError: the model cannot be trained as the spec says, or resources are missing.
-        BiasevalError: training failed, or a loss or gradient was not finite; the last checkpoint stays.
-    """
-    from biaseval.execute.instruct import PROGRESS, TuningOutcome, tune
-    from biaseval.training.checkpoints import CHECKPOINTS, newest_checkpoint
-
-    n_steps = read_plan(run)["n_steps"]
-    outcome: TuningOutcome | None = None
-    if tuned_folder(run) is not None:
-        say(f"all {n_steps:,} steps are made already")
-    else:
-        _check_deepspeed(spec)
-        run.delete(PROGRESS)  # of a sitting that was killed
-        checkpoint = newest_checkpoint(run)
-        if checkpoint is not None:
-            say(f"resuming: {checkpoint.n_steps:,} of {n_steps:,} steps are made")
-        heard = -1
-
-        def on_progress(said: dict[str, Any]) -> None:
-            nonlocal heard
-            if said["n_steps"] != heard:
-                heard = said["n_steps"]
-                say(f"step {heard:,} of {n_steps:,}, loss {said['loss']:.4f}, {said['seconds']:.1f} s a step")
-
-        outcome = tune(run, spec, on_progress)
-        if outcome.why_not_packed is not None:
-            say(f"rows are not packed: {outcome.why_not_packed}")
-        _record(run, spec, outcome)
-    run.delete(CHECKPOINTS)
-    return _summary(run, outcome)
-
-
-def tuned_folder(run: Run) -> str | None:
-    """Return the folder of a complete result; None where there is none yet."""
-    return next((name for name, last in _RESULTS.items() if run.has(f"{name}/{last}")), None)
-
-
-_RESULTS = {"model": "config.json", "adapter": CONFIG_FILE}
-"""Folder of a result to its last file."""
-
-
-def n_steps_done(run: Run) -> int:
-    """Return how many steps a tuning has made, those behind its last checkpoint included."""
-    from biaseval.execute.instruct import PROGRESS
-
-    norms = [
-        norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
-    ]
-    kept = sum(norm is not None and math.isfinite(norm) for norm in norms)  # where it is not, no step was made
-    said = run.read_json(PROGRESS)["n_steps"] if run.has(PROGRESS) else 0
-    return max(kept, int(said))
+    return asdict(inputs.plan)
 
 
 def _check_deepspeed(spec: InstructSpec) -> None:
@@ -327,22 +263,6 @@ def _cost(spec: InstructSpec, own: ModelShape, n_step_tokens: int, row_tokens: i
         ],
         gpus=[fewest_gpus(partial(memory, shape)) for shape in shapes],
     )
-
-
-def _record(run: Run, spec: InstructSpec, outcome: Any) -> None:
-    """Add a sitting of training to ``environment.json``."""
-    environment = json.loads(run.read_text("environment.json"))
-    sitting = {
-        "first_step": outcome.first_step,
-        "n_steps": outcome.n_steps,
-        "workers": spec.training.workers,
-        "zero": spec.training.zero,
-        "packing": spec.packing and outcome.why_not_packed is None,
-        "seconds": round(outcome.seconds, 3),
-        "step_seconds": round(outcome.step_seconds, 3),
-    }
-    environment["training"] = [*environment.get("training", []), sitting]
-    run.write_text("environment.json", as_json(environment))
 
 
 def _summary(run: Run, outcome: Any) -> InstructSummary:
