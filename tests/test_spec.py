@@ -78,6 +78,30 @@ def test_all_mistakes_come_in_one_message(tmp_path: Path) -> None:
     assert str(tmp_path / "spec.yaml") in message
 
 
+def test_mistakes_between_sections_come_with_those_inside_them(tmp_path: Path) -> None:
+    text = """\
+kind: label_bias
+name: x
+sed: 1
+model: {path: m, quantization: 8bit}
+tasks: {path: t, suite: selection}
+prompt: {n_demos: [2], demo_sets: none}
+calibration: [cc, cc]
+lora: {}
+"""
+    with pytest.raises(InputError) as caught:
+        load_spec(_write(tmp_path, text))
+    assert [
+        line.split("spec.yaml: ")[1].split(";")[0] for line in str(caught.value).splitlines() if ".yaml: " in line
+    ] == [
+        "spec: tasks.table: suite: selection needs the CSV of task names, categories and languages",
+        "prompt.demo_sets: input should be a valid integer, found 'none'",
+        "spec: calibration ['cc', 'cc'] names a method twice",
+        "spec: lora: adapters are not trained on a quantized model",
+        "sed: unknown key",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -262,6 +286,13 @@ def test_all_mistakes_of_a_majority_bias_spec_come_in_one_message(tmp_path: Path
         assert part in str(caught.value)
 
 
+def test_checks_of_a_majority_bias_spec_do_not_wait_for_other_sections(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        _majority(tmp_path, data={"max_test": 0}, seeds=[1, 1], predict=["generate"], calibration=["cc"])
+    for part in ("data.max_test:", "spec: seeds [1, 1] names one twice", "spec: calibration changes likelihoods"):
+        assert part in str(caught.value)
+
+
 def test_overrides_and_differences_of_a_majority_bias_spec(tmp_path: Path) -> None:
     before = dump_spec(_majority(tmp_path))
 
@@ -354,6 +385,14 @@ def test_a_mistake_in_a_qa_bias_spec_names_the_key_and_the_remedy(
     with pytest.raises(InputError) as caught:
         _qa(tmp_path, **changes)
     assert expected in str(caught.value)
+
+
+def test_checks_of_a_qa_bias_spec_do_not_wait_for_other_sections(tmp_path: Path) -> None:
+    models = [{"name": "a", "predictions": {"nq": "n"}}]
+    with pytest.raises(InputError) as caught:
+        _qa(tmp_path, models=models, heuristics=["ans_len"], thresholds={"cos_sim": 1.0}, bootstrap={"sample": 1})
+    for part in ("spec: models: predictions of a for nq", "spec: thresholds: cos_sim not among", "bootstrap.sample:"):
+        assert part in str(caught.value)
 
 
 def test_differences_of_a_qa_bias_spec_leave_places_of_files_out(tmp_path: Path) -> None:

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.spec import (
-    InstructSpec,
-    LabelBiasSpec,
-    MajorityBiasSpec,
-    ModelSpec,
-    QaBiasSpec,
-    QaModelSpec,
-    Spec,
-    differences,
-)
+from biaseval.spec import LabelBiasSpec, ModelSpec, QaModelSpec, Spec, differences
 from biaseval.store import Run
 
 
@@ -66,12 +59,8 @@ def refuse_another(run: Run, spec: Spec) -> None:
         raise InputError.of(
             [f"{problem} since {run.uri} was planned; restore it, or choose another --run-dir" for problem in problems]
         )
-    if isinstance(spec, QaBiasSpec):
-        for model in spec.models:
-            if model.path is not None:
-                _refuse_another_model(run, model.path, model, environment["models"][model.name])
-    else:
-        _refuse_another_model(run, spec.model.path, spec.model, environment["model"])
+    for keys, model in spec.models_used().items():
+        _refuse_another_model(run, model, reduce(getitem, keys, environment))
 
 
 def refuse_another_model(run: Run, model: ModelSpec) -> None:
@@ -80,38 +69,22 @@ def refuse_another_model(run: Run, model: ModelSpec) -> None:
     Raises:
         InputError: its files are others.
     """
-    _refuse_another_model(run, model.path, model, run.read_json("environment.json")["model"])
+    _refuse_another_model(run, model, run.read_json("environment.json")["model"])
 
 
-def _refuse_another_model(run: Run, path: str, model: ModelSpec | QaModelSpec, recorded: dict[str, Any]) -> None:
+def _refuse_another_model(run: Run, model: ModelSpec | QaModelSpec, recorded: dict[str, Any]) -> None:
     from biaseval.models import fingerprint_model
 
-    found = fingerprint_model(path, revision=model.revision, adapter=model.adapter)
+    found = fingerprint_model(str(model.path), revision=model.revision, adapter=model.adapter)
     if found["digest"] != recorded["digest"]:
         raise InputError(
-            f"{path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
+            f"{model.path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
         )
 
 
 def file_digests(spec: Spec) -> dict[str, str]:
     """Return the SHA-256 of each input file of a spec that is no task file of its folder, by its key."""
-    uris: dict[str, str | None]
-    if isinstance(spec, QaBiasSpec):
-        named = {**spec.datasets.in_distribution, **spec.datasets.out_of_distribution}
-        uris = {"datasets.train": spec.datasets.train, **{f"datasets.{name}": uri for name, uri in named.items()}}
-        for model in spec.models:
-            uris |= {f"predictions of {model.name} for {name}": uri for name, uri in (model.predictions or {}).items()}
-    elif isinstance(spec, MajorityBiasSpec):
-        uris = {"data.train": spec.data.train, "data.test": spec.data.test}
-    elif isinstance(spec, InstructSpec):
-        uris = {"data.path": spec.data.path}
-    else:
-        uris = {
-            "tasks.table": spec.tasks.table,
-            "tasks.templates": spec.tasks.templates,
-            "tasks.splits": spec.tasks.splits,
-        }
-    return {key: _digest(uri) for key, uri in uris.items() if uri is not None}
+    return {key: _digest(uri) for key, uri in spec.files().items() if uri is not None}
 
 
 def _digest(uri: str) -> str:
