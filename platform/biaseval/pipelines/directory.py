@@ -69,7 +69,7 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
     Raises:
         InputError: it belongs to another spec, or an input changed since it was planned; the message lists all.
     """
-    different = differences(run.read_text(_SPEC), spec)
+    different = differences(read_spec(run), spec)
     if different:
         lines = "".join(f"\n  - {line}" for line in different)
         raise InputError(
