@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 from biaseval.errors import BiasevalError
 from biaseval.execute.cluster import allocate, answer, as_row, connected, device_of, map_parts, quiet_worker
 from biaseval.majority_bias.matching import constrained_choice, match_label
+from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.spec import N_NEW_TOKENS, ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run
 from biaseval.tables import ADAPTED, GENERATIONS, LABEL_SCORES
-from biaseval.training.rows import ADAPTERS, CONFIG_FILE, WEIGHTS_FILE
+from biaseval.training.rows import ADAPTERS
 
 if TYPE_CHECKING:
     from biaseval.scoring import LabelScorer, Prepared
@@ -179,10 +180,9 @@ def _prepared_part(part: dict[str, Any], run_uri: str, model: str, predict: tupl
 
 @functools.lru_cache(maxsize=1)
 def _tokenizer(model: str) -> Any:
-    from biaseval.models import load_tokenizer
+    from biaseval.models import ModelSource, load_tokenizer
 
-    spec = ModelSpec(**json.loads(model))
-    return load_tokenizer(spec.path, revision=spec.revision, trust_remote_code=spec.trust_remote_code)
+    return load_tokenizer(ModelSource.of(ModelSpec(**json.loads(model))))
 
 
 class _ScoringActor:
@@ -199,6 +199,7 @@ class _ScoringActor:
     ) -> None:
         import torch
 
+        from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
         from biaseval.scoring import LabelScorer
 
         quiet_worker()
@@ -214,14 +215,12 @@ class _ScoringActor:
         spec = ModelSpec(**json.loads(model))
         budgets = _known_budgets(json.loads(known), num_gpus)
         try:
-            self._scorer = LabelScorer.load(
-                spec.path,
-                revision=spec.revision,
-                dtype=spec.dtype,
-                device=device_of(num_gpus),
-                quantization=spec.quantization,
-                adapter=spec.adapter,
-                trust_remote_code=spec.trust_remote_code,
+            source = ModelSource.of(spec)
+            tokenizer = load_tokenizer(source)
+            loading = Loading(spec.dtype, device_of(num_gpus), spec.quantization)
+            self._scorer = LabelScorer(
+                load_model(source, loading),
+                tokenizer,
                 token_budget=budgets.get("token_budget"),
                 cache_budget=budgets.get("cache_budget"),
             )

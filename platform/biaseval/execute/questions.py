@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -23,10 +23,6 @@ from biaseval.qa_bias.text import load_text
 from biaseval.spec import ExecutionSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.store import Run
 from biaseval.tables import QA_PREDICTIONS
-
-if TYPE_CHECKING:
-    from biaseval.reading import ExtractiveReader, GenerativeReader
-
 
 _MOST_MEASURING_ACTORS = 8
 
@@ -214,33 +210,20 @@ class _AnsweringActor(_QuestionsActor):
         if n_threads is not None:
             # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
             torch.set_num_threads(n_threads)
+        from biaseval.models import Loading, ModelSource
+        from biaseval.reading import WindowSettings, load_reader
+
         model = QaModelSpec(**arguments["model"])
-        reader = load_reader(model, WindowsSpec(**arguments["windows"]), device_of(num_gpus))
+        reader = load_reader(
+            ModelSource.of(model),
+            Loading(model.dtype, device_of(num_gpus)),
+            answers=model.answers,
+            prompt=model.prompt,
+            windows=WindowSettings(**arguments["windows"]),
+            allow_untrained_head=model.allow_untrained_head,
+        )
         return lambda examples: (
             "qa_predictions",
             prediction_rows(model.name, examples, reader.read(examples)),
             reader.facts(),
         )
-
-
-def load_reader(model: QaModelSpec, windows: WindowsSpec, device: str) -> ExtractiveReader | GenerativeReader:
-    """Return the reader that a model of a spec is.
-
-    Raises:
-        InputError: it cannot be loaded as such.
-    """
-    from biaseval.reading import ExtractiveReader, GenerativeReader
-
-    shared: dict[str, Any] = {
-        "revision": model.revision,
-        "dtype": model.dtype,
-        "device": device,
-        "adapter": model.adapter,
-        "trust_remote_code": model.trust_remote_code,
-    }
-    path = cast(str, model.path)
-    if model.answers == "generative":
-        return GenerativeReader.load(path, **shared, prompt=model.prompt)
-    return ExtractiveReader.load(
-        path, **shared, **windows.model_dump(), allow_untrained_head=model.allow_untrained_head
-    )

@@ -69,9 +69,9 @@ def refuse_another(run: Run, spec: Spec) -> None:
     if isinstance(spec, QaBiasSpec):
         for model in spec.models:
             if model.path is not None:
-                _refuse_another_model(run, model.path, model, environment["models"][model.name])
+                _refuse_another_model(run, model, environment["models"][model.name])
     else:
-        _refuse_another_model(run, spec.model.path, spec.model, environment["model"])
+        _refuse_another_model(run, spec.model, environment["model"])
 
 
 def refuse_another_model(run: Run, model: ModelSpec) -> None:
@@ -80,16 +80,15 @@ def refuse_another_model(run: Run, model: ModelSpec) -> None:
     Raises:
         InputError: its files are others.
     """
-    _refuse_another_model(run, model.path, model, run.read_json("environment.json")["model"])
+    _refuse_another_model(run, model, run.read_json("environment.json")["model"])
 
 
-def _refuse_another_model(run: Run, path: str, model: ModelSpec | QaModelSpec, recorded: dict[str, Any]) -> None:
-    from biaseval.models import fingerprint_model
+def _refuse_another_model(run: Run, model: ModelSpec | QaModelSpec, recorded: dict[str, Any]) -> None:
+    from biaseval.models import ModelSource, fingerprint_model
 
-    found = fingerprint_model(path, revision=model.revision, adapter=model.adapter)
-    if found["digest"] != recorded["digest"]:
+    if fingerprint_model(ModelSource.of(model))["digest"] != recorded["digest"]:
         raise InputError(
-            f"{path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
+            f"{model.path}: is not the model that {run.uri} was planned with; restore it, or choose another --run-dir"
         )
 
 

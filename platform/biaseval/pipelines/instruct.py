@@ -13,6 +13,7 @@ import numpy as np
 
 from biaseval.environment import describe_environment
 from biaseval.errors import InputError
+from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.claim import as_json, file_digests, read_plan
 from biaseval.pipelines.label_outputs import model_inputs
 from biaseval.progress import say
@@ -20,7 +21,6 @@ from biaseval.spec import InstructSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import CONVERSATIONS, TABLES
 from biaseval.training.estimate import PUBLISHED_SHAPES, Memory, ModelShape, fewest_gpus, tuning_flops, tuning_memory
-from biaseval.training.rows import CONFIG_FILE
 from biaseval.training.schedule import step_rows
 
 if TYPE_CHECKING:
@@ -135,12 +135,12 @@ def read_instruct_inputs(spec: InstructSpec) -> InstructInputs:
 
 def write_instruct_plan(run: Run, spec: InstructSpec, inputs: InstructInputs) -> None:
     """Write the plan of a tuning: its conversations, in tokens; ``plan.json`` comes last."""
-    from biaseval.models import fingerprint_model
+    from biaseval.models import ModelSource, fingerprint_model
 
     environment = {
         **describe_environment(),
         "seed": spec.seed,
-        "model": fingerprint_model(spec.model.path, revision=spec.model.revision),
+        "model": fingerprint_model(ModelSource.of(spec.model)),
         "model_facts": asdict(inputs.facts),
         "inputs": inputs.sha256,
     }
@@ -264,12 +264,13 @@ def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
 def _plan(
     spec: InstructSpec, facts: dict[str, Any], train: list[EncodedConversation], n_held_out: int, notes: list[str]
 ) -> InstructPlan:
-    from biaseval.training.adapters import bare_model, target_shapes
+    from biaseval.models import ModelSource, bare_model, target_shapes
     from biaseval.training.packing import pack, why_not_packed
     from biaseval.training.tuning import n_tuning_steps
 
     lengths = [len(one.token_ids) for one in train]
-    problem = why_not_packed(bare_model(spec.model), spec.max_tokens) if spec.packing else None
+    bare = bare_model(ModelSource.of(spec.model))
+    problem = why_not_packed(bare, spec.max_tokens) if spec.packing else None
     is_packed = spec.packing and problem is None
     n_steps = n_tuning_steps(len(train), spec)
     epochs = list(step_rows(len(train), spec.training, spec.seed))
@@ -284,7 +285,7 @@ def _plan(
         facts["n_parameters"],
         facts["hidden_size"],
         facts["n_layers"],
-        [] if spec.lora is None else target_shapes(spec.model, spec.lora),
+        [] if spec.lora is None else target_shapes(bare, spec.lora),
     )
     n_step_tokens = sum(lengths[number] for _, chosen in steps for number in chosen)
     row_tokens = spec.max_tokens if is_packed else max(lengths)

@@ -119,12 +119,12 @@ def write_plan(run: Run, spec: CausalSpec, inputs: Inputs) -> None:
     Raises:
         InputError: the spec's inputs do not make a run; nothing of it is left.
     """
-    from biaseval.models import fingerprint_model
+    from biaseval.models import ModelSource, fingerprint_model
 
     environment = {
         **describe_environment(),
         "seed": spec.seed,
-        "model": fingerprint_model(spec.model.path, revision=spec.model.revision, adapter=spec.model.adapter),
+        "model": fingerprint_model(ModelSource.of(spec.model)),
         "model_facts": asdict(inputs.facts),
         "inputs": inputs.sha256,
         "data": {},
@@ -269,22 +269,20 @@ def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
     Raises:
         InputError: the model lacks a layer that is to be changed, or a DeepSpeed file contradicts the spec.
     """
-    from biaseval.training.adapters import target_shapes
+    from biaseval.models import ModelSource, bare_model, target_shapes
     from biaseval.training.deepspeed_config import deepspeed_config
 
     if lora.zero is not None:
         deepspeed_config(lora, n_trainable=1)
-    return target_shapes(spec.model, lora)
+    return target_shapes(bare_model(ModelSource.of(spec.model)), lora)
 
 
 def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
     """Return the model's facts and its tokenizer."""
-    from biaseval.models import describe_model, load_tokenizer
+    from biaseval.models import ModelSource, describe_model, load_tokenizer
 
-    return (
-        describe_model(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code),
-        load_tokenizer(model.path, revision=model.revision, trust_remote_code=model.trust_remote_code),
-    )
+    source = ModelSource.of(model)
+    return describe_model(source), load_tokenizer(source)
 
 
 def ways_of(spec: CausalSpec) -> tuple[Prediction, ...]:

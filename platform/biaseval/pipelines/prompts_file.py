@@ -37,7 +37,7 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     Raises:
         InputError: bad input; the directory belongs to other prompts or another model.
     """
-    from biaseval.models import fingerprint_model
+    from biaseval.models import ModelSource, fingerprint_model
 
     prompts = _read_prompts(prompts_file)
     facts, tokenizer = model_inputs(model)
@@ -45,7 +45,7 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     _refuse_long_prompts(prompts_file, prompts, TokenCounter(tokenizer), facts.window)
     run = Run.open(out_uri)
     refuse_foreign(run)
-    fingerprint = fingerprint_model(model.path, revision=model.revision, adapter=model.adapter)
+    fingerprint = fingerprint_model(ModelSource.of(model))
     content_hash = hashlib.sha256(repr(prompts.to_pylist()).encode()).hexdigest()
     claim = {"kind": "score", "model": model.model_dump(), "prompts_sha256": content_hash}
     run.create()

@@ -113,15 +113,13 @@ def read_questions_inputs(spec: QaBiasSpec) -> QuestionsInputs:
 
 def write_questions_plan(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> None:
     """Write the questions in Parquet parts; ``plan.json`` comes last and says that they are complete."""
-    from biaseval.models import fingerprint_model
+    from biaseval.models import ModelSource, fingerprint_model
 
     environment = {
         **describe_environment(),
         "seed": spec.seed,
         "models": {
-            model.name: fingerprint_model(model.path, revision=model.revision, adapter=model.adapter)
-            for model in spec.models
-            if model.path is not None
+            model.name: fingerprint_model(ModelSource.of(model)) for model in spec.models if model.path is not None
         },
         "inputs": inputs.sha256,
         "data": {},
@@ -294,28 +292,24 @@ def _model_plan(
             # Where the file lies must not show in what is the same for the same file.
             notes += [f"{model.name}: {note.replace(uri, Path(uri).name)}" for note in said]
         return ModelPlan(model.name, n_questions, None, None, None)
-    from biaseval.models import describe_reader, untrained_head
+    from biaseval.models import ModelSource, describe_reader, untrained_head
     from biaseval.reading import count_windows
 
-    path, max_tokens = str(model.path), spec.windows.max_tokens
+    source, max_tokens = ModelSource.of(model), spec.windows.max_tokens
     questions = [question for own, _ in sets.values() for question in own.questions]
     try:
-        facts = describe_reader(
-            path, revision=model.revision, trust_remote_code=model.trust_remote_code, answers=model.answers
-        )
+        facts = describe_reader(source, model.answers)
         if model.answers == "generative":
             return ModelPlan(model.name, len(questions), facts.n_parameters, None, None)
         # An adapter may bring the head; loading finds out.
         if facts.missing and not model.allow_untrained_head and model.adapter is None:
-            raise untrained_head(path, facts.missing)
+            raise untrained_head(source.path, facts.missing)
         if facts.window is not None and max_tokens > facts.window:
-            raise InputError(f"windows.max_tokens: {max_tokens}; {path} takes {facts.window} tokens, lower it")
+            raise InputError(f"windows.max_tokens: {max_tokens}; {source.path} takes {facts.window} tokens, lower it")
         n_windows, tokens = count_windows(
-            path,
+            source,
             [(question.question, question.context) for question in questions],
             [question.example_id for question in questions],
-            revision=model.revision,
-            trust_remote_code=model.trust_remote_code,
             max_tokens=max_tokens,
             stride=spec.windows.stride,
         )
