@@ -21,9 +21,9 @@ LAYERS = [
     {"label_bias", "qa_bias"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
-    {"models"},
     {"store"},
     {"tables", "spec"},
+    {"models"},  # with scoring it runs where there is no pydantic
     {"errors"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}

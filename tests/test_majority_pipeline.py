@@ -25,7 +25,7 @@ from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
 from biaseval.majority_bias.matching import match_label
-from biaseval.models import load_model, load_tokenizer
+from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.pipelines import run_spec, run_status, summarize_plan
 from biaseval.report import write_report
 from biaseval.spec import load_spec
@@ -145,7 +145,7 @@ def test_likelihood_predictions_are_those_of_plain_forward_passes(
         "join prompts p using (prompt_id) join contexts c using (context_id) "
         "where m.predict = 'likelihood' and m.method = 'none' order by m.prompt_id",
     ).to_pylist()[::5]
-    model, tokenizer = load_model(str(tiny_llama)), load_tokenizer(str(tiny_llama))
+    model, tokenizer = load_model(ModelSource(str(tiny_llama))), load_tokenizer(ModelSource(str(tiny_llama)))
     for row in predicted:
         n_context = len(tokenizer(row["text"])["input_ids"])
         means = []
@@ -163,7 +163,7 @@ def test_generated_outputs_are_those_of_the_model_matched(finished: tuple[Path, 
     run = Run.open(str(finished[1]))
     texts = {row["context_id"]: row["text"] for row in run.read_table("contexts").to_pylist()}
     found = {row["prompt_id"]: row for row in run.read_table("generations").to_pylist() if row["mode"] == "generate"}
-    model, tokenizer = load_model(str(tiny_llama)), load_tokenizer(str(tiny_llama))
+    model, tokenizer = load_model(ModelSource(str(tiny_llama))), load_tokenizer(ModelSource(str(tiny_llama)))
     for prompt in run.read_table("prompts").to_pylist()[::9]:
         if prompt["purpose"] == "majority":
             ids = tokenizer(texts[prompt["context_id"]] + prompt["input_text"], return_tensors="pt")["input_ids"]

@@ -193,15 +193,15 @@ def test_a_finished_run_is_not_taken_for_that_of_another_model_or_splits(
 
 
 def test_changed_weights_are_noticed_wherever_they_lie(tmp_path: Path) -> None:
-    from biaseval.models import fingerprint_model
+    from biaseval.models import ModelSource, fingerprint_model
 
     model = make_llama(tmp_path / "model")
-    before = fingerprint_model(str(model))["digest"]
+    before = fingerprint_model(ModelSource(str(model)))["digest"]
     weights = model / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 1
     weights.write_bytes(bytes(data))
-    assert fingerprint_model(str(model))["digest"] != before
+    assert fingerprint_model(ModelSource(str(model)))["digest"] != before
 
 
 def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_path: Path, ray_cluster: None) -> None:

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
+from biaseval.models import ModelSource
 from biaseval.pipelines import run_spec, run_status, summarize_questions
 from biaseval.qa_bias.squad_metric import exact_match, f1
-from biaseval.reading import ExtractiveReader
+from biaseval.reading import ExtractiveReader, WindowSettings
 from biaseval.spec import QaBiasSpec, load_spec
 from tests.reading.families import wordpiece
 from tests.test_pipelines import digests
@@ -156,7 +157,7 @@ def test_given_predictions_are_scored_as_they_are(finished: tuple[Path, Path]) -
 
 def test_answers_are_those_of_the_reader_alone(finished: tuple[Path, Path], bert: Path) -> None:
     _, run_dir = finished
-    reader = ExtractiveReader.load(str(bert), max_tokens=128, stride=32)
+    reader = ExtractiveReader.load(ModelSource(str(bert)), settings=WindowSettings(max_tokens=128, stride=32))
     asked = query([run_dir], "select example_id, question, context from qa_examples order by dataset, row")
     expected = {row["example_id"]: row for row in reader.read(asked).to_pylist()}
     found = rows(run_dir, "select * from qa_predictions where model = 'bert'")

@@ -11,7 +11,7 @@ from biaseval.analysis import query
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.prompts import TokenCounter
 from biaseval.label_bias.tasks import select_tasks
-from biaseval.models import load_tokenizer
+from biaseval.models import ModelSource, load_tokenizer
 from biaseval.pipelines import run_spec
 from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
 from biaseval.store import Run
@@ -31,7 +31,7 @@ def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
         prompt=PromptSpec(n_demos=[0, 4], demo_sets=1),
         calibration=["cc", "dc", "looc"],
     )
-    tokenizer = load_tokenizer(str(demo.MODEL_PATH))
+    tokenizer = load_tokenizer(ModelSource(str(demo.MODEL_PATH)))
     counter = TokenCounter(tokenizer)
     labels, n_prompts = {}, 0
     for plan in plan_tasks(spec, select_tasks(spec.tasks).files, tokenizer, window=4096):

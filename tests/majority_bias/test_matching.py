@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from biaseval.majority_bias.matching import constrained_choice, match_label
-from biaseval.models import load_model, load_tokenizer
+from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.scoring import LabelScorer, prepare
 from tests.scoring.families import few_shot_prompts
 from tests.tinymodels import make_llama
@@ -71,7 +71,7 @@ def test_a_label_that_begins_another_competes_by_its_eos() -> None:
 def test_the_choice_is_that_of_a_constrained_decoder(seed: int, tmp_path: Path) -> None:
     """Transformers' own generate, which may only write the labels' tokens (``prefix_allowed_tokens_fn``)."""
     folder = str(make_llama(tmp_path, seed=seed))
-    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    model, tokenizer = load_model(ModelSource(folder)), load_tokenizer(ModelSource(folder))
     labels = ["yes", "yes sure", "not", "not sure", "not so", "no"]
     texts = few_shot_prompts()
     prompts = pa.table({**{name: texts[name] for name in ("prompt_id", "text")}, "labels": [labels] * texts.num_rows})

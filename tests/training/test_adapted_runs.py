@@ -20,7 +20,7 @@ from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.majority_bias.matching import match_label
-from biaseval.models import AdapterSlot, load_model, load_tokenizer
+from biaseval.models import AdapterSlot, ModelSource, load_model, load_tokenizer
 from biaseval.pipelines import run_spec, run_status, train_lora
 from biaseval.scoring import LabelScorer
 from biaseval.spec import load_spec
@@ -110,7 +110,7 @@ def test_adapted_scores_are_those_of_the_attached_and_of_the_merged_adapter(
         attached = LabelScorer.load(str(tiny_llama), adapter=str(folder)).score(prompts)
         assert_close(adapted, logprobs(attached))
         merged = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_llama), str(folder))
-        scorer = LabelScorer(merged.merge_and_unload().eval(), load_tokenizer(str(tiny_llama)))
+        scorer = LabelScorer(merged.merge_and_unload().eval(), load_tokenizer(ModelSource(str(tiny_llama))))
         assert_close(adapted, logprobs(scorer.score(prompts)))
         plain = logprobs(LabelScorer.load(str(tiny_llama)).score(prompts))
         assert_close(base, plain)
@@ -243,7 +243,7 @@ def test_an_adapter_that_cannot_be_used_is_said(finished: tuple[Path, Path], tmp
     other = save_random(config_of_other, tmp_path / "other")
     folder = finished[1] / "adapters" / TASK / "k0.s0"
     config, weights = ((folder / name).read_bytes() for name in ("adapter_config.json", "adapter_model.safetensors"))
-    slot = AdapterSlot(load_model(str(other)), str(other))
+    slot = AdapterSlot(load_model(ModelSource(str(other))), str(other))
     with pytest.raises(InputError, match=f"adapter small: does not fit the model {other}: "):
         slot.put("small", config, weights)
     with pytest.raises(InputError, match=r"adapter cut: is damaged .*; delete its folder and train it anew"):
@@ -331,8 +331,8 @@ def test_majority_outputs_are_those_of_the_adapted_model(majority: Path, tiny_ll
     found = {
         row["prompt_id"]: row for row in run.read_table("adapted_generations").to_pylist() if row["mode"] == "generate"
     }
-    model = load_model(str(tiny_llama), adapter=str(majority / "adapters" / "50-50" / "s1.without"))
-    tokenizer = load_tokenizer(str(tiny_llama))
+    model = load_model(ModelSource(str(tiny_llama), adapter=str(majority / "adapters" / "50-50" / "s1.without")))
+    tokenizer = load_tokenizer(ModelSource(str(tiny_llama)))
     n_compared = 0
     for prompt in run.read_table("prompts").to_pylist():
         if prompt["purpose"] == "majority" and prompt["prompt_id"].startswith("tiny/50-50/s1/"):

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute.training import AdapterToTrain, deal, share
-from biaseval.models import load_model
+from biaseval.models import ModelSource, load_model
 from biaseval.pipelines import TrainingSummary, summarize_plan, train_lora
 from biaseval.spec import ExecutionSpec, LoraSpec, load_spec
 from biaseval.store import Run
@@ -97,7 +97,7 @@ def test_training_leaves_adapters_and_their_steps(alone: tuple[TrainingSummary, 
     assert [row["step"] for row in rows.to_pylist()] == [0, 1, 2, 3] * 2
     assert {row["model"] for row in rows.to_pylist()} == {"tiny"}
     assert sorted(adapters(run_dir)) == sorted({row["adapter"] for row in rows.to_pylist()})
-    adapted = load_model(str(tiny_llama), adapter=str(run_dir / "adapters" / TASK / "k2.s0"))
+    adapted = load_model(ModelSource(str(tiny_llama), adapter=str(run_dir / "adapters" / TASK / "k2.s0")))
     assert any("lora_A" in name for name, _ in adapted.named_parameters())
     assert not [path for path in run_dir.rglob("*") if "incomplete" in path.name or path.name == ".train"]
     assert json.loads((run_dir / "environment.json").read_text())["training"][0]["n_adapters"] == 2

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import InputError
+from biaseval.models import ModelSource, bare_model, target_shapes
 from biaseval.spec import InstructSpec, LoraSpec
-from biaseval.training.adapters import target_shapes
 from biaseval.training.deepspeed_config import deepspeed_config
 from biaseval.training.estimate import (
     PUBLISHED_SHAPES,
@@ -127,14 +127,13 @@ def test_tuning_flops_are_those_of_a_case_done_by_hand() -> None:
 
 
 def test_layers_of_a_real_model_are_counted_without_its_weights(tiny_llama: Path) -> None:
-    from biaseval.spec import ModelSpec
-
-    shapes = target_shapes(ModelSpec(path=str(tiny_llama)), LoraSpec())
+    model = bare_model(ModelSource(str(tiny_llama)))
+    shapes = target_shapes(model, LoraSpec())
     assert len(shapes) == 2 * 7 + 1
     assert shapes[-1][0] == 32
-    assert target_shapes(ModelSpec(path=str(tiny_llama)), LoraSpec(targets=["q_proj"])) == [(32, 32)] * 2
+    assert target_shapes(model, LoraSpec(targets=["q_proj"])) == [(32, 32)] * 2
     with pytest.raises(InputError, match=r"lora.targets: c_attn: no such linear layer in LlamaForCausalLM; it has"):
-        target_shapes(ModelSpec(path=str(tiny_llama)), LoraSpec(targets=["c_attn"]))
+        target_shapes(model, LoraSpec(targets=["c_attn"]))
 
 
 def write(folder: Path, content: object) -> str:

@@ -23,7 +23,7 @@ from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute.workers import _is_loss
-from biaseval.models import load_model, load_tokenizer
+from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.pipelines import run_spec, run_status, summarize_instruct, train_instruct
 from biaseval.scoring import LabelScorer
 from biaseval.spec import InstructSpec, load_spec
@@ -82,7 +82,9 @@ def load(path: Path, *overrides: str) -> InstructSpec:
 def conversations(spec: InstructSpec, run_dir: Path, role: str) -> list[EncodedConversation]:
     """Return those of a run in tokens, made anew from the file; the run says which are held out."""
     found = read_conversations(spec.data)
-    encoded = encode_conversations(load_tokenizer(spec.model.path), found.kept, spec.template, spec.max_tokens)
+    encoded = encode_conversations(
+        load_tokenizer(ModelSource(spec.model.path)), found.kept, spec.template, spec.max_tokens
+    )
     roles = Run.open(str(run_dir)).read_table("conversations")["role"].to_pylist()
     return [one for own, (_, one) in zip(roles, encoded.kept, strict=True) if own == role]
 
@@ -90,7 +92,7 @@ def conversations(spec: InstructSpec, run_dir: Path, role: str) -> list[EncodedC
 def undisturbed(spec: InstructSpec, run_dir: Path) -> tuple[dict[str, torch.Tensor], list[float]]:
     """Train without Ray, checkpoints or DeepSpeed; return weights and losses."""
     spec = spec.model_copy(update={"training": spec.training.model_copy(update={"workers": 1, "zero": None})})
-    tuned = prepared(load_model(spec.model.path), spec, torch.device("cpu"))
+    tuned = prepared(load_model(ModelSource(spec.model.path)), spec, torch.device("cpu"))
     train = conversations(spec, run_dir, "train")
     losses = [one.loss for one in tuning_steps(tuned.optimization, train, [], spec, capacity=spec.max_tokens)]
     return {name: parameter.detach() for name, parameter in tuned.trained.items()}, losses
@@ -214,10 +216,10 @@ def test_a_worker_that_is_killed_is_replaced_and_the_adapter_loads(
     named = {f"base_model.model.{name.replace('.default', '')}": value for name, value in expected.items()}
     assert_same(found, named, 1e-6)
     assert losses(run_dir) == pytest.approx(expected_losses, rel=1e-6)
-    adapted = load_model(str(tiny_llama), adapter=str(run_dir / "adapter"))
+    adapted = load_model(ModelSource(str(tiny_llama), adapter=str(run_dir / "adapter")))
     assert any("lora_A" in name for name, _ in adapted.named_parameters())
     with pytest.raises(InputError, match="adapter"):
-        load_model(str(make_llama(tmp_path / "other", hidden=48)), adapter=str(run_dir / "adapter"))
+        load_model(ModelSource(str(make_llama(tmp_path / "other", hidden=48)), adapter=str(run_dir / "adapter")))
 
 
 @pytest.mark.ray
@@ -270,7 +272,7 @@ def test_planning_says_what_tuning_reads_and_costs(tmp_path: Path, tiny_llama: P
     path = write_spec(tmp_path, tiny_llama)
     plan = summarize_instruct(load(path))
     encoded = encode_conversations(
-        load_tokenizer(str(tiny_llama)), read_conversations(load(path).data).kept, "plain", 128
+        load_tokenizer(ModelSource(str(tiny_llama))), read_conversations(load(path).data).kept, "plain", 128
     ).kept
     lengths = [len(one.token_ids) for _, one in encoded]
     assert (plan.n_conversations, plan.n_held_out, plan.n_steps) == (16, 2, N_STEPS)

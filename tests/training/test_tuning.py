@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, get_cosine_schedule_with_warmup, 
 
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import load_model, load_tokenizer, unfilled_model
+from biaseval.models import Loading, ModelSource, load_model, load_tokenizer, unfilled_model
 from biaseval.spec import AdapterSpec, InstructSpec
 from biaseval.store import Run
 from biaseval.training import checkpoints, model_files
@@ -58,7 +58,7 @@ def some(n: int = 16, seed: int = 0) -> list[EncodedConversation]:
 
 
 def ready(spec: InstructSpec) -> Tuned:
-    model = load_model(spec.model.path, dtype=weights_dtype(spec))
+    model = load_model(ModelSource(spec.model.path), Loading(dtype=weights_dtype(spec)))
     return prepared(model, spec, CPU)
 
 
@@ -111,7 +111,7 @@ def test_the_result_is_that_of_a_plain_loop(tiny_llama: Path, lora: AdapterSpec 
     found = tuned_weights(spec, train, capacity=None)
     expected = plain_training(spec, train)
     assert furthest(found, expected) < 1e-6
-    before = dict(load_model(str(tiny_llama)).named_parameters())
+    before = dict(load_model(ModelSource(str(tiny_llama))).named_parameters())
     moved = [
         value.abs().max() if "lora_B" in name else (value - before[name]).abs().max()
         for name, value in expected.items()
@@ -222,7 +222,7 @@ def test_a_written_model_loads_and_is_the_tuned_one(
     steps(tuned, spec, some())
     run = Run.open(str(tmp_path))
     run.write_text("model/left.txt", "what a killed process began")
-    write_model(run, tuned.model, load_tokenizer(str(MODEL_PATH)), tuned.optimization, precision, 0, 1)
+    write_model(run, tuned.model, load_tokenizer(ModelSource(str(MODEL_PATH))), tuned.optimization, precision, 0, 1)
     folder = tmp_path / "model"
     shards = sorted(folder.glob("model-*.safetensors"))
     assert len(shards) > 1
@@ -232,12 +232,15 @@ def test_a_written_model_loads_and_is_the_tuned_one(
     assert index["weight_map"].keys() == stored.keys()
     assert "lm_head.weight" not in stored
     assert index["metadata"]["total_size"] == sum(value.nbytes for value in stored.values())
-    loaded = load_model(str(folder), dtype=precision)
+    loaded = load_model(ModelSource(str(folder)), Loading(dtype=precision))
     assert loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
     for name, parameter in tuned.model.named_parameters():
         assert torch.equal(loaded.get_parameter(name), parameter.to(loaded.dtype)), name
     assert json.loads((folder / "config.json").read_text())["dtype"] == precision
-    assert load_tokenizer(str(folder))("a word")["input_ids"] == load_tokenizer(str(MODEL_PATH))("a word")["input_ids"]
+    assert (
+        load_tokenizer(ModelSource(str(folder)))("a word")["input_ids"]
+        == load_tokenizer(ModelSource(str(MODEL_PATH)))("a word")["input_ids"]
+    )
     assert loaded.generation_config.eos_token_id == tuned.model.generation_config.eos_token_id
 
 
@@ -269,7 +272,10 @@ def test_a_loss_that_is_not_finite_ends_training(tiny_llama: Path) -> None:
 
 
 def test_a_model_without_weights_has_the_right_form_and_buffers(tiny_llama: Path) -> None:
-    bare, whole = unfilled_model(str(tiny_llama), dtype="bfloat16"), load_model(str(tiny_llama), dtype="bfloat16")
+    bare, whole = (
+        unfilled_model(ModelSource(str(tiny_llama)), "bfloat16"),
+        load_model(ModelSource(str(tiny_llama)), Loading(dtype="bfloat16")),
+    )
     shapes, wanted = (
         {name: (own.shape, own.dtype) for name, own in model.named_parameters()} for model in (bare, whole)
     )
@@ -277,4 +283,4 @@ def test_a_model_without_weights_has_the_right_form_and_buffers(tiny_llama: Path
     assert all(torch.equal(own, dict(whole.named_buffers())[name]) for name, own in bare.named_buffers())
     assert dict(bare.named_buffers())
     with pytest.raises(InputError, match="no such directory"):
-        unfilled_model(str(tiny_llama / "none"))
+        unfilled_model(ModelSource(str(tiny_llama / "none")))

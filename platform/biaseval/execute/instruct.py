@@ -107,12 +107,12 @@ def _tune(config: dict[str, Any]) -> dict[str, Any]:
     os.environ["DS_ACCELERATOR"] = "cuda" if groups.use_gpu else "cpu"
     import torch
 
-    from biaseval.models import load_model, load_tokenizer, unfilled_model
-    from biaseval.training.adapters import adapter_files, set_precision
+    from biaseval.models import Loading, ModelSource, adapter_files, load_model, load_tokenizer, unfilled_model
     from biaseval.training.checkpoints import keep_only, newest_checkpoint, read_states, write_checkpoint
     from biaseval.training.model_files import write_model
     from biaseval.training.optimization import partition
     from biaseval.training.packing import why_not_packed
+    from biaseval.training.preparation import set_precision
     from biaseval.training.tuning import n_tuning_steps, prepared, tuning_steps, weights_dtype
 
     if groups.n_threads is not None:
@@ -125,19 +125,15 @@ def _tune(config: dict[str, Any]) -> dict[str, Any]:
     device = ray.train.torch.get_device()
     conversations = run.read_table("conversations")
     train, held_out = (_encoded(conversations, role) for role in ("train", "held_out"))
-    identity: dict[str, Any] = {"revision": spec.model.revision, "trust_remote_code": spec.model.trust_remote_code}
+    source = ModelSource.of(spec.model)
     dtype = weights_dtype(spec)
     # Below an adapter norms keep all that their files have.
     stored = None if spec.lora is not None and dtype == "bfloat16" else dtype
     if spec.training.zero == 3:
         # It moves to a GPU only what is the worker's share: the whole model need not fit there, and one worker has it.
-        model = (
-            load_model(spec.model.path, dtype=stored, **identity)
-            if rank == 0
-            else unfilled_model(spec.model.path, dtype=dtype, **identity)
-        )
+        model = load_model(source, Loading(stored)) if rank == 0 else unfilled_model(source, dtype)
     else:
-        model = load_model(spec.model.path, dtype=stored, device=str(device), **identity)
+        model = load_model(source, Loading(stored, str(device)))
     if spec.lora is not None:
         set_precision(model, spec.training.precision)
     problem = why_not_packed(model, spec.max_tokens) if spec.packing else None
@@ -173,7 +169,7 @@ def _tune(config: dict[str, Any]) -> dict[str, Any]:
             write_checkpoint(run, n_done, steps.n_parts, tuned.trained, tuned.optimization, rank, n_workers)
     steps.flush()
     if tuned.adapter is None:
-        tokenizer = load_tokenizer(spec.model.path, **identity)
+        tokenizer = load_tokenizer(source)
         precision = spec.training.precision
         write_model(run, model, tokenizer, tuned.optimization, precision, rank, n_workers)
     else:

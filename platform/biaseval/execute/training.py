@@ -146,9 +146,9 @@ def _train_adapters(config: dict[str, Any]) -> None:
     os.environ["DS_ACCELERATOR"] = "cuda" if groups.use_gpu else "cpu"
     import torch
 
-    from biaseval.models import load_model, load_tokenizer
-    from biaseval.training.adapters import set_precision
+    from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
     from biaseval.training.optimization import partition
+    from biaseval.training.preparation import set_precision
     from biaseval.training.trainer import train_adapter
 
     if groups.n_threads is not None:
@@ -158,12 +158,12 @@ def _train_adapters(config: dict[str, Any]) -> None:
     context = ray.train.get_context()
     rank, n_workers = context.get_world_rank(), context.get_world_size()
     device = ray.train.torch.get_device()
-    identity: dict[str, Any] = {"revision": model_spec.revision, "trust_remote_code": model_spec.trust_remote_code}
-    tokenizer = load_tokenizer(model_spec.path, **identity)
+    source = ModelSource.of(model_spec)
+    tokenizer = load_tokenizer(source)
     # ZeRO 3 moves to a GPU only what is the worker's share: the whole model need not fit there.
     where = "cpu" if lora.zero == 3 else str(device)
     dtype = None if lora.precision == "bfloat16" else lora.precision
-    model = load_model(model_spec.path, dtype=dtype, device=where, **identity)
+    model = load_model(source, Loading(dtype, where))
     set_precision(model, lora.precision)
     partition(model, lora, device)
     for adapter in (AdapterToTrain(**each) for each in config["adapters"]):

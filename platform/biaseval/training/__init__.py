@@ -1,8 +1,8 @@
 """Trains adapters and models; runs without Ray.
 
 Two trainings share ``schedule`` (when each row's turn is), ``loss`` (what is minimised), ``optimization`` (makes the
-steps, in one process or several, with DeepSpeed, as ``deepspeed_config`` has it, or without), ``adapters`` (puts an
-adapter on the model and takes it off again) and ``estimate`` (what training costs):
+steps, in one process or several, with DeepSpeed, as ``deepspeed_config`` has it, or without), ``preparation`` (readies
+the model) and ``estimate`` (what training costs):
 
 Few-shot adapters, one small one after another on a base model that stays in memory: ``rows`` says what an adapter is
 trained on, ``batches`` turns it into tokens, and ``trainer`` is the loop.

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from biaseval.errors import InputError
+from biaseval.models import CONFIG_FILE
 from biaseval.spec import LoraSpec
 from biaseval.store import Run
 from biaseval.tables import TRAINING_ROWS
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 ADAPTERS = "adapters"
 """The folder of a run that holds its adapters."""
-
-WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
-"""What PEFT calls the files of an adapter."""
 
 
 def rows_of(adapter: str, rows: pa.Table) -> pa.Table:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
+from biaseval.models import adapter_files, attached, trainable
 from biaseval.spec import LoraSpec
-from biaseval.training.adapters import adapter_files, attached, trainable
 from biaseval.training.batches import EncodedRow, step_batches
 from biaseval.training.loss import RowLoss
 from biaseval.training.optimization import DeepSpeedOptimization, Optimization, PlainOptimization
+from biaseval.training.preparation import training_mode
 from biaseval.training.schedule import learning_rate_at, n_steps_of, step_rows
 
 
@@ -64,14 +65,14 @@ def train_adapter(
     With several workers all of them call this with the same rows; each returns the same.
 
     Args:
-        model: in the precision of ``lora`` (`adapters.set_precision`).
+        model: in the precision of ``lora`` (`preparation.set_precision`).
         rows: the training rows, in the order of their positions.
         lora: how to train.
         device: of this worker.
         rank: of this worker.
         n_workers: in the process group, which must be there for several, and with DeepSpeed for one.
     """
-    with attached(model, lora) as adapted:
+    with attached(model, lora, lora.seed) as adapted, training_mode(model, lora):
         loss = RowLoss(model, lora.precision, device)
         parameters = trainable(adapted)
         optimization: Optimization = (

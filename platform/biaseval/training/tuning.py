@@ -12,11 +12,12 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
+from biaseval.models import new_adapter
 from biaseval.spec import InstructSpec
-from biaseval.training.adapters import checkpoint_activations, new_adapter
 from biaseval.training.loss import RowLoss
 from biaseval.training.optimization import DeepSpeedOptimization, Optimization, PlainOptimization
 from biaseval.training.packing import conversation_batches
+from biaseval.training.preparation import checkpoint_activations
 from biaseval.training.schedule import learning_rate_at, n_steps_of, step_rows
 from biaseval.training.templates import EncodedConversation
 from biaseval.training.trainer import StepRecord
@@ -49,7 +50,7 @@ def prepared(model: PreTrainedModel, spec: InstructSpec, device: torch.device) -
     """Return the model in training mode with what makes its steps; workers of a group call this at once.
 
     Args:
-        model: in `weights_dtype`, below an adapter with norms in float32 (`adapters.set_precision`); with ZeRO 3
+        model: in `weights_dtype`, below an adapter with norms in float32 (`preparation.set_precision`); with ZeRO 3
             partitioned (`optimization.partition`).
         spec: how to tune it.
         device: of this worker.
