@@ -12,7 +12,8 @@ from biaseval.spec import AnySpec, CausalSpec, LoraSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED
 from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
-from biaseval.training.rows import ADAPTERS, CONFIG_FILE, trained_adapters
+from biaseval.models import CONFIG_FILE
+from biaseval.training.rows import ADAPTERS, trained_adapters
 from biaseval.training.schedule import n_steps_of
 from biaseval.units import Done, Unit
 

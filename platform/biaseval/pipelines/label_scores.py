@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.environment import read_environment
 from biaseval.errors import BiasevalError
+from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
 from biaseval.pipelines.scorer_record import ScorerRecord, known_budgets
 from biaseval.spec import ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED, run_outputs
-from biaseval.training.rows import ADAPTERS, CONFIG_FILE, WEIGHTS_FILE
+from biaseval.training.rows import ADAPTERS
 from biaseval.units import Unit
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class LabelScoresWorker:
     ) -> None:
         import torch
 
+        from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
         from biaseval.scoring import LabelScorer
 
         if allocation.n_threads is not None:
@@ -123,14 +125,12 @@ class LabelScoresWorker:
         self._predict = predict
         self._adapter: str | None = None
         budgets = known_budgets(known, allocation.num_gpus)
-        self.scorer = LabelScorer.load(
-            model.path,
-            revision=model.revision,
-            dtype=model.dtype,
-            device=allocation.device,
-            quantization=model.quantization,
-            adapter=model.adapter,
-            trust_remote_code=model.trust_remote_code,
+        source = ModelSource.of(model)
+        tokenizer = load_tokenizer(source)
+        loading = Loading(model.dtype, allocation.device, model.quantization)
+        self.scorer = LabelScorer(
+            load_model(source, loading),
+            tokenizer,
             token_budget=budgets.get("token_budget"),
             cache_budget=budgets.get("cache_budget"),
         )

@@ -5,7 +5,7 @@ Part p of the questions becomes part p of the attributes, and part m * n_parts +
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -98,7 +98,8 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
     for heuristic in set(spec.heuristics) - set(HEURISTICS):
         with problems.noted():
             attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
-    notes = [*_notes(spec, sets, train), *(f"{name}: approximate ({own['name']})" for name, own in text.items() if own["is_approximate"])]
+    notes = _notes(spec, sets, train)
+    notes += [f"{name}: approximate ({own['name']})" for name, own in text.items() if own["is_approximate"]]
     models = []
     for model in spec.models:
         with problems.noted():
@@ -239,25 +240,21 @@ def _model_plan(
     from biaseval.models import ModelSource, describe_reader, untrained_head
     from biaseval.reading import count_windows
 
-    path, max_tokens = str(model.path), spec.windows.max_tokens
+    source, max_tokens = ModelSource.of(model), spec.windows.max_tokens
     questions = [question for own, _ in sets.values() for question in own.questions]
     try:
-        facts = describe_reader(
-            path, revision=model.revision, trust_remote_code=model.trust_remote_code, answers=model.answers
-        )
+        facts = describe_reader(source, model.answers)
         if model.answers == "generative":
             return ModelPlan(model.name, len(questions), facts.n_parameters, None, None)
         # An adapter may bring the head; loading finds out.
         if facts.missing and not model.allow_untrained_head and model.adapter is None:
-            raise untrained_head(path, facts.missing)
+            raise untrained_head(source.path, facts.missing)
         if facts.window is not None and max_tokens > facts.window:
-            raise InputError(f"windows.max_tokens: {max_tokens}; {path} takes {facts.window} tokens, lower it")
+            raise InputError(f"windows.max_tokens: {max_tokens}; {source.path} takes {facts.window} tokens, lower it")
         n_windows, tokens = count_windows(
-            path,
+            source,
             [(question.question, question.context) for question in questions],
             [question.example_id for question in questions],
-            revision=model.revision,
-            trust_remote_code=model.trust_remote_code,
             max_tokens=max_tokens,
             stride=spec.windows.stride,
         )

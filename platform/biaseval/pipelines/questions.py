@@ -103,14 +103,22 @@ class AnswersWorker:
     def __init__(self, run: Run, allocation: Allocation, *, model: QaModelSpec, windows: WindowsSpec) -> None:
         import torch
 
-        from biaseval.reading import load_reader
+        from biaseval.models import Loading, ModelSource
+        from biaseval.reading import WindowSettings, load_reader
 
         if allocation.n_threads is not None:
             # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
             torch.set_num_threads(allocation.n_threads)
         self._run = run
         self._name = model.name
-        self._reader = load_reader(model, windows, allocation.device)
+        self._reader = load_reader(
+            ModelSource.of(model),
+            Loading(model.dtype, allocation.device),
+            answers=model.answers,
+            prompt=model.prompt,
+            windows=WindowSettings(**windows.model_dump()),
+            allow_untrained_head=model.allow_untrained_head,
+        )
 
     def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
         """Write a part of ``qa_predictions``, and return the reader's facts."""
