@@ -13,7 +13,7 @@ import psutil
 
 def run_until_killed(is_time: Callable[[], bool], *arguments: str) -> None:
     """Run ``biaseval`` and kill it with all its children as soon as it is time; it must not end before."""
-    command = [sys.executable, "-m", "biaseval.cli", *arguments]
+    command = [sys.executable, "-m", "biaseval", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     own = psutil.Process(process.pid)
     children: list[psutil.Process] = []

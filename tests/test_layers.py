@@ -12,6 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "platform" / "biaseval"
 
 LAYERS = [
+    {"__main__"},
     {"cli", "bench"},
     {"demo"},
     {"pipelines"},

@@ -195,7 +195,7 @@ def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path]
 def test_a_killed_run_goes_on_to_the_same_marts(finished: tuple[Path, Path], tmp_path: Path) -> None:
     spec, run_dir = finished
     again = tmp_path / "run"
-    command = [sys.executable, "-m", "biaseval.cli", "run", str(spec), "--run-dir", str(again)]
+    command = [sys.executable, "-m", "biaseval", "run", str(spec), "--run-dir", str(again)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 120
     while not (again / "label_scores" / "part-00000.parquet").exists():

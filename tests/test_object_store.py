@@ -46,7 +46,7 @@ def bucket() -> Iterator[dict[str, str]]:
 
 
 def _call(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "biaseval.cli", *arguments]
+    command = [sys.executable, "-m", "biaseval", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
 
 

@@ -310,7 +310,7 @@ def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path,
 
 def _started_run(spec: Path, run_dir: Path, n_parts: int) -> subprocess.Popen[str]:
     """Start a run with a Ray of its own and return it when ``n_parts`` parts are complete."""
-    command = [sys.executable, "-m", "biaseval.cli", "run", str(spec), "--run-dir", str(run_dir)]
+    command = [sys.executable, "-m", "biaseval", "run", str(spec), "--run-dir", str(run_dir)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 180
     while len(list((run_dir / "label_scores").glob("*.parquet"))) < n_parts:

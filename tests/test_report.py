@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from biaseval.analysis import build_marts
-from biaseval.cli import _OVER_ALL, _print_metrics
+from biaseval.cli.printing import print_metrics
 from biaseval.errors import BiasevalError, InputError
 from biaseval.report import write_report
 from biaseval.report.figures import _spread, _styles, metric_figures
@@ -629,7 +629,7 @@ def test_the_training_loss_is_shown_and_told_where_it_does_not_fall(adapted: Run
 def test_the_printed_metrics_have_the_methods_in_the_order_of_the_report(
     adapted: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _print_metrics(adapted.uri, _OVER_ALL["label_bias"])
+    print_metrics(adapted.uri, "label_bias")
     shown = re.findall(r"│ +2 │ (\S+)", capsys.readouterr().out)
     assert shown == list(METHODS)
 

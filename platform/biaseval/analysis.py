@@ -23,10 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
-from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.qa_bias.significance import fixed_thresholds, segment_draws, threshold_grid
 from biaseval.store import Run
 from biaseval.tables import ADAPTED, TABLES, run_outputs
 
@@ -335,6 +333,8 @@ def _run_settings(run: Run, spec: dict[str, Any]) -> pa.Table:
 
 def _write_qa_tables(run: Run, spec: dict[str, Any]) -> None:
     """Write what a QA-bias run's metrics need beside its measurements: settings, models, thresholds, draws by model."""
+    from biaseval.qa_bias.significance import segment_draws
+
     run.write_part("qa_settings", 0, _qa_settings(spec))
     run.write_part("qa_models", 0, _qa_models(spec))
     bootstrap = spec["bootstrap"]
@@ -392,6 +392,8 @@ def _qa_models(spec: dict[str, Any]) -> pa.Table:
 
 def _qa_thresholds(spec: dict[str, Any], connection: duckdb.DuckDBPyConnection) -> pa.Table:
     """Return the thresholds to try of each data set and heuristic; one that the spec fixes is the only one."""
+    from biaseval.qa_bias.significance import fixed_thresholds, threshold_grid
+
     # P3's code takes the range of all values, with -1 for undefined ones.
     taken = "isfinite(value)" if spec["variant"] == "reference" else "is_measured and isfinite(value)"
     ranges = _rows(
@@ -493,6 +495,8 @@ def _connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.D
     # A query of more than two seconds would draw a progress bar on standard output, among its results.
     connection.execute("set enable_progress_bar = false").fetchall()
     for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
+        from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
+
         store = ArrowFSWrapper(filesystem, skip_instance_cache=True)
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.
         store.glob, store.info = cache(store.glob), cache(store.info)
@@ -578,7 +582,7 @@ def _with_later_columns(relation: _Relation, run: Run) -> str:
     if not later or not parts:
         return select
     try:
-        found = run.read_part(relation.name, min(parts)).schema.names
+        found = run.part_columns(relation.name, min(parts))
     except (OSError, pa.ArrowException):  # what reads the view says what is wrong with it
         return select
     added = "".join(f", {value} as {name}" for name, value in later.items() if name not in found)

@@ -204,6 +204,11 @@ class Run:
         with self.fs.open_input_file(self.path(f"{table}/{part_name(number)}")) as file:
             return pq.read_table(file)
 
+    def part_columns(self, table: str, number: int) -> list[str]:
+        """Return the names of the columns of part ``number`` of ``table``, without reading its rows."""
+        with self.fs.open_input_file(self.path(f"{table}/{part_name(number)}")) as file:
+            return list(pq.read_schema(file).names)
+
     def read_table(self, table: str) -> pa.Table:
         """Return all parts of ``table``, in the order of their numbers.
 
