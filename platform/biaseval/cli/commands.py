@@ -18,21 +18,19 @@ from typer.core import TyperGroup
 
 from biaseval.cli.printing import (
     Format,
-    print_instruct_plan,
     print_json,
+    print_lines,
     print_metrics,
     print_plan,
-    print_questions_plan,
     print_result,
     print_status,
     print_tasks,
-    print_trained,
-    print_tuned,
 )
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
 
 if TYPE_CHECKING:
+    from biaseval.pipelines import Trained
     from biaseval.spec import Spec
 
 NOT_YET: Mapping[str, str] = {
@@ -135,22 +133,14 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.pipelines import summarize_instruct, summarize_plan, summarize_questions
-    from biaseval.spec import InstructSpec, QaBiasSpec
+    from biaseval.pipelines import describe
 
     loaded = _load(spec, overrides)
-    content: dict[str, Any]
-    show: Callable[..., None] = print_plan
-    if isinstance(loaded, QaBiasSpec):
-        content, show = {"plan": summarize_questions(loaded)}, print_questions_plan
-    elif isinstance(loaded, InstructSpec):
-        content, show = {"plan": summarize_instruct(loaded)}, print_instruct_plan
-    else:
-        content = dict(zip(("plan", "model", "training"), summarize_plan(loaded), strict=True))
+    found = describe(loaded)
     if as_json:
-        print_json({"kind": loaded.kind, "name": loaded.name, **content})
+        print_json({"kind": loaded.kind, "name": loaded.name, "plan": found.facts, "training": found.training})
     else:
-        show(**content)
+        print_plan(found)
 
 
 @app.command()
@@ -213,7 +203,9 @@ def status(run: RunArgument, as_json: JsonOption = False) -> None:
     found = run_status(run)
     if as_json:
         print_json(found)
-    elif not print_status(found):
+        return
+    print_status(found)
+    if not found.is_complete:
         say("run the same command again to go on")
 
 
@@ -252,18 +244,15 @@ def report(
 
     Example: biaseval report runs/boolq-7b runs/boolq-13b runs/rte-7b runs/rte-13b --out majority.html
     """
-    from biaseval.analysis import build_marts
-    from biaseval.report import write_comparison, write_report
-    from biaseval.store import absolute_uri
-
     if out is not None:
+        from biaseval.report import write_comparison
+
         typer.echo(f"report: {write_comparison(runs, out)}")
         return
+    from biaseval.pipelines import report_run
+
     for directory in runs:
-        build_marts(directory)
-    write_report(runs)
-    for directory in runs:
-        typer.echo(f"report: {absolute_uri(directory)}/report.html")
+        typer.echo(f"report: {report_run(directory).uri}/report.html")
 
 
 @app.command()
@@ -319,13 +308,9 @@ def train_lora(
 
     Example: biaseval train lora jobs/specs/mistral-7b.yaml --run-dir runs/lora --set lora.preset=reif2024
     """
-    from biaseval.pipelines import refuse_stopped, train_lora
+    from biaseval.pipelines import train_lora
 
-    loaded = _load(spec, overrides)
-    with _resumable():
-        summary = train_lora(loaded, run_dir or f"runs/{loaded.name}")
-    print_trained(summary)
-    refuse_stopped(summary)
+    _train(train_lora, spec, run_dir, overrides)
 
 
 @train_app.command("instruct")
@@ -343,9 +328,7 @@ def train_instruct(
     """
     from biaseval.pipelines import train_instruct
 
-    loaded = _load(spec, overrides)
-    with _resumable():
-        print_tuned(train_instruct(loaded, run_dir or f"runs/{loaded.name}"))
+    _train(train_instruct, spec, run_dir, overrides)
 
 
 def main() -> None:
@@ -358,13 +341,22 @@ def main() -> None:
 
 
 def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
-    from biaseval.pipelines import run_spec
+    from biaseval.pipelines import headline, run_spec
 
     loaded = _load(spec, overrides)
     with _resumable():
         finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
-    print_metrics(finished.uri, loaded.kind)
+    print_metrics(finished.uri, headline(loaded))
     typer.echo(f"report: {finished.uri}/report.html")
+
+
+def _train(train: Callable[[Spec, str], Trained], spec: Path, run_dir: str | None, overrides: Sequence[str] | None) -> None:
+    loaded = _load(spec, overrides)
+    with _resumable():
+        trained = train(loaded, run_dir or f"runs/{loaded.name}")
+    print_lines(trained.lines)
+    typer.echo(f"{trained.folder}: {trained.uri}/{trained.folder}")
+    trained.refuse_given_up()
 
 
 def _load(spec: Path, overrides: Sequence[str] | None) -> Spec:

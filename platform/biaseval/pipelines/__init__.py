@@ -4,3 +4,32 @@
 directories. ``causal`` is what the kinds that score labels share, with the stages ``label_scores`` and ``adapters``;
 ``questions`` has the stages of QA models. ``train`` makes the stages that train alone, ``status`` looks at a directory.
 """
+
+from biaseval.pipelines.kind import Description, Trained
+from biaseval.pipelines.run import (
+    analyse_run,
+    describe,
+    headline,
+    report_run,
+    run_spec,
+    score_prompts,
+    write_report,
+)
+from biaseval.pipelines.status import Status, run_status
+from biaseval.pipelines.train import train_instruct, train_lora
+
+__all__ = [
+    "Description",
+    "Status",
+    "Trained",
+    "analyse_run",
+    "describe",
+    "headline",
+    "report_run",
+    "run_spec",
+    "run_status",
+    "score_prompts",
+    "train_instruct",
+    "train_lora",
+    "write_report",
+]

@@ -41,6 +41,13 @@ class TrainingSummary:
     """Sum over the adapters of this sitting, without starting workers and loading the model."""
     overhead_share: float | None
     """Part of these seconds outside optimizer steps, in [0, 1]; None if nothing was trained."""
+    made: Sequence[Done]
+    """In this sitting."""
+    folder: str = ADAPTERS
+
+    def refuse_given_up(self) -> None:
+        """Make sure that no adapter was given up; Raises: as `refuse_given_up`."""
+        refuse_given_up(self.made)
 
     @property
     def lines(self) -> list[tuple[str, str]]:
@@ -158,6 +165,7 @@ def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> TrainingSu
         last_loss=sum(own[-1] for own in losses.values()) / len(losses) if losses else None,
         seconds=seconds,
         overhead_share=1 - step_seconds / seconds if made else None,
+        made=made,
     )
 
 

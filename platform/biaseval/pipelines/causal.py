@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from biaseval.environment import amend_environment
 from biaseval.errors import Problems
-from biaseval.pipelines.adapters import adapter_cost, adapter_stage, check_lora
+from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
 from biaseval.pipelines.kind import Description, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
 from biaseval.pipelines.words import cost_lines
@@ -221,8 +221,10 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
     notes = [f"left out: {name}: {reason}" for name, reason in summary.left_out.items()]
     notes += [f"note: {note}" for note in summary.notes]
     facts = {**summary.facts(), "model": asdict(inputs.model), "flops": flops}
-    cost = None if spec.lora is None else adapter_cost(spec, spec.lora, adapters, inputs.model)
-    return Description(lines, notes, facts, cost)
+    if spec.lora is None:
+        return Description(lines, notes, facts)
+    cost = adapter_cost(spec, spec.lora, adapters, inputs.model)
+    return Description(lines, notes, facts, adapter_lines(cost, adapters, spec.lora), cost)
 
 
 def say_what_is_cut(spec_max_tokens: int, plan: Plan) -> None:

@@ -140,7 +140,7 @@ def _describe(spec: InstructSpec, inputs: InstructInputs) -> Description:
     notes = [f"note: {note}" for note in plan.notes]
     if plan.why_not_packed is not None:
         notes.append(f"note: rows are not packed: {plan.why_not_packed}")
-    return Description(lines, notes, {**asdict(plan), "model": asdict(inputs.model)}, cost)
+    return Description(lines, notes, {**asdict(plan), "model": asdict(inputs.model)}, training=cost)
 
 
 def _write(run: Run, spec: InstructSpec, inputs: InstructInputs) -> Plan:

@@ -60,8 +60,29 @@ class Description:
     notes: Sequence[str]
     facts: Mapping[str, Any]
     """The same as JSON values."""
+    training_lines: Sequence[tuple[str, str]] = ()
+    """Of training in it, where the rest is not all about that."""
     training: TrainingCost | None = None
     """What training in it would cost."""
+
+
+class Trained(Protocol):
+    """What came of training alone."""
+
+    @property
+    def uri(self) -> str:
+        """Of the run directory."""
+
+    @property
+    def folder(self) -> str:
+        """Of the run, that holds what was trained."""
+
+    @property
+    def lines(self) -> Sequence[tuple[str, str]]:
+        """Names and values, for a person."""
+
+    def refuse_given_up(self) -> None:
+        """Raise a BiasevalError if something was given up, which what is said has to come before."""
 
 
 Page = tuple[Mapping[str, bytes], str]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from biaseval.errors import BiasevalError, InputError
+from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import is_planned, read_plan, read_spec, refuse_another, refuse_foreign, write_plan
-from biaseval.pipelines.kind import AnyKind, Stage
+from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.prompts_file import score_spec
 from biaseval.progress import making_progress, say
-from biaseval.spec import AnySpec, ExecutionSpec
+from biaseval.spec import AnySpec, ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit, files_of, missing_units
 
@@ -40,6 +43,39 @@ def run_spec(spec: AnySpec, run_uri: str) -> Run:
     return run
 
 
+def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path, out_uri: str) -> Run:
+    """Score any prompts with any labels; the scores are OUT/label_scores/part-*.parquet.
+
+    Args:
+        model: what to score with.
+        execution: actors and their resources.
+        prompts_file: Parquet or JSONL with ``prompt_id``, ``text`` and ``labels`` (list of text).
+        out_uri: the directory for the scores; the same call resumes.
+
+    Raises:
+        InputError: bad input; the directory belongs to other prompts or another model.
+    """
+    spec = score_spec(model, execution, prompts_file)
+    with planned_run(spec, out_uri) as run:
+        make_missing(run, kind_of(spec).stages(run, spec, read_plan(run)), execution)
+    return run
+
+
+def describe(spec: AnySpec) -> Description:
+    """Return what a spec would run; loads no weights and writes nothing.
+
+    Raises:
+        InputError: bad input.
+    """
+    kind = kind_of(spec)
+    return kind.describe(spec, kind.read(spec))
+
+
+def headline(spec: AnySpec) -> str:
+    """Return the query whose rows are the metrics of a whole run of a spec."""
+    return kind_of(spec).headline
+
+
 @contextmanager
 def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     """Yield the run directory, claimed for the spec, locked and planned.
@@ -62,7 +98,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
 
 
 def make_missing(
-    run: Run, stages: Sequence[Stage], execution: ExecutionSpec, *, needed_only: bool = True
+    run: Run, stages: Sequence[Stage], execution: ExecutionSpec, *, is_whole_run: bool = True
 ) -> list[Done]:
     """Make what each stage lacks, one stage behind the other; Ray starts once, and only if something is missing.
 
@@ -70,7 +106,8 @@ def make_missing(
         run: a planned run.
         stages: in order; what one makes the next may need.
         execution: actors and their resources.
-        needed_only: leave out units all of whose products are there.
+        is_whole_run: what nothing needs is not made, as its products are there, and what is given up ends the run;
+            otherwise the stages are made for themselves.
 
     Returns:
         What was made now; a unit that was given up is among it.
@@ -83,7 +120,7 @@ def make_missing(
     made: list[Done] = []
     with Cluster(execution) as cluster:
         for stage in stages:
-            missing = missing_units(run, stage.units, needed_only=needed_only)
+            missing = missing_units(run, stage.units, needed_only=is_whole_run)
             total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
             if not missing:
                 say(f"all {total:,} {stage.noun} are {stage.verb} already")
@@ -97,6 +134,8 @@ def make_missing(
                     progress.advance(done.unit.size, done.tokens)
                     made.append(done)
             _refuse_missing(run, stage, missing, made)
+            if is_whole_run:
+                refuse_given_up(made)
     return made
 
 

@@ -30,10 +30,12 @@ class Status:
 
     kind: str
     stages: list[StageStatus]
+    has_metrics: bool
+    """The kind has some: marts and a report belong to it."""
     has_marts: bool
     has_report: bool
     is_complete: bool
-    """Nothing is left to do; a kind without metrics has neither marts nor report."""
+    """Nothing is left to do."""
 
     @property
     def n_parts(self) -> int:
@@ -60,7 +62,7 @@ def run_status(run_uri: str) -> Status:
     has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
     is_made = all(stage.n_units_done == stage.n_units for stage in stages)
     is_complete = is_made and (kind.page is None or (has_marts and has_report))
-    return Status(spec.kind, stages, has_marts, has_report, is_complete)
+    return Status(spec.kind, stages, kind.page is not None, has_marts, has_report, is_complete)
 
 
 def _stage_status(run: Run, stage: Stage) -> StageStatus:

@@ -9,14 +9,10 @@ from biaseval.pipelines.instruct import InstructSummary, instruct_summary
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.run import make_missing, planned_run
 from biaseval.spec import AnySpec, InstructSpec
-from biaseval.units import Done
 
 
-def train_lora(spec: AnySpec, run_uri: str) -> tuple[TrainingSummary, list[Done]]:
+def train_lora(spec: AnySpec, run_uri: str) -> TrainingSummary:
     """Plan a run as `run_spec` does, and train its adapters; on a directory that has it, only those that are missing.
-
-    Returns:
-        What there is now, and what was made: an adapter whose loss was not finite is given up, and has a problem.
 
     Raises:
         InputError: bad input, before any weights are loaded.
@@ -25,8 +21,7 @@ def train_lora(spec: AnySpec, run_uri: str) -> tuple[TrainingSummary, list[Done]
     lora_of(spec)
     with planned_run(spec, run_uri) as run:
         stage, *_ = kind_of(spec).stages(run, spec, read_plan(run))
-        made = make_missing(run, [stage], spec.execution, needed_only=False)
-        return training_summary(run, stage, made), made
+        return training_summary(run, stage, make_missing(run, [stage], spec.execution, is_whole_run=False))
 
 
 def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
