@@ -44,8 +44,11 @@ class Done:
     """When it was written, by the same clock."""
     busy_s: float = 0.0
     """How long the actor worked on it in between."""
-    problem: str | None = None
-    """Why it was given up, so that its files are not there; None where they are."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its files are there; otherwise it was given up, and the facts say why."""
+        return bool(self.facts.get("is_complete", True))
 
 
 def missing_units(run: Run, units: Sequence[Unit], *, needed_only: bool = False) -> list[Unit]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from biaseval.errors import BiasevalError, InputError
+from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.kind import Plan, Stage
+from biaseval.pipelines.words import cost_lines
 from biaseval.spec import AnySpec, CausalSpec, LoraSpec
-from biaseval.store import Run, part_name
+from biaseval.store import Run
 from biaseval.tables import ADAPTED
 from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
-from biaseval.models import CONFIG_FILE
+from biaseval.training.recipe import adapters_recipe
 from biaseval.training.rows import ADAPTERS, trained_adapters
 from biaseval.training.schedule import n_steps_of
 from biaseval.units import Done, Unit
@@ -81,6 +83,7 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
         InputError: the run was planned without adapters.
     """
     from biaseval.execute.training import Training
+    from biaseval.training.work import few_shot_adapter
 
     if "adapters" not in plan:
         raise InputError(f"{run.uri}: was planned by a version that trained adapters alone; choose another --run-dir")
@@ -98,7 +101,48 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
         )
         for adapter in plan["adapters"]
     ]
-    return Training(...)
+    return Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=units,
+        execution=spec.execution,
+        recipe=adapters_recipe(spec.model, lora),
+        work=few_shot_adapter,
+        arguments={"name": spec.name},
+    )
+
+
+def adapter_cost(
+    spec: CausalSpec, lora: LoraSpec, adapters: Sequence[Mapping[str, Any]], model: ModelFacts
+) -> TrainingCost:
+    """Return what training would cost; loads no weights.
+
+    Args:
+        spec: of the run.
+        lora: its section ``lora``.
+        adapters: those of the run, as `biaseval.training.rows.adapters_of` describes them; at least one.
+        model: the base model's facts.
+    """
+    return training_cost(
+        ModelShape.of(asdict(model), check_lora(spec, lora)),
+        adapters_recipe(spec.model, lora),
+        row_tokens=max(adapter["longest"] for adapter in adapters),
+        step_tokens=lora.epochs * sum(adapter["tokens"] for adapter in adapters),
+    )
+
+
+def adapter_lines(
+    cost: TrainingCost, adapters: Sequence[Mapping[str, Any]], lora: LoraSpec
+) -> list[tuple[str, str]]:
+    """Return what a plan says of training its adapters."""
+    tokens = sum(adapter["tokens"] for adapter in adapters)
+    return [
+        ("adapters to train", f"{len(adapters):,}"),
+        ("optimizer steps", f"{sum(n_steps_of(adapter['n_rows'], lora) for adapter in adapters):,}"),
+        ("tokens of training rows", f"{tokens:,} (longest row {cost.row_tokens:,})"),
+        *cost_lines("training FLOPs", cost.flops),
+    ]
 
 
 def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
@@ -159,7 +203,7 @@ def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> TrainingSu
         uri=run.uri,
         n_adapters=len(complete),
         n_planned=len(planned),
-        n_trained=sum(done.problem is None for done in made),
+        n_trained=sum(done.is_complete for done in made),
         n_steps=sum(map(len, losses.values())),
         first_loss=sum(own[0] for own in losses.values()) / len(losses) if losses else None,
         last_loss=sum(own[-1] for own in losses.values()) / len(losses) if losses else None,
@@ -175,7 +219,11 @@ def refuse_given_up(made: Sequence[Done]) -> None:
     Raises:
         BiasevalError: some were; the message names each with its step.
     """
-    stopped = [done.problem for done in made if done.problem is not None]
+    stopped = [
+        f"{done.unit.work['adapter']} (step {done.facts['n_steps'] - 1}, loss {done.facts['loss']:.4g})"
+        for done in sorted(made, key=lambda done: done.unit.number)
+        if not done.is_complete
+    ]
     if stopped:
         raise BiasevalError(
             f"{len(stopped)} adapters stopped because loss or gradient was not finite: {'; '.join(stopped)}; their "

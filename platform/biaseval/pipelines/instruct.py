@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from biaseval.errors import InputError, Problems
+from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.causal import model_inputs
 from biaseval.pipelines.kind import Description, Kind, Plan, Stage
 from biaseval.pipelines.words import cost_lines
@@ -18,7 +17,11 @@ from biaseval.progress import say
 from biaseval.spec import InstructSpec
 from biaseval.store import Run
 from biaseval.tables import CONVERSATIONS
-from biaseval.training.estimate import TrainingCost
+from biaseval.training.deepspeed_config import check_deepspeed
+from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
+from biaseval.training.recipe import tuning_recipe
+from biaseval.training.rows import MODEL_CONFIG
+from biaseval.training.schedule import planned_steps, step_rows
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
@@ -89,6 +92,22 @@ class InstructSummary:
     seconds: float
     """Of this sitting, without starting workers."""
 
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Names and values, for a person."""
+        lines = [
+            ("steps", f"{self.n_steps:,} ({self.n_made:,} made now)"),
+            ("loss, first to last step", f"{self.first_loss:.4f} to {self.last_loss:.4f}"),
+        ]
+        if self.eval_losses:
+            lines.append(("held-out loss, by epoch", ", ".join(f"{loss:.4f}" for loss in self.eval_losses)))
+        if self.n_made:
+            lines.append(("seconds", f"{self.seconds:,.1f}"))
+        return lines
+
+    def refuse_given_up(self) -> None:
+        """Do nothing: a tuning that is not finite is an error at once, as its checkpoints stay."""
+
 
 def _read(spec: InstructSpec) -> InstructInputs:
     from biaseval.training.conversations import read_conversations
@@ -96,7 +115,7 @@ def _read(spec: InstructSpec) -> InstructInputs:
 
     problems = Problems()
     with problems.noted():
-        _check_deepspeed(spec)
+        check_deepspeed(tuning_recipe(spec))
     with problems.noted():
         found = read_conversations(spec.data)
         held_out = _held_out(spec, [conversation.group for conversation in found.kept])
@@ -162,28 +181,6 @@ def _write(run: Run, spec: InstructSpec, inputs: InstructInputs) -> Plan:
     return asdict(inputs.plan)
 
 
-def _check_deepspeed(spec: InstructSpec) -> None:
-    """Make sure that a DeepSpeed file does not contradict the spec, and that checkpoints can hold what it asks for."""
-    from biaseval.training.deepspeed_config import deepspeed_config, deepspeed_file
-
-    if spec.training.zero is None:
-        return
-    deepspeed_config(spec.training, n_trainable=1)
-    section = deepspeed_file(spec.training).get("zero_optimization", {})
-    problems = []
-    for key in ("offload_optimizer", "offload_param"):
-        own = section.get(key) or {}
-        if not isinstance(own, dict):
-            problems.append(f"{spec.training.deepspeed_config}: zero_optimization.{key} {own!r}: write an object")
-        elif own.get("device", "none") not in ("none", "cpu") or own.get("ratio", 1) != 1:
-            problems.append(
-                f"{spec.training.deepspeed_config}: zero_optimization.{key} {own}: checkpoints are made of what is in "
-                "memory; use the device cpu, and no ratio"
-            )
-    if problems:
-        raise InputError.of(problems)
-
-
 def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
     """Return the groups that are held out: of a file and seed the same, whatever is cut or left out later."""
     distinct = list(dict.fromkeys(groups))
@@ -197,83 +194,101 @@ def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
     return {distinct[number] for number in drawn}
 
 
-def _plan(
-    spec: InstructSpec, facts: dict[str, Any], train: list[EncodedConversation], n_held_out: int, notes: list[str]
-) -> InstructPlan:
-    from biaseval.training.adapters import bare_model, target_shapes
+def _planned(
+    spec: InstructSpec, model: ModelFacts, train: list[EncodedConversation], n_held_out: int, notes: list[str]
+) -> tuple[InstructPlan, TrainingCost]:
+    """Return what a model is going to be tuned on, and what that costs."""
+    from biaseval.models import ModelSource, bare_model, target_shapes
     from biaseval.training.packing import pack, why_not_packed
-    from biaseval.training.tuning import n_tuning_steps
 
+    source, recipe = ModelSource.of(spec.model), tuning_recipe(spec)
     lengths = [len(one.token_ids) for one in train]
-    problem = why_not_packed(bare_model(spec.model), spec.max_tokens) if spec.packing else None
+    problem = why_not_packed(bare_model(source), spec.max_tokens) if spec.packing else None
     is_packed = spec.packing and problem is None
-    n_steps = n_tuning_steps(len(train), spec)
-    epochs = list(step_rows(len(train), spec.training, spec.seed))
-    steps = epochs[:n_steps]
+    epochs = step_rows(len(train), spec.training, spec.seed)
+    steps = planned_steps(len(train), recipe)
     n_rows = sum(
         len(pack([lengths[number] for number in chosen], spec.max_tokens)) if is_packed else len(chosen)
         for epoch, chosen in epochs
         if epoch == 0
     )
-    own = ModelShape(
-        facts["family"],
-        facts["n_parameters"],
-        facts["hidden_size"],
-        facts["n_layers"],
-        [] if spec.lora is None else target_shapes(spec.model, spec.lora),
+    cost = training_cost(
+        ModelShape.of(asdict(model), [] if spec.lora is None else target_shapes(source, spec.lora)),
+        recipe,
+        row_tokens=spec.max_tokens if is_packed else max(lengths),
+        step_tokens=sum(lengths[number] for _, chosen in steps for number in chosen),
     )
-    n_step_tokens = sum(lengths[number] for _, chosen in steps for number in chosen)
-    row_tokens = spec.max_tokens if is_packed else max(lengths)
-    return InstructPlan(
+    plan = InstructPlan(
         n_conversations=len(train),
         n_held_out=n_held_out,
         n_tokens=sum(lengths),
         n_answer_tokens=sum(int(one.is_answer.sum()) for one in train),
         longest=max(lengths),
         n_rows=n_rows,
-        n_steps=n_steps,
+        n_steps=len(steps),
         why_not_packed=problem,
         notes=notes,
-        cost=_cost(spec, own, n_step_tokens, row_tokens),
     )
+    return plan, cost
 
 
-def _cost(spec: InstructSpec, own: ModelShape, n_step_tokens: int, row_tokens: int) -> InstructCost:
-    from biaseval.training.deepspeed_config import deepspeed_file
+def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
+    from biaseval.execute.training import Training
+    from biaseval.training.work import tuned_model
 
-    section = deepspeed_file(spec.training).get("zero_optimization", {})
-    keys = {"optimizer": "offload_optimizer", "weights": "offload_param"}
-    named = [name for name, key in keys.items() if (section.get(key) or {}).get("device") == "cpu"]
-
-    def memory(shape: ModelShape, zero: int | None, n_workers: int) -> Memory:
-        offloaded = [name for name in named if (zero or 0) >= (1 if name == "optimizer" else 3)]
-        if zero == 3 and "optimizer" in offloaded:
-            offloaded.append("gradients")  # DeepSpeed keeps them beside the optimizer
-        return tuning_memory(shape, spec, row_tokens, zero, n_workers, offloaded)
-
-    shapes = [own, *PUBLISHED_SHAPES]
-    stages = {"none": None, "1": 1, "2": 2, "3": 3}
-    return InstructCost(
-        flops=tuning_flops(own.n_parameters, n_step_tokens, spec),
-        row_tokens=row_tokens,
-        shapes=shapes,
-        n_trainable=[shape.n_parameters if spec.lora is None else shape.n_trainable(spec.lora.r) for shape in shapes],
-        memory=[
-            {name: memory(shape, stage, spec.training.workers) for name, stage in stages.items()} for shape in shapes
-        ],
-        gpus=[fewest_gpus(partial(memory, shape)) for shape in shapes],
-    )
+    folder = _folder(spec)
+    return [
+        Training(
+            name="training",
+            verb="made",
+            noun="steps",
+            units=[Unit(0, plan["n_steps"], (f"{folder}/{_RESULTS[folder]}",))],
+            execution=spec.execution,
+            recipe=tuning_recipe(spec),
+            work=tuned_model,
+            arguments={
+                "name": spec.name,
+                "adapter": None if spec.lora is None else folder,
+                "max_tokens": spec.max_tokens,
+                "packing": spec.packing,
+            },
+        )
+    ]
 
 
-def _summary(run: Run, outcome: Any) -> InstructSummary:
+def _folder(spec: InstructSpec) -> str:
+    return "model" if spec.lora is None else "adapter"
+
+
+_RESULTS = {"model": MODEL_CONFIG, "adapter": CONFIG_FILE}
+"""Folder of a result to its last file."""
+
+
+def instruct_summary(run: Run, spec: InstructSpec, made: Sequence[Done]) -> InstructSummary:
+    """Return what a finished tuning is, and drop its checkpoints.
+
+    Args:
+        run: the run directory.
+        spec: its spec.
+        made: in this sitting; nothing if all was made before.
+    """
+    from biaseval.training.checkpoints import CHECKPOINTS
+
+    run.delete(CHECKPOINTS)
+    facts: Mapping[str, Any] = made[0].facts if made else {"n_steps": 0, "first_step": 0, "seconds": 0.0}
+    if facts.get("why_not_packed") is not None:
+        say(f"rows are not packed: {facts['why_not_packed']}")
     rows = run.read_table("training").select(["loss", "eval_loss"]).to_pylist()
     return InstructSummary(
         uri=run.uri,
-        folder=str(tuned_folder(run)),
+        folder=_folder(spec),
         n_steps=len(rows),
         first_loss=rows[0]["loss"],
         last_loss=rows[-1]["loss"],
         eval_losses=[row["eval_loss"] for row in rows if row["eval_loss"] is not None],
-        n_made=0 if outcome is None else outcome.n_steps - outcome.first_step,
-        seconds=0.0 if outcome is None else outcome.seconds,
+        n_made=facts["n_steps"] - facts["first_step"],
+        seconds=facts["seconds"],
     )
+
+
+INSTRUCT = Kind(read=_read, describe=_describe, write=_write, stages=_stages)

@@ -222,7 +222,7 @@ def _refuse_missing(run: Run, stage: Stage, asked: Sequence[Unit], made: Sequenc
     Raises:
         BiasevalError: units are missing that nothing said why of.
     """
-    given_up = {done.unit.number for done in made if done.problem is not None}
+    given_up = {done.unit.number for done in made if not done.is_complete}
     still = [unit for unit in missing_units(run, asked) if unit.number not in given_up]
     if still:
         raise BiasevalError(

@@ -35,4 +35,4 @@ def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
         raise InputError(f"kind: {spec.kind} is a measurement; name a spec of the kind instruct")
     with planned_run(spec, run_uri) as run:
         made = make_missing(run, kind_of(spec).stages(run, spec, read_plan(run)), spec.execution)
-        return instruct_summary(run, made)
+        return instruct_summary(run, spec, made)
