@@ -16,6 +16,7 @@ import ray
 
 import biaseval
 from biaseval.errors import BiasevalError
+from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import Resources, local_cpus
 from biaseval.spec import ExecutionSpec
 
@@ -113,14 +114,3 @@ def _without_chatter() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def n_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def quiet_worker() -> None:
-    """Keep libraries in a worker from phoning home and from warning."""
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

@@ -14,17 +14,21 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
-import ray
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute.cluster import Cluster, quiet_worker
+from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, allocate
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
+
+if TYPE_CHECKING:
+    import ray.data
+
+    from biaseval.execute.cluster import Cluster
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +90,8 @@ class Parts:
             InputError, BiasevalError: our own, from a worker.
             BiasevalError: Ray failed; complete parts stay.
         """
+        from ray.exceptions import RayError
+
         allocation = allocate(self.execution, len(missing), cluster.resources())
         if allocation.caution is not None:
             logger.warning(allocation.caution)
@@ -102,7 +108,7 @@ class Parts:
                 if recorder is not None:
                     recorder.add(done)
                 yield done
-        except (ray.exceptions.RayError, RuntimeError) as error:
+        except (RayError, RuntimeError) as error:
             lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
             raise BiasevalError(f"{self.name} failed: {lines[-1]}; run the same command again to resume") from error
         finally:
@@ -110,6 +116,8 @@ class Parts:
                 recorder.close()
 
     def _mapped(self, run: Run, missing: Sequence[Unit], allocation: Allocation) -> ray.data.Dataset:
+        import ray.data
+
         _quiet_context()
         rows = [{"task": json.dumps([unit.number, dict(unit.work), unit.files])} for unit in missing]
         arguments = {"name": self.name, "run_uri": run.uri, "arguments": dict(self.arguments)}
@@ -207,6 +215,8 @@ def _as_row(error: Exception, name: str) -> str:
 
 
 def _pool(allocation: Allocation) -> ray.data.ActorPoolStrategy:
+    import ray.data
+
     if isinstance(allocation.n_actors, int):
         return ray.data.ActorPoolStrategy(size=allocation.n_actors)
     at_least, at_most = allocation.n_actors
@@ -214,6 +224,8 @@ def _pool(allocation: Allocation) -> ray.data.ActorPoolStrategy:
 
 
 def _quiet_context() -> None:
+    import ray.data
+
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False

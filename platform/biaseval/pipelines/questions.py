@@ -35,7 +35,7 @@ _COUNTERS = ("n_tokens", "n_padded_tokens", "search_s")
 
 def measuring_stage(spec: QaBiasSpec, units: Sequence[Unit]) -> Stage:
     """Return the stage that computes the heuristics of each part of the questions, on CPUs."""
-    from biaseval.execute.cluster import n_cores
+    from biaseval.execute.machine import n_cores
     from biaseval.execute.parts import Parts
 
     # Each actor holds a pipeline of its own: more of them would not fit many machines' memory.
