@@ -26,8 +26,7 @@ from biaseval.cli import app
 from biaseval.errors import InputError
 from biaseval.majority_bias.matching import match_label
 from biaseval.models import ModelSource, load_model, load_tokenizer
-from biaseval.pipelines import run_spec, run_status, summarize_plan
-from biaseval.report import write_report
+from biaseval.pipelines import describe, run_spec, run_status, write_report
 from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
@@ -104,7 +103,7 @@ def test_the_report_shows_every_way_and_setting_the_same_each_time(finished: tup
     assert page.count("<img ") == len(WAYS) == len(list((again / "figures").glob("f1_*.svg")))
     before = digests(again / "figures")
     (again / "report.html").unlink()
-    write_report([str(again)])
+    write_report(str(again))
     assert digests(again / "figures") == before
     assert (again / "report.html").read_text() == page
 
@@ -184,7 +183,7 @@ def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path]
     (again / "label_scores" / "part-00003.parquet").unlink()
     status = run_status(str(again))
     assert status.n_parts_done == status.n_parts - 2
-    assert status.n_rows_done < status.n_rows == N_PROMPTS
+    assert status.size_done < status.size == N_PROMPTS
     untouched = (again / "generations" / "part-00000.parquet").stat().st_mtime_ns
     run_spec(load_spec(spec), str(again))
     for table in ("generations", "label_scores", "marts"):

@@ -47,6 +47,16 @@ class Status:
         """Of these, complete ones."""
         return sum(stage.n_units_done for stage in self.stages)
 
+    @property
+    def size(self) -> int:
+        """Of all stages together."""
+        return sum(stage.size for stage in self.stages)
+
+    @property
+    def size_done(self) -> int:
+        """Of this, what is made."""
+        return sum(stage.size_done for stage in self.stages)
+
 
 def run_status(run_uri: str) -> Status:
     """Return how far the run at ``run_uri`` is.
