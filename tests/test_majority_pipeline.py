@@ -244,7 +244,7 @@ def test_only_what_is_asked_is_computed(
 
 
 def test_a_plan_counts_settings_and_prompts(finished: tuple[Path, Path]) -> None:
-    summary, _, _ = summarize_plan(load_spec(finished[0]))
-    assert (summary.n_tasks, summary.n_settings, summary.n_prompts) == (1, len(SETTINGS), N_PROMPTS)
-    assert summary.n_scores == 2 * N_PROMPTS
-    assert summary.tokens < summary.tokens_unshared
+    plan = describe(load_spec(finished[0])).facts
+    assert (plan["n_tasks"], plan["n_settings"], plan["n_prompts"]) == (1, len(SETTINGS), N_PROMPTS)
+    assert plan["n_scores"] == 2 * N_PROMPTS
+    assert plan["tokens"] < plan["tokens_unshared"]
