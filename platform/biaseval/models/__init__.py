@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         trainable,
     )
     from biaseval.models.causal import (
-        ModelFacts,
         bare_model,
         describe_model,
         load_model,
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     )
     from biaseval.models.loading import ON_CPU, Loading, read_tokenizer, torch_dtype
     from biaseval.models.readers import (
-        ReaderFacts,
         describe_reader,
         encoder_window,
         is_sequence_model,
@@ -58,34 +56,9 @@ else:
 
 
 __all__ = [
-    "CONFIG_FILE",
-    "ON_CPU",
-    "WEIGHTS_FILE",
-    "AdapterSlot",
-    "Loading",
-    "ModelFacts",
-    "ModelSource",
-    "ReaderFacts",
-    "adapter_files",
-    "attached",
-    "bare_model",
-    "describe_model",
-    "describe_reader",
-    "encoder_window",
-    "fingerprint_model",
-    "is_sequence_model",
-    "load_extractive_model",
-    "load_model",
-    "load_reader_tokenizer",
-    "load_sequence_model",
-    "load_tokenizer",
-    "model_window",
-    "new_adapter",
-    "read_tokenizer",
-    "target_names",
-    "target_shapes",
-    "torch_dtype",
-    "trainable",
-    "unfilled_model",
-    "untrained_head",
-]
+    "CONFIG_FILE", "ON_CPU", "WEIGHTS_FILE", "AdapterSlot", "Loading", "ModelSource", "adapter_files", "attached",
+    "bare_model", "describe_model", "describe_reader", "encoder_window", "fingerprint_model", "is_sequence_model",
+    "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model", "load_tokenizer",
+    "model_window", "new_adapter", "read_tokenizer", "target_names", "target_shapes", "torch_dtype", "trainable",
+    "unfilled_model", "untrained_head",
+]  # fmt: skip

@@ -81,10 +81,9 @@ def describe_model(source: ModelSource) -> ModelFacts:
         InputError: no such model, no configuration or (local directory) no complete safetensors weights there, or not
             a causal language model.
     """
-    config = load_config(source)
+    model: Any = bare_model(source)
     check_weights(source.path)
-    text = config.get_text_config()
-    model = _bare(source, config)
+    config, text = model.config, model.config.get_text_config()
     with reading(source.path, _PART), torch.device("meta"), torch.no_grad():
         cache = model(input_ids=torch.zeros((1, 1), dtype=torch.long), use_cache=True).past_key_values
     return ModelFacts(
@@ -141,14 +140,13 @@ def bare_model(source: ModelSource) -> PreTrainedModel:
     Raises:
         InputError: no such model, or not a causal language model.
     """
-    bare: PreTrainedModel = _bare(source, load_config(source))
-    return bare
-
-
-def _bare(source: ModelSource, config: PretrainedConfig) -> Any:
+    config = load_config(source)
     auto: Any = AutoModelForCausalLM
     with reading(source.path, _PART), torch.device("meta"):
-        return auto.from_config(config, dtype=torch.float32, trust_remote_code=source.trust_remote_code)
+        bare: PreTrainedModel = auto.from_config(
+            config, dtype=torch.float32, trust_remote_code=source.trust_remote_code
+        )
+    return bare
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: str, *, add_special_tokens: bool = True) -> list[int]:

@@ -183,11 +183,10 @@ class ExtractiveReader:
         return best_spans(
             start_logits,
             end_logits,
+            self.settings,
             n_tokens=n_tokens,
             context_place=place,
             n_context=n_context,
-            n_best=self.settings.n_best,
-            max_answer_tokens=self.settings.max_answer_tokens,
         )
 
     def _self_test(self, windows: Windows) -> None:
