@@ -227,6 +227,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
         ("run", str(spec), "--run-dir", str(tmp_path / "tasks")): "is not empty and not a run directory",
         ("plan", str(spec), "--set", "tasks.path=absent"): "no such folder of task files",
         ("status", str(tmp_path / "absent")): "holds no planned run",
+        ("demo", "--run-dir", str(tmp_path / "tasks")): "is not empty and not a run directory",
         ("tasks", "check", str(tmp_path / "absent")): "no such folder of task files",
         (
             "score",

@@ -63,6 +63,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     help="Measure biases of language models (labels, majority labels, QA shortcuts): every number a SQL query.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 130 interrupted (run it again to resume).",
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -95,18 +96,22 @@ SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: a YA
 TrainingArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: a YAML file that says what to train.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the spec, e.g. tasks.max_eval=100; repeatable."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the spec, e.g. tasks.max_eval=100; the value is YAML; repeatable.",
+    ),
 ]
 RunDirOption = Annotated[
     str | None,
     typer.Option(
         "--run-dir",
         metavar="DIR",
-        help="The run's directory, local or s3://; runs/NAME if left out, NAME being the spec's.",
+        help="The run's directory, local or s3://; if left out, runs/NAME with the spec's name.",
     ),
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, local or s3://.")]
-RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN...", help="Run directories, local or s3://.")]
+RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run directories, local or s3://.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
 
 
@@ -117,6 +122,8 @@ def run(
     overrides: SetOption = None,
 ) -> None:
     """Plan, score, analyse and report what a spec asks for. Run it again to resume: only what is missing is computed.
+
+    The key kind of the spec says what is measured: label_bias, majority_bias or qa_bias.
 
     Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
     """
@@ -165,7 +172,9 @@ def score(
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option("--gpus-per-actor", help="GPUs that share one copy of the model; found out if left out."),
+        typer.Option(
+            "--gpus-per-actor", help="GPUs that share one copy of the model; if left out, 1 where there is one."
+        ),
     ] = None,
 ) -> None:
     """Score labels after any prompts: the log-probability of each token of each label, and of the end of the text.
@@ -212,7 +221,8 @@ def status(run: RunArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def sql(
     arguments: Annotated[
-        list[str], typer.Argument(metavar="RUN... QUERY", help="One or more run directories, then the query.")
+        list[str],
+        typer.Argument(metavar="RUN... QUERY", help="Run directories, local or s3://, then one statement that reads."),
     ],
     output: Annotated[Format, typer.Option("--format", help="json is one array of objects.")] = Format.table,
 ) -> None:
@@ -240,7 +250,7 @@ def report(
 ) -> None:
     """Compute the metrics of finished runs anew and write their report.html; or, with --out, one page over all of them.
 
-    Loads no model.
+    Loads no model. Needed where a run was moved (results.duckdb holds paths), or a newer version has more metrics.
 
     Example: biaseval report runs/boolq-7b runs/boolq-13b runs/rte-7b runs/rte-13b --out majority.html
     """
@@ -303,8 +313,8 @@ def train_lora(
 
     Contexts are (task, number of demonstrations, set) of label bias, (setting, seed, instruction) of majority bias.
 
-    They go to RUN/adapters in PEFT's layout, their steps to the table training. Run it again to resume: only what is
-    missing is trained; `biaseval run` on the same directory scores with them.
+    Adapters go to RUN/adapters in PEFT's layout, their steps to the table training. Run it again to resume: only
+    what is missing is trained; `biaseval run` on the same directory scores with them.
 
     Example: biaseval train lora jobs/specs/mistral-7b.yaml --run-dir runs/lora --set lora.preset=reif2024
     """
