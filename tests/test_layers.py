@@ -17,13 +17,14 @@ LAYERS = [
     {"pipelines"},
     {"execute", "report", "progress", "environment"},
     {"analysis", "training"},
-    {"majority_bias"},  # shares parts, calibration inputs and the check of labels with label_bias
-    {"label_bias", "qa_bias"},
+    {"label_bias", "majority_bias", "qa_bias"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
     {"models"},
     {"store"},
-    {"tables", "spec"},
+    {"spec"},
+    {"prompting"},  # what both plans of prompts share; its records are what a spec may ask for
+    {"tables"},
     {"errors"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}

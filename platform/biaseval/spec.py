@@ -10,12 +10,13 @@ import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from biaseval.errors import InputError
+from biaseval.prompting.calibration import CALIBRATIONS
 
 POOL_SIZE = 96
 N_DEMONSTRATIONS = 64
@@ -24,7 +25,10 @@ N_DEMONSTRATIONS = 64
 MIN_INSTANCES = 396
 """The smallest task of the published suite: the pool of 96 and 300 evaluation rows (P1 section 3.1)."""
 
-Method = Literal["cc", "dc", "looc"]
+if TYPE_CHECKING:
+    Method = str
+else:
+    Method = Literal[tuple(CALIBRATIONS)]
 
 Prediction = Literal["likelihood", "generate", "constrained"]
 
@@ -446,6 +450,7 @@ class MajorityBiasSpec(_Section):
 
 _SMALLEST_STEP = 0.001
 """Of a simplex grid: 1,001 settings of two labels, half a million of three."""
+
 
 HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
 """The heuristics of P3, by their ids."""

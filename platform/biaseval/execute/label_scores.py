@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from biaseval.errors import BiasevalError
 from biaseval.execute.cluster import allocate, answer, as_row, connected, device_of, map_parts, quiet_worker
-from biaseval.majority_bias.matching import constrained_choice, match_label
+from biaseval.prompting.matching import constrained_choice, match_label
 from biaseval.spec import N_NEW_TOKENS, ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run
 from biaseval.tables import ADAPTED, GENERATIONS, LABEL_SCORES

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
-from biaseval.label_bias.plan import PlannedPart, plan_tasks
+from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines.claim import as_json, file_digests, read_plan
 from biaseval.progress import say, scoring_progress
+from biaseval.prompting.parts import PlannedPart, n_prompts, n_scores
 from biaseval.spec import (
     CausalSpec,
     ExecutionSpec,
@@ -85,7 +86,7 @@ class _Planned:
     sha256: dict[str, str]
     """Of its files, by name."""
     problems: list[str] = field(default_factory=list)
-    """What keeps its adapters from being trained."""
+    """What keeps it from being scored, or its adapters from being trained."""
 
     @property
     def adapters(self) -> list[dict[str, Any]]:
@@ -187,8 +188,8 @@ def _label_bias_inputs(spec: LabelBiasSpec) -> Inputs:
                 parts=plan.parts,
                 summary=PlanSummary(
                     n_tasks=1,
-                    n_prompts=plan.n_prompts,
-                    n_scores=_n_models(spec) * plan.n_scores,
+                    n_prompts=n_prompts(plan.parts),
+                    n_scores=_n_models(spec) * n_scores(plan.parts),
                     tokens=_n_models(spec) * sum(part.tokens for part in plan.parts),
                     tokens_unshared=_n_models(spec) * sum(part.tokens_unshared for part in plan.parts),
                     n_shortened=plan.n_shortened,
@@ -197,7 +198,7 @@ def _label_bias_inputs(spec: LabelBiasSpec) -> Inputs:
                     left_out={},
                 ),
                 sha256={f"{plan.task}.json": plan.sha256},
-                problems=problems,
+                problems=[*plan.problems, *problems],
             )
 
     return Inputs(
@@ -224,8 +225,8 @@ def _majority_bias_inputs(spec: MajorityBiasSpec) -> Inputs:
                 parts=plan.parts,
                 summary=PlanSummary(
                     n_tasks=0,
-                    n_prompts=plan.n_prompts,
-                    n_scores=_n_models(spec) * is_scored * plan.n_scores,
+                    n_prompts=n_prompts(plan.parts),
+                    n_scores=_n_models(spec) * is_scored * n_scores(plan.parts),
                     # A prompt that is continued too is read twice.
                     tokens=n_passes * sum(part.tokens for part in plan.parts),
                     tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
@@ -236,7 +237,7 @@ def _majority_bias_inputs(spec: MajorityBiasSpec) -> Inputs:
                     n_settings=1,
                 ),
                 sha256={},
-                problems=problems,
+                problems=[*plan.problems, *problems],
             )
 
     return Inputs(

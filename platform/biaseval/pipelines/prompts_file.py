@@ -13,10 +13,10 @@ import yaml
 
 from biaseval.environment import describe_environment
 from biaseval.errors import InputError
-from biaseval.label_bias.plan import label_problem
-from biaseval.label_bias.prompts import TokenCounter
 from biaseval.pipelines.claim import as_json, refuse_another_model, refuse_foreign
 from biaseval.pipelines.label_outputs import LIKELIHOOD, model_inputs, part_entry, score_missing
+from biaseval.prompting.labels import label_problem
+from biaseval.prompting.lengths import TokenCounter
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, PROMPTS, TABLES
