@@ -16,16 +16,18 @@ LAYERS = [
     {"cli", "bench"},
     {"demo"},
     {"pipelines"},
-    {"execute", "report", "progress", "environment"},
+    {"execute", "report"},
     {"analysis", "training"},
-    {"majority_bias"},  # shares parts, calibration inputs and the check of labels with label_bias
-    {"label_bias", "qa_bias"},
+    {"label_bias", "majority_bias", "qa_bias"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
+    {"units", "environment"},
     {"store"},
-    {"tables", "spec"},
+    {"spec"},
+    {"prompting"},  # what both plans of prompts share; its records are what a spec may ask for
+    {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic
-    {"errors"},
+    {"errors", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
 MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo", "bench"}

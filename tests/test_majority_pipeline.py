@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
-from biaseval.majority_bias.matching import match_label
 from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.pipelines import describe, run_spec, run_status, write_report
+from biaseval.prompting.matching import match_label
 from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl

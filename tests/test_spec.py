@@ -113,6 +113,7 @@ lora: {}
         (MINIMAL + "lora: {rank: 64}\n", "lora.rank: unknown key"),
         (MINIMAL + "seed: -1\n", "seed:"),
         (MINIMAL + "calibration: [cc, cc]\n", "names a method twice"),
+        (MINIMAL + "calibration: [cd]\n", "calibration.0: input should be 'cc', 'dc' or 'looc', found 'cd'; change it"),
         (MINIMAL.replace("path: tasks", "path: tasks, suite: selection"), "tasks.table"),
         (MINIMAL.replace("path: tasks", "path: tasks, min_instances: 96"), "tasks.min_instances"),
     ],

@@ -3,7 +3,7 @@
 Each file there is one relation of the same name. ``staging`` reads a run's Parquet parts, ``intermediate`` and
 ``marts`` read only relations, and each of ``checks`` must return no row. A kind of run has the relations that its
 tables allow. ``comparisons`` are relations over several runs, whose rows have a column ``run``. ``macros`` are
-functions that queries over any run may use.
+functions that queries over any run may use; so is the table ``calibration_methods``, of which there is no file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from biaseval.errors import BiasevalError, InputError
+from biaseval.prompting.calibration import calibration_rows
 from biaseval.store import Run
 from biaseval.tables import ADAPTED, TABLES, run_outputs
 
@@ -477,7 +478,7 @@ def _local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
 
 
 def _connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.DuckDBPyConnection:
-    """Return a connection with the macros.
+    """Return a connection with the macros, and the table ``calibration_methods`` of the records of planning.
 
     It never fetches extensions, and reads object stores through the runs' file systems.
     """
@@ -503,6 +504,7 @@ def _connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.D
         connection.register_filesystem(store)
     for macro in sorted(ANALYTICS.glob("macros/*.sql")):
         connection.execute(macro.read_text(encoding="utf-8")).fetchall()
+    connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create("calibration_methods")
     return connection
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.splits import Sampler
-from biaseval.label_bias.tasks import read_task, select_tasks
+from biaseval.label_bias.tasks import select_tasks
 from biaseval.models import ModelSource, load_tokenizer
+from biaseval.prompting.task_files import read_task
 from biaseval.spec import LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
 
 POOL = 96

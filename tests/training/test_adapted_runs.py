@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
-from biaseval.majority_bias.matching import match_label
 from biaseval.models import AdapterSlot, ModelSource, load_model, load_tokenizer
 from biaseval.pipelines import run_spec, run_status, train_lora
+from biaseval.prompting.matching import match_label
 from biaseval.scoring import LabelScorer
 from biaseval.spec import load_spec
 from biaseval.store import Run

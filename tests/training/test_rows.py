@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from biaseval.label_bias.prompts import PromptFitter, TokenCounter
+from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.splits import Splits, splits_of
-from biaseval.label_bias.tasks import Task, read_task
 from biaseval.label_bias.training_rows import training_rows
+from biaseval.prompting.lengths import TokenCounter
+from biaseval.prompting.task_files import Task, read_task
 from biaseval.scoring.encoding import encode
 from biaseval.spec import LoraSpec, training_positions
 from biaseval.tables import TRAINING_ROWS

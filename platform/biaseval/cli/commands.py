@@ -360,7 +360,9 @@ def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
     typer.echo(f"report: {finished.uri}/report.html")
 
 
-def _train(train: Callable[[Spec, str], Trained], spec: Path, run_dir: str | None, overrides: Sequence[str] | None) -> None:
+def _train(
+    train: Callable[[Spec, str], Trained], spec: Path, run_dir: str | None, overrides: Sequence[str] | None
+) -> None:
     loaded = _load(spec, overrides)
     with _resumable():
         trained = train(loaded, run_dir or f"runs/{loaded.name}")

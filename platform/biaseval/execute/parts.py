@@ -164,7 +164,12 @@ class _Actor:
     """Holds a worker; has it make a part, and says what came of it."""
 
     def __init__(
-        self, name: str, run_uri: str, arguments: Mapping[str, Any], worker: Callable[..., Worker], allocation: Allocation
+        self,
+        name: str,
+        run_uri: str,
+        arguments: Mapping[str, Any],
+        worker: Callable[..., Worker],
+        allocation: Allocation,
     ) -> None:
         quiet_worker()
         self._name = name

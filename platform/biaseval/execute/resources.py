@@ -159,9 +159,7 @@ def _slots(number: float) -> float:
 
 
 def _on_cpus(work: str) -> str:
-    return (
-        f"{work} on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
-    )
+    return f"{work} on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
 
 
 def _too_few(training: TrainingSpec, n_groups: int, found: int, kind: str) -> InputError:

@@ -132,9 +132,7 @@ def adapter_cost(
     )
 
 
-def adapter_lines(
-    cost: TrainingCost, adapters: Sequence[Mapping[str, Any]], lora: LoraSpec
-) -> list[tuple[str, str]]:
+def adapter_lines(cost: TrainingCost, adapters: Sequence[Mapping[str, Any]], lora: LoraSpec) -> list[tuple[str, str]]:
     """Return what a plan says of training its adapters."""
     tokens = sum(adapter["tokens"] for adapter in adapters)
     return [
@@ -154,13 +152,12 @@ def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
     Raises:
         InputError: the model lacks a layer that is to be changed, or a DeepSpeed file contradicts the spec.
     """
-    from biaseval.models import ModelSource
-    from biaseval.models.adapters import target_shapes
+    from biaseval.models import ModelSource, bare_model, target_shapes
     from biaseval.training.deepspeed_config import deepspeed_config
 
     if lora.zero is not None:
         deepspeed_config(lora, n_trainable=1)
-    return target_shapes(ModelSource.of(spec.model), lora)
+    return target_shapes(bare_model(ModelSource.of(spec.model)), lora)
 
 
 def lora_of(spec: AnySpec) -> LoraSpec:

@@ -203,7 +203,8 @@ def _planned(
 
     source, recipe = ModelSource.of(spec.model), tuning_recipe(spec)
     lengths = [len(one.token_ids) for one in train]
-    problem = why_not_packed(bare_model(source), spec.max_tokens) if spec.packing else None
+    bare = bare_model(source)
+    problem = why_not_packed(bare, spec.max_tokens) if spec.packing else None
     is_packed = spec.packing and problem is None
     epochs = step_rows(len(train), spec.training, spec.seed)
     steps = planned_steps(len(train), recipe)
@@ -213,7 +214,7 @@ def _planned(
         if epoch == 0
     )
     cost = training_cost(
-        ModelShape.of(asdict(model), [] if spec.lora is None else target_shapes(source, spec.lora)),
+        ModelShape.of(asdict(model), [] if spec.lora is None else target_shapes(bare, spec.lora)),
         recipe,
         row_tokens=spec.max_tokens if is_packed else max(lengths),
         step_tokens=sum(lengths[number] for _, chosen in steps for number in chosen),

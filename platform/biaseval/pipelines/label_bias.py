@@ -26,6 +26,7 @@ from biaseval.pipelines.causal import (
 )
 from biaseval.pipelines.kind import Kind, Page, Plan, Stage
 from biaseval.pipelines.label_scores import LIKELIHOOD
+from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
 
@@ -46,8 +47,8 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
                 parts=plan.parts,
                 summary=PlanSummary(
                     n_tasks=1,
-                    n_prompts=plan.n_prompts,
-                    n_scores=n_models(spec) * plan.n_scores,
+                    n_prompts=n_prompts(plan.parts),
+                    n_scores=n_models(spec) * n_scores(plan.parts),
                     tokens=n_models(spec) * sum(part.tokens for part in plan.parts),
                     tokens_unshared=n_models(spec) * sum(part.tokens_unshared for part in plan.parts),
                     n_shortened=plan.n_shortened,

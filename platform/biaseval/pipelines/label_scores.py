@@ -73,9 +73,7 @@ def scoring_unit(part: Mapping[str, Any], predict: Sequence[Prediction], *, has_
     return Unit(number=part["part"], size=part["n_prompts"], files=files, work=part)
 
 
-def read_part(
-    run: Run, task: Task, *, model: ModelSpec, predict: Sequence[str], known: Mapping[str, Any]
-) -> ReadPart:
+def read_part(run: Run, task: Task, *, model: ModelSpec, predict: Sequence[str], known: Mapping[str, Any]) -> ReadPart:
     """Read a part's prompts, tokenise and pack them; what runs in a CPU task."""
     from biaseval.scoring.outputs import read_part
 

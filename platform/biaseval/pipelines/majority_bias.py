@@ -21,6 +21,7 @@ from biaseval.pipelines.causal import (
     write_causal,
 )
 from biaseval.pipelines.kind import Kind, Page, Plan, Stage
+from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.spec import MajorityBiasSpec
 from biaseval.store import Run
 from biaseval.tables import output_tables
@@ -46,8 +47,8 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
                 parts=plan.parts,
                 summary=PlanSummary(
                     n_tasks=0,
-                    n_prompts=plan.n_prompts,
-                    n_scores=n_models(spec) * is_scored * plan.n_scores,
+                    n_prompts=n_prompts(plan.parts),
+                    n_scores=n_models(spec) * is_scored * n_scores(plan.parts),
                     tokens=n_passes * sum(part.tokens for part in plan.parts),
                     tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
                     n_shortened=0,

@@ -15,7 +15,7 @@ from biaseval.errors import InputError, Problems
 from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.questions import answering_stage, measuring_stage
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
-from biaseval.qa_bias.heuristics import attributes, heuristic
+from biaseval.qa_bias.heuristics import attributes
 from biaseval.qa_bias.predictions import read_predictions
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.spec import QaBiasSpec, QaModelSpec
@@ -109,9 +109,7 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
     return QuestionsInputs(sets=sets, train=train, plan=QuestionsPlan(sizes, models, notes), text=text)
 
 
-def _notes(
-    spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None
-) -> list[str]:
+def _notes(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> list[str]:
     """Return what reading the questions left out, and where document frequencies come from."""
     notes = [note for questions, _ in sets.values() for note in questions.notes]
     if not set(spec.heuristics) & NEEDS_TFIDF:

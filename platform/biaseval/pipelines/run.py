@@ -189,7 +189,9 @@ def _opened(run_uri: str) -> tuple[Run, AnyKind, AnySpec]:
     spec = read_spec(run)
     kind = kind_of(spec)
     if kind.page is None:
-        raise InputError(f"{run.uri}: holds a run of the kind {spec.kind}, which has no metrics; name another directory")
+        raise InputError(
+            f"{run.uri}: holds a run of the kind {spec.kind}, which has no metrics; name another directory"
+        )
     return run, kind, spec
 
 

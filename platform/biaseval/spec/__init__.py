@@ -16,7 +16,6 @@ from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrai
 from biaseval.spec.label_bias import LabelBiasSpec, PromptSpec, TasksSpec
 from biaseval.spec.majority_bias import (
     LABEL,
-    N_NEW_TOKENS,
     DataSpec,
     MajorityBiasSpec,
     MajorityPromptSpec,
@@ -48,9 +47,7 @@ Spec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec | InstructSpec
 AnySpec = Spec | ScoreSpec
 """Every kind of spec that a run directory may hold."""
 
-_STORED: dict[str, type[AnySpec]] = {
-    get_args(own.model_fields["kind"].annotation)[0]: own for own in get_args(AnySpec)
-}
+_STORED: dict[str, type[AnySpec]] = {get_args(own.model_fields["kind"].annotation)[0]: own for own in get_args(AnySpec)}
 _KINDS: dict[str, type[Spec]] = {kind: own for kind, own in _STORED.items() if own in get_args(Spec)}
 
 
@@ -87,14 +84,13 @@ def stored_spec(content: object, source: str) -> AnySpec:
 
 
 __all__ = [
-    "AnySpec",
     "HEURISTICS",
     "LABEL",
     "MIN_INSTANCES",
     "N_DEMONSTRATIONS",
-    "N_NEW_TOKENS",
     "POOL_SIZE",
     "AdapterSpec",
+    "AnySpec",
     "BootstrapSpec",
     "CausalSpec",
     "ConversationsSpec",

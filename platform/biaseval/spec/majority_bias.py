@@ -25,9 +25,6 @@ from biaseval.spec.training import LoraSpec, other_adapters, untrainable
 
 Prediction = Literal["likelihood", "generate", "constrained"]
 
-N_NEW_TOKENS = 2
-"""Of free generation (P2 section 4)."""
-
 LABEL = "label"
 """The field of an item template where the answer stands."""
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Method = Literal["cc", "dc", "looc"]
+from biaseval.prompting.calibration import CALIBRATIONS
+
+if TYPE_CHECKING:
+    Method = str
+else:
+    Method = Literal[tuple(CALIBRATIONS)]
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]

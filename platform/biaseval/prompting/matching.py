@@ -5,6 +5,9 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
+N_NEW_TOKENS = 2
+"""Of free generation (P2 section 4)."""
+
 
 def match_label(output: str, labels: Sequence[str]) -> str | None:
     """Return the label that a generated text stands for, or None where it is no label (section 11.3 of the protocol).

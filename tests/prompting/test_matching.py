@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 import torch
 
-from biaseval.majority_bias.matching import constrained_choice, match_label
 from biaseval.models import ModelSource, load_model, load_tokenizer
+from biaseval.prompting.matching import constrained_choice, match_label
 from biaseval.scoring import LabelScorer, prepare
 from tests.scoring.families import few_shot_prompts
 from tests.tinymodels import make_llama
