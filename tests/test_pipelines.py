@@ -304,7 +304,7 @@ def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path,
     score_prompts(model, execution, tmp_path / "prompts.parquet", str(tmp_path / "out"))
     assert run.read_table("label_scores").num_rows == 60
     pq.write_table(pa.Table.from_pylist(rows[:5]), tmp_path / "other.parquet")
-    with pytest.raises(InputError, match="belongs to another spec(.|\n)*prompts_sha256: the run has"):
+    with pytest.raises(InputError, match=r"belongs to another spec(.|\n)*prompts_sha256: the run has"):
         score_prompts(model, execution, tmp_path / "other.parquet", str(tmp_path / "out"))
 
 

@@ -78,7 +78,7 @@ class Cluster:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Ray reports each actor pool's arguments as an error, which they are not while this process lives.
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-        # Ray's coming default: a task without a GPU keeps the machine's CUDA_VISIBLE_DEVICES. Unset, it warns each time.
+        # Ray's coming default: a task without a GPU keeps the machine's CUDA_VISIBLE_DEVICES. Unset, it warns.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         if ray.is_initialized():
             self._is_local = len(ray.nodes()) == 1

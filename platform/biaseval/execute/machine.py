@@ -1,4 +1,4 @@
-"""This machine, and what a worker process sets for itself; needs no Ray."""
+"""What a process may use of its machine, and what a worker sets for itself; needs no Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kinds that score labels by a causal LM share: planning, the stages of adapters and scores, and their words."""
+"""What the kinds that score labels by a causal LM share: planning, their stages, and what a plan says."""
 
 from __future__ import annotations
 
