@@ -14,10 +14,12 @@ from biaseval.analysis import derive_qa_bias
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.questions import answering_stage, measuring_stage
+from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
 from biaseval.qa_bias.heuristics import attributes
 from biaseval.qa_bias.predictions import read_predictions
 from biaseval.qa_bias.similarity import Tfidf
+from biaseval.qa_bias.user_heuristics import source_digest
 from biaseval.spec import QaBiasSpec, QaModelSpec
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
@@ -88,7 +90,7 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
         for name, uri in uris.items():
             with problems.noted():
                 sets[name] = (_questions(spec, uri, name), role)
-    if set(spec.heuristics) & NEEDS_TFIDF and spec.datasets.train is not None:
+    if "tfidf" in resources_of(spec.heuristics) and spec.datasets.train is not None:
         with problems.noted():
             train = read_questions(spec.datasets.train, name="train", on_bad_example=spec.datasets.on_bad_example)
     problems.refuse()
@@ -112,7 +114,7 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
 def _notes(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> list[str]:
     """Return what reading the questions left out, and where document frequencies come from."""
     notes = [note for questions, _ in sets.values() for note in questions.notes]
-    if not set(spec.heuristics) & NEEDS_TFIDF:
+    if "tfidf" not in resources_of(spec.heuristics):
         return notes
     if train is not None:
         return [*notes, *train.notes]
@@ -134,7 +136,7 @@ def _write(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> Plan:
             part = rows.slice(start, n_rows)
             run.write_part("qa_examples", len(parts), part)
             parts.append({"part": len(parts), "dataset": questions.name, "n_questions": part.num_rows})
-    if set(spec.heuristics) & NEEDS_TFIDF:
+    if "tfidf" in resources_of(spec.heuristics):
         first = next(iter(spec.datasets.in_distribution))
         fitted_on = inputs.train if inputs.train is not None else inputs.sets[first][0]
         run.write_part("qa_tfidf", 0, Tfidf.fit([question.context for question in fitted_on.questions]).to_table())
@@ -203,17 +205,17 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
     from biaseval.qa_bias.annotation import load_annotator
     from biaseval.qa_bias.text import load_text
 
-    asked = set(spec.heuristics)
+    needed = resources_of(spec.heuristics)
     sources: dict[str, Any] = {}
-    if asked & NEEDS_TEXT:
+    if "text" in needed:
         sources["sentences and words"] = load_text(spec.text.nltk_data)
-    if asked & NEEDS_ANNOTATOR:
+    if "annotator" in needed:
         sources["entities and subjects"] = load_annotator(spec.text.spacy, spec.heuristics)
     described: dict[str, Any] = {
         name: {"name": source.name, "is_approximate": source.is_approximate, "version": source.version}
         for name, source in sources.items()
     }
-    for heuristic in sorted(asked - set(HEURISTICS)):
+    for heuristic in sorted(set(spec.heuristics) - set(HEURISTICS)):
         described[heuristic] = {
             "name": "a function of the user's",
             "is_approximate": False,

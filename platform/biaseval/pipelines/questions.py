@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from biaseval.environment import amend_environment, read_environment
 from biaseval.pipelines.kind import Stage
-from biaseval.qa_bias.heuristics import NEEDS_ANNOTATOR, NEEDS_TEXT, NEEDS_TFIDF, attributes
+from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.heuristics import Variant, resources_of
 from biaseval.qa_bias.predictions import given_answers, prediction_rows, read_predictions
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.spec import ExecutionSpec, QaBiasSpec, QaModelSpec, QaTextSpec, WindowsSpec
@@ -74,20 +75,20 @@ class AttributesWorker:
     """Computes heuristics."""
 
     def __init__(
-        self, run: Run, allocation: Allocation, *, heuristics: Sequence[str], variant: str, text: QaTextSpec
+        self, run: Run, allocation: Allocation, *, heuristics: Sequence[str], variant: Variant, text: QaTextSpec
     ) -> None:
         from biaseval.qa_bias.annotation import load_annotator
         from biaseval.qa_bias.text import load_text
 
-        needed = set(heuristics)
+        needed = resources_of(heuristics)
         self._run = run
         self._measure = partial(
             attributes,
             heuristics=heuristics,
             variant=variant,
-            text=load_text(text.nltk_data) if needed & NEEDS_TEXT else None,
-            annotator=load_annotator(text.spacy, heuristics) if needed & NEEDS_ANNOTATOR else None,
-            tfidf=Tfidf.from_table(run.read_table("qa_tfidf")) if needed & NEEDS_TFIDF else None,
+            text=load_text(text.nltk_data) if "text" in needed else None,
+            annotator=load_annotator(text.spacy, heuristics) if "annotator" in needed else None,
+            tfidf=Tfidf.from_table(run.read_table("qa_tfidf")) if "tfidf" in needed else None,
         )
 
     def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
