@@ -16,7 +16,7 @@ from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.questions import answering_stage, measuring_stage
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
-from biaseval.qa_bias.heuristics import attributes
+from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.predictions import read_predictions
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.user_heuristics import source_digest
