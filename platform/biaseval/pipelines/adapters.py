@@ -20,7 +20,7 @@ from biaseval.training.schedule import n_steps_of
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
-    from biaseval.models import ModelFacts
+    from biaseval.models.causal import ModelFacts
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from biaseval.store import Run
 from biaseval.training.rows import adapters_of, with_tokens
 
 if TYPE_CHECKING:
-    from biaseval.models import ModelFacts
+    from biaseval.models.causal import ModelFacts
 
 
 @dataclass(frozen=True)

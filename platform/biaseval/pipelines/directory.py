@@ -128,8 +128,8 @@ def fingerprints(spec: AnySpec) -> dict[tuple[str, ...], dict[str, Any]]:
 
 def _fingerprints(environment: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
     """Return what ``environment.json`` has of each model, by its place there."""
-    several = {("models", name): known for name, known in environment.get("models", {}).items()}
-    return {**several, **({("model",): environment["model"]} if "model" in environment else {})}
+    found: dict[tuple[str, ...], Any] = {("model",): environment["model"]} if "model" in environment else {}
+    return found | {("models", name): known for name, known in environment.get("models", {}).items()}
 
 
 def file_digests(spec: AnySpec) -> dict[str, str]:

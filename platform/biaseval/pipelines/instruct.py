@@ -25,7 +25,7 @@ from biaseval.training.schedule import planned_steps, step_rows
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
-    from biaseval.models import ModelFacts
+    from biaseval.models.causal import ModelFacts
     from biaseval.training.conversations import Conversation
     from biaseval.training.templates import EncodedConversation
 

@@ -47,8 +47,8 @@ Spec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec | InstructSpec
 AnySpec = Spec | ScoreSpec
 """Every kind of spec that a run directory may hold."""
 
-_STORED: dict[str, type[AnySpec]] = {get_args(own.model_fields["kind"].annotation)[0]: own for own in get_args(AnySpec)}
-_KINDS: dict[str, type[Spec]] = {kind: own for kind, own in _STORED.items() if own in get_args(Spec)}
+_KINDS: dict[str, type[Spec]] = {get_args(own.model_fields["kind"].annotation)[0]: own for own in get_args(Spec)}
+_STORED: dict[str, type[AnySpec]] = {**_KINDS, "score": ScoreSpec}
 
 
 def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
