@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from biaseval.errors import InputError
 from biaseval.prompting.calibration import CALIBRATIONS
+from biaseval.qa_bias.heuristics import HEURISTICS
 
 POOL_SIZE = 96
 N_DEMONSTRATIONS = 64
@@ -450,10 +451,6 @@ class MajorityBiasSpec(_Section):
 
 _SMALLEST_STEP = 0.001
 """Of a simplex grid: 1,001 settings of two labels, half a million of three."""
-
-
-HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
-"""The heuristics of P3, by their ids."""
 
 
 class QaModelSpec(_Section):

@@ -16,7 +16,8 @@ import pyarrow as pa
 from biaseval.errors import BiasevalError
 from biaseval.execute.cluster import allocate, answer, as_row, device_of, map_parts, n_cores, quiet_worker
 from biaseval.qa_bias.annotation import load_annotator
-from biaseval.qa_bias.heuristics import NEEDS_ANNOTATOR, NEEDS_TEXT, NEEDS_TFIDF, attributes
+from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.heuristics import resources_of
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.qa_bias.text import load_text
@@ -191,14 +192,14 @@ class _MeasuringActor(_QuestionsActor):
         self, arguments: dict[str, Any], num_gpus: int, n_threads: int | None
     ) -> Callable[[pa.Table], tuple[str, pa.Table, dict[str, Any]]]:
         heuristics, text = arguments["heuristics"], QaTextSpec(**arguments["text"])
-        needed = set(heuristics)
+        needed = resources_of(heuristics)
         measure = partial(
             attributes,
             heuristics=heuristics,
             variant=arguments["variant"],
-            text=load_text(text.nltk_data) if needed & NEEDS_TEXT else None,
-            annotator=load_annotator(text.spacy, heuristics) if needed & NEEDS_ANNOTATOR else None,
-            tfidf=Tfidf.from_table(self._run.read_table("qa_tfidf")) if needed & NEEDS_TFIDF else None,
+            text=load_text(text.nltk_data) if "text" in needed else None,
+            annotator=load_annotator(text.spacy, heuristics) if "annotator" in needed else None,
+            tfidf=Tfidf.from_table(self._run.read_table("qa_tfidf")) if "tfidf" in needed else None,
         )
         return lambda examples: ("qa_attributes", measure(examples), {})
 

@@ -15,11 +15,13 @@ from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.claim import as_json, file_digests, read_plan
 from biaseval.progress import say, scoring_progress
+from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
-from biaseval.qa_bias.heuristics import NEEDS_ANNOTATOR, NEEDS_TEXT, NEEDS_TFIDF, attributes, source_digest
+from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.predictions import read_predictions
 from biaseval.qa_bias.similarity import Tfidf
-from biaseval.spec import HEURISTICS, QaBiasSpec, QaModelSpec, dump_spec
+from biaseval.qa_bias.user_heuristics import source_digest
+from biaseval.spec import QaBiasSpec, QaModelSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import QA_PREDICTIONS, TABLES
 
@@ -90,7 +92,7 @@ def read_questions_inputs(spec: QaBiasSpec) -> QuestionsInputs:
         attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
     train = None
     notes = [note for questions, _ in sets.values() for note in questions.notes]
-    if set(spec.heuristics) & NEEDS_TFIDF:
+    if "tfidf" in resources_of(spec.heuristics):
         if spec.datasets.train is not None:
             train = read_questions(spec.datasets.train, name="train", on_bad_example=spec.datasets.on_bad_example)
             notes += train.notes
@@ -142,7 +144,7 @@ def write_questions_plan(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) ->
             part = rows.slice(start, n_rows)
             run.write_part("qa_examples", len(parts), part)
             parts.append({"part": len(parts), "dataset": questions.name, "n_questions": part.num_rows})
-    if set(spec.heuristics) & NEEDS_TFIDF:
+    if "tfidf" in resources_of(spec.heuristics):
         first = next(iter(spec.datasets.in_distribution))
         fitted_on = inputs.train if inputs.train is not None else inputs.sets[first][0]
         run.write_part(_TFIDF, 0, Tfidf.fit([question.context for question in fitted_on.questions]).to_table())
@@ -262,17 +264,17 @@ def text_sources(spec: QaBiasSpec) -> dict[str, Any]:
     from biaseval.qa_bias.annotation import load_annotator
     from biaseval.qa_bias.text import load_text
 
-    asked = set(spec.heuristics)
+    needed = resources_of(spec.heuristics)
     sources: dict[str, Any] = {}
-    if asked & NEEDS_TEXT:
+    if "text" in needed:
         sources["sentences and words"] = load_text(spec.text.nltk_data)
-    if asked & NEEDS_ANNOTATOR:
+    if "annotator" in needed:
         sources["entities and subjects"] = load_annotator(spec.text.spacy, spec.heuristics)
     described: dict[str, Any] = {
         name: {"name": source.name, "is_approximate": source.is_approximate, "version": source.version}
         for name, source in sources.items()
     }
-    for heuristic in sorted(asked - set(HEURISTICS)):
+    for heuristic in sorted(set(spec.heuristics) - set(HEURISTICS)):
         described[heuristic] = {
             "name": "a function of the user's",
             "is_approximate": False,
