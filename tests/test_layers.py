@@ -18,13 +18,13 @@ LAYERS = [
     {"pipelines"},
     {"execute", "report"},
     {"analysis", "training"},
-    {"label_bias", "majority_bias", "qa_bias"},
+    {"label_bias", "majority_bias"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
     {"units", "environment"},
-    {"store"},
     {"spec"},
-    {"prompting"},  # what both plans of prompts share; its records are what a spec may ask for
+    {"prompting", "qa_bias"},  # their records are what a spec may ask for
+    {"store"},
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic
     {"errors", "progress"},
@@ -84,7 +84,7 @@ def test_the_source_root_does_not_shadow_the_standard_library() -> None:
     "module",
     [
         *("cli", "spec", "store", "analysis", "report", "pipelines"),
-        *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.heuristics", "qa_bias.significance"),
+        *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.attributes", "qa_bias.significance"),
     ],
 )
 def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:

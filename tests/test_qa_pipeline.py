@@ -28,8 +28,8 @@ from tests.test_pipelines import digests
 pytestmark = pytest.mark.ray
 
 N_SQUAD, N_OTHER, PART_ROWS = 60, 20, 25
-HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
 N_PARTS = 3 + 1
+HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
 PEOPLE = ("Ann Lee", "Bo Ray", "Cy Orr", "Di Fox")
 
 

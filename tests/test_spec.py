@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
+from biaseval.qa_bias.heuristics import HEURISTICS
 from biaseval.spec import (
-    HEURISTICS,
     LabelBiasSpec,
     MajorityBiasSpec,
     QaBiasSpec,

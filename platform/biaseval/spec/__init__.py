@@ -26,7 +26,6 @@ from biaseval.spec.majority_bias import (
 )
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.qa_bias import (
-    HEURISTICS,
     BootstrapSpec,
     QaBiasSpec,
     QaDatasetsSpec,
@@ -84,7 +83,6 @@ def stored_spec(content: object, source: str) -> AnySpec:
 
 
 __all__ = [
-    "HEURISTICS",
     "LABEL",
     "MIN_INSTANCES",
     "N_DEMONSTRATIONS",

@@ -6,10 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from biaseval.qa_bias.heuristics import HEURISTICS
 from biaseval.spec.sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
-
-HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
-"""The heuristics of P3, by their ids."""
 
 
 class QaModelSpec(Section):
