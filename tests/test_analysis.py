@@ -19,14 +19,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from sklearn.metrics import accuracy_score, f1_score
 
-from biaseval import analysis
-from biaseval.analysis import ANALYTICS, build_marts, open_runs, query
+from biaseval.analysis import ANALYTICS, build_marts, open_runs, query, relations
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
-from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TABLES, TASKS
+from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TABLES, TASKS, tables_of
+from tests.specs import write_plan, write_spec
 
 Rows = list[dict[str, Any]]
 
@@ -34,9 +33,14 @@ OF_ADAPTERS = ("adapted_scores", "training_rows", "training")
 """Tables that a run without adapters has as empty ones."""
 
 
-def label_bias_relations(*layers: str) -> list[str]:
-    """Return the names of a label-bias run's relations."""
-    return [relation.name for relation in analysis._relations(*layers, tables=analysis._TABLES["label_bias"])]
+def names_of(kind: str, *layers: str) -> list[str]:
+    """Return the names of the relations that runs of a kind have."""
+    return [relation.name for relation in relations.relations(*layers, tables=tables_of(kind))]
+
+
+def views_of(kind: str) -> list[str]:
+    """Return the names of all that ``results.duckdb`` holds of a kind of run."""
+    return [*tables_of(kind), *names_of(kind, "intermediate", "marts")]
 
 
 class Plan:
@@ -97,13 +101,14 @@ class Plan:
 
     def write(self, folder: Path, n_parts: int = 1) -> str:
         run = Run.open(str(folder))
-        run.write_text("spec.yaml", yaml.safe_dump(self.spec))
+        write_spec(run, self.spec)
         run.write_part("tasks", 0, TASKS.rows(self.tasks))
         run.write_part("splits", 0, SPLITS.empty())
         run.write_part("contexts", 0, CONTEXTS.rows(self.contexts))
         for part in range(n_parts):
             run.write_part("prompts", part, PROMPTS.rows(self.prompts[part::n_parts]))
             run.write_part("label_scores", part, LABEL_SCORES.rows(self.label_scores[part::n_parts]))
+        write_plan(run)
         return run.uri
 
 
@@ -465,6 +470,7 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
     run = Run.open(plan.write(folder))
     for table, content in (("adapted_scores", plan.label_scores), ("training_rows", rows), ("training", steps)):
         run.write_part(table, 0, TABLES[table].rows(content))
+    write_plan(run)
     n_scored = 2 * ((7 + 7 + 7 + 6 + 4) + (9 + 10 + 8 + 16 + 10 + 8 + 9 + 6 + 7))  # by the model, and with its adapters
     scorer = {"scorer": {"scoring_s": 0.1 * n_scored}} if is_timed else {}
     run.write_text("environment.json", json.dumps({"trained_parameters": 100, **scorer}))
@@ -643,7 +649,7 @@ def test_the_same_scores_in_other_parts_give_the_same_bytes(built: str, tmp_path
     run = plan.write(tmp_path / "run", n_parts=4)
     build_marts(run)
     marts = sorted(Path(built, "marts").iterdir())
-    assert [mart.name for mart in marts] == sorted(f"{name}.parquet" for name in label_bias_relations("marts"))
+    assert [mart.name for mart in marts] == sorted(f"{name}.parquet" for name in names_of("label_bias", "marts"))
     for mart in marts:
         assert mart.read_bytes() == Path(run, "marts", mart.name).read_bytes(), mart.name
 
@@ -760,7 +766,7 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
 
 def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ANALYTICS, tmp_path / "analytics")
-    monkeypatch.setattr(analysis, "ANALYTICS", tmp_path / "analytics")
+    monkeypatch.setattr(relations, "ANALYTICS", tmp_path / "analytics")
     mart = tmp_path / "analytics/marts/label_bias_by_task.sql"
     text = mart.read_text()
     run = two_tasks().write(tmp_path / "run")
@@ -784,20 +790,20 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
 
 def test_every_check_has_a_run_that_breaks_it() -> None:
     broken = {check for check, _, _ in BROKEN} | {"metrics_are_in_range", "training_rows_are_held_out"}
-    assert broken == set(label_bias_relations("checks"))
+    assert broken == set(names_of("label_bias", "checks"))
 
 
 # The files
 
 
 def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
-    depth = {"staging": 0, "intermediate": 1, "marts": 2, "checks": 3, "comparisons": 3}
+    depth = {"intermediate": 0, "marts": 1, "checks": 2, "comparisons": 2}
     files = {path.stem: path for path in ANALYTICS.glob("*/*.sql") if path.parent.name != "macros"}
     assert {path.parent.name for path in files.values()} == depth.keys()
     for path in files.values():
         text = path.read_text(encoding="utf-8")
         assert re.match(r"-- (One row|Rows here)", text), path
-        assert ("read_parquet" in text) == (path.parent.name == "staging"), path
+        assert "read_parquet" not in text, path
         for word in re.findall(r"(?:from|join) (\w+)", text):
             if word in files:
                 assert depth[files[word].parent.name] <= depth[path.parent.name], (path, word)
@@ -805,15 +811,16 @@ def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
 
 def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
     with closing(duckdb.connect()) as connection:
-        connection.execute(f"set variable run_dir = '{built}'").fetchall()
         for macro in ANALYTICS.glob("macros/*.sql"):
             connection.execute(macro.read_text()).fetchall()
-        tables = analysis._TABLES["label_bias"]
-        for relation in analysis._relations("staging", "intermediate", "marts", tables=tables):
-            if relation.name in OF_ADAPTERS:  # the run has none, and so no such folder
-                connection.from_arrow(TABLES[relation.name].empty()).create(relation.name)
+        for table in tables_of("label_bias").values():
+            if table.name in OF_ADAPTERS:  # the run has none, and so no such folder
+                connection.from_arrow(table.empty()).create(table.name)
             else:
-                connection.execute(f"create view {relation.name} as {relation.sql}").fetchall()
+                parts = f"read_parquet('{built}/{table.name}/part-*.parquet')"
+                connection.execute(f"create view {table.name} as from {parts}").fetchall()
+        for relation in relations.relations("intermediate", "marts", tables=tables_of("label_bias")):
+            connection.execute(f"create view {relation.name} as {relation.sql}").fetchall()
         found = connection.sql("from label_bias_by_task").to_arrow_table()
     assert found.equals(query([built], "from label_bias_by_task"))
 
@@ -832,7 +839,7 @@ def test_results_open_from_any_directory_with_marts_as_tables(
             assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS))
             is_mart = (ANALYTICS / "marts" / f"{name}.sql").exists()
             assert (kind == "BASE TABLE") == (is_mart or name in OF_ADAPTERS)
-    assert kinds.keys() == set(label_bias_relations("staging", "intermediate", "marts"))
+    assert kinds.keys() == set(views_of("label_bias"))
     with closing(duckdb.connect()) as connection:
         connection.execute(f"attach '{built}/results.duckdb' as other (read_only)").fetchall()
         assert connection.execute("select count(*) from other.calibrated_predictions").fetchall() == [(2 * 42 * 11,)]
@@ -840,7 +847,7 @@ def test_results_open_from_any_directory_with_marts_as_tables(
 
 def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path: Path) -> None:
     found = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
-    names = label_bias_relations("staging", "intermediate", "marts")
+    names = views_of("label_bias")
     counts = " union all ".join(f"select '{name}' as name, count(*) as n from {name}" for name in names)
     answer = subprocess.run(
         [found, "-readonly", "-json", str(Path(built, "results.duckdb")), counts],
@@ -857,10 +864,10 @@ def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path:
 def test_a_run_of_an_older_version_opens_and_is_measured_alike(built: str, tmp_path: Path) -> None:
     old = tmp_path / "old"
     shutil.copytree(built, old)
-    for table, columns in analysis._LATER_COLUMNS.items():
-        for part in (old / table).iterdir():
+    for table in tables_of("label_bias").values():
+        for part in (old / table.name).glob("*") if table.later else ():
             rows = pq.read_table(part)
-            pq.write_table(rows.drop_columns([name for name in columns if name in rows.column_names]), part)
+            pq.write_table(rows.drop_columns([name for name in table.later if name in rows.column_names]), part)
     assert query([str(old)], "select n_tokens, adaptations from prompts, run_settings limit 1").to_pylist() == [
         {"n_tokens": None, "adaptations": ["none"]}
     ]
@@ -963,7 +970,7 @@ def test_missing_parts_are_counted(tmp_path: Path) -> None:
     for part in (1, 3):
         Path(run, "label_scores", f"part-0000{part}.parquet").unlink()
     for ask in (build_marts, lambda run_dir: query([run_dir], "select 1")):
-        with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: 1\); run the same command again"):
+        with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: 1 of label_scores\); run the same"):
             ask(run)
 
 
@@ -1070,5 +1077,5 @@ def test_a_run_on_s3_gives_what_a_local_run_gives(bucket: str, built: str, tmp_p
     (tmp_path / "results.duckdb").write_bytes(store.read_bytes("results.duckdb"))
     with closing(duckdb.connect(str(tmp_path / "results.duckdb"), read_only=True)) as connection:
         [(sql,)] = connection.execute("select sql from duckdb_views() where view_name = 'prompts'").fetchall()
-        assert "'s3://runs/some/where'" in sql
+        assert "'s3://runs/some/where/prompts/part-*.parquet'" in sql
         assert connection.execute("select count(*) from label_bias_by_task").fetchall() == [(22,)]

@@ -26,7 +26,7 @@ def write(
     folder: Path, n_parameters: int | None, answers: Mapping[tuple[str, bool], tuple[str, str]] = ANSWERS, **spec: Any
 ) -> str:
     plan = MajorityPlan(("likelihood",), answers=answers)
-    plan.spec |= {"name": f"model of {folder.name}", **spec}
+    plan.spec |= {"name": f"model-of-{folder.name}", **spec}
     plan.n_parameters = n_parameters
     run = plan.write(folder)
     build_marts(run)
@@ -56,8 +56,8 @@ def test_the_effect_of_size_is_larger_minus_smaller_by_hand(small: str, large: s
     assert row == {
         "run": "small",
         "larger_run": "large",
-        "model": "model of small",
-        "larger_model": "model of large",
+        "model": "model-of-small",
+        "larger_model": "model-of-large",
         "n_parameters": 1_000,
         "larger_n_parameters": 13_000,
         "task": "boolq",

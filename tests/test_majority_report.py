@@ -27,6 +27,7 @@ from biaseval.report.ternary import plot_ternary, ternary_place
 from biaseval.report.ways import clear_sign
 from biaseval.store import Run
 from biaseval.tables import ADAPTED_GENERATIONS, ADAPTED_SCORES, TRAINING, TRAINING_ROWS, output_tables
+from tests.specs import write_plan
 from tests.test_analysis import two_tasks
 from tests.test_majority_comparisons import LARGE
 from tests.test_majority_sql import ANSWERS, F1, MajorityPlan
@@ -55,7 +56,7 @@ def make_run(
     plan.n_parameters = n_parameters
     plan.spec |= {"name": folder.name, "model": {"path": f"models/llm-{n_parameters}", "dtype": "float32"}, **spec}
     if data != "boolq":
-        plan.spec["prompt"] = {"preset": None, "n_demos": 2}
+        plan.spec["prompt"] = {"item": "Text: {sentence}\nStance: {label}", "n_demos": 2}
         plan.spec["data"] = {"train": f"data/{data}/train.jsonl", "test": f"data/{data}/test.jsonl"}
         for row in plan.prompts:
             row["input_text"] = f"{data} {row['input_text']}"
@@ -97,6 +98,7 @@ def _write_adapted(run: Run, plan: MajorityPlan, with_adapters: MajorityPlan) ->
     ]
     run.write_part("training_rows", 0, TRAINING_ROWS.rows(examples))
     run.write_part("training", 0, TRAINING.rows(steps))
+    write_plan(run)
     environment = {"model_facts": {"n_parameters": plan.n_parameters}, "trained_parameters": 512}
     run.write_text("environment.json", json.dumps(environment))
 
@@ -559,7 +561,7 @@ def test_differences_without_interval_have_their_reason_on_the_page(runs: list[s
         ({"seed": 43}, "not run on the same test rows with the same seed"),
         ({"scoring": {"normalization": "sum", "eos": True}}, "was scored in another way"),
     ):
-        large = make_run(tmp_path / reason, 13_000_000_000, LARGE, **change)
+        large = make_run(tmp_path / next(iter(change)), 13_000_000_000, LARGE, **change)
         told = [sentence for sentence in caveats(read_comparison([runs[1], large])) if "have no interval" in sentence]
         assert len(told) == 1
         assert told[0].startswith("boolq-small: ")
@@ -591,7 +593,9 @@ def test_the_page_leads_nowhere_and_is_the_same_each_time(page: str, runs: list[
 
 
 def test_markup_in_names_is_shown_and_not_interpreted(runs: list[str], tmp_path: Path) -> None:
-    hostile = make_run(tmp_path / "hostile & co", 20_000, name=HOSTILE, model={"path": "m", "dtype": "float32"})
+    hostile = make_run(tmp_path / "hostile & co", 20_000, name="plain", model={"path": "m", "dtype": "float32"})
+    store = Run.open(hostile)
+    store.write_text("spec.yaml", store.read_text("spec.yaml").replace("plain", json.dumps(HOSTILE)))
     write_comparison([runs[1], hostile], str(tmp_path / "page.html"))
     found = Page((tmp_path / "page.html").read_text())
     assert f"{HOSTILE} (20K)" in found.text

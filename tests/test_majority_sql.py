@@ -16,15 +16,14 @@ import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from sklearn.metrics import accuracy_score, f1_score
 
-from biaseval import analysis
-from biaseval.analysis import build_marts, open_runs, query
+from biaseval.analysis import build_marts, open_runs, query, relations
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, GENERATIONS, LABEL_SCORES, PROMPTS, SETTINGS, output_tables
-from tests.test_analysis import two_tasks
+from tests.specs import write_plan, write_spec
+from tests.test_analysis import names_of, two_tasks, views_of
 
 Rows = list[dict[str, Any]]
 
@@ -133,19 +132,21 @@ class MajorityPlan:
                 logprobs = {"token_logprobs": [math.log(p)] * 2, "n_label_tokens": 1}
                 self.label_scores.append({"prompt_id": prompt_id, "label": label, **logprobs})
 
-    def write(self, folder: Path) -> str:
+    def write(self, folder: Path, n_parts: int = 1) -> str:
         run = Run.open(str(folder))
-        run.write_text("spec.yaml", yaml.safe_dump(self.spec))
+        write_spec(run, self.spec)
         if self.n_parameters is not None:
             environment = {"versions": {}, "model_facts": {"n_parameters": self.n_parameters}}
             run.write_text("environment.json", json.dumps(environment))
         run.write_part("settings", 0, SETTINGS.rows(self.settings))
         run.write_part("contexts", 0, CONTEXTS.rows(self.contexts))
-        run.write_part("prompts", 0, PROMPTS.rows(self.prompts))
-        if "label_scores" in output_tables(self.spec["predict"]):
-            run.write_part("label_scores", 0, LABEL_SCORES.rows(self.label_scores))
-        if set(self.spec["predict"]) != {"likelihood"}:
-            run.write_part("generations", 0, GENERATIONS.rows(self.generations))
+        for part in range(n_parts):
+            run.write_part("prompts", part, PROMPTS.rows(self.prompts[part::n_parts]))
+            if "label_scores" in output_tables(self.spec["predict"]):
+                run.write_part("label_scores", part, LABEL_SCORES.rows(self.label_scores[part::n_parts]))
+            if set(self.spec["predict"]) != {"likelihood"}:
+                run.write_part("generations", part, GENERATIONS.rows(self.generations[part::n_parts]))
+        write_plan(run)
         return run.uri
 
 
@@ -175,7 +176,7 @@ def rows(run: str, sql: str) -> Rows:
 def _ask(sql: str, *parameters: Any) -> Any:
     """Return what DuckDB answers with nothing but the macros: a value, or a row of several."""
     with closing(duckdb.connect()) as connection:
-        for macro in sorted(analysis.ANALYTICS.glob("macros/*.sql")):
+        for macro in sorted(relations.ANALYTICS.glob("macros/*.sql")):
             connection.execute(macro.read_text()).fetchall()
         [answer] = connection.execute(f"select {sql}", parameters).fetchall()
     return answer[0] if len(answer) == 1 else answer
@@ -796,8 +797,8 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
 
 
 def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(analysis.ANALYTICS, tmp_path / "analytics")
-    monkeypatch.setattr(analysis, "ANALYTICS", tmp_path / "analytics")
+    shutil.copytree(relations.ANALYTICS, tmp_path / "analytics")
+    monkeypatch.setattr(relations, "ANALYTICS", tmp_path / "analytics")
     run = MajorityPlan().write(tmp_path / "run")
     for mart, right, wrong, problem in (
         (
@@ -822,20 +823,20 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
-    checks = {
-        kind: {relation.name for relation in analysis._relations("checks", tables=tables)}
-        for kind, tables in analysis._TABLES.items()
-    }
+    checks = {kind: set(names_of(kind, "checks")) for kind in ("label_bias", "majority_bias")}
     broken = {check for check, _, _ in BROKEN} | {"majority_metrics_are_in_range", "training_rows_are_held_out"}
     assert checks["majority_bias"] - checks["label_bias"] <= broken <= checks["majority_bias"]
 
 
 def test_missing_outputs_of_any_way_are_counted(tmp_path: Path) -> None:
-    run = MajorityPlan().write(tmp_path)
-    Path(run, "generations", "part-00000.parquet").unlink()
+    run = MajorityPlan().write(tmp_path, n_parts=2)
+    Path(run, "generations", "part-00001.parquet").unlink()
     for ask in (build_marts, lambda run_dir: query([run_dir], "select 1")):
-        with pytest.raises(BiasevalError, match=r"1 of 1 parts missing \(first: 0\)"):
+        with pytest.raises(BiasevalError, match=r"1 of 4 parts missing \(first: 1 of generations\)"):
             ask(run)
+    Path(run, "generations", "part-00000.parquet").unlink()
+    with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: 0 of generations\)"):
+        build_marts(run)
 
 
 # Everywhere else
@@ -893,8 +894,7 @@ def test_the_duckdb_shell_has_the_macros_and_every_relation(built: str, tmp_path
     only_generated = MajorityPlan(("generate",)).write(tmp_path / "generated")
     build_marts(only_generated)
     for run in (built, only_generated):
-        tables = analysis._TABLES["majority_bias"]
-        names = [relation.name for relation in analysis._relations("staging", "intermediate", "marts", tables=tables)]
+        names = views_of("majority_bias")
         macros = """
             select instruction::varchar as name, rb_at_k(list(weighted_f1), 10) as n
             from majority_over_seeds where predict = 'generate' group by all
@@ -935,7 +935,7 @@ def test_a_plain_reader_finds_the_same_numbers(built: str) -> None:
         assert connection.sql("from majority_by_model").to_arrow_table().equals(marts)
         kinds = dict(connection.execute("select table_name, table_type from information_schema.tables").fetchall())
         functions = connection.execute("select function_name from duckdb_functions() where not internal").fetchall()
-    assert {name for (name,) in functions} == {path.stem for path in analysis.ANALYTICS.glob("macros/*.sql")}
+    assert {name for (name,) in functions} == {path.stem for path in relations.ANALYTICS.glob("macros/*.sql")}
     of_adapters = {"adapted_scores", "adapted_generations", "training_rows", "training"}  # empty in this run
     assert {name for name, kind in kinds.items() if kind == "BASE TABLE"} == of_adapters | {
         path.stem for path in Path(built, "marts").iterdir()

@@ -23,6 +23,7 @@ from biaseval.report.qa_figures import prediction_bias_figures, short_names, thr
 from biaseval.report.qa_findings import N_EXAMPLES, QaFindings, excerpt, read_qa_findings
 from biaseval.report.qa_summary import compare_models, qa_caveats, summarize_models
 from biaseval.store import Run
+from tests.specs import write_plan
 from tests.test_qa_sql import QaPlan
 from tests.test_report import Page, mart, page_of
 
@@ -92,9 +93,8 @@ def make_run(
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = make_run(tmp_path_factory.mktemp("runs") / "qa")
-    plan = {"notes": [f"note {number}: <approximate> entities" for number in range(8)]}
-    models = [{"name": "strong", "n_questions": 260, "n_parameters": 1234567}]
-    run.write_text("plan.json", json.dumps({**plan, "models": models}))
+    notes = [f"note {number}: <approximate> entities" for number in range(8)]
+    write_plan(run, notes=notes, models=[{"name": "strong", "n_questions": 260, "n_parameters": 1234567}])
     environment = {
         "versions": {"biaseval": "0.1.0"},
         "hardware": {"cpu": "some", "n_cores": 2},
@@ -414,7 +414,7 @@ def test_markup_in_texts_is_shown_and_not_interpreted(tmp_path: Path) -> None:
             row["prediction"] = f"</b>{hostile}"
 
     run = make_run(tmp_path, texts=texts, change=predict)
-    run.write_text("plan.json", json.dumps({"notes": [hostile], "models": []}))
+    write_plan(run, notes=[hostile], models=[])
     run.write_text("environment.json", json.dumps({"text": {hostile: {"name": hostile, "is_approximate": True}}}))
     write_report([run.uri])
     page = page_of(run)

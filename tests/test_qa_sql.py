@@ -17,15 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from biaseval import analysis
-from biaseval.analysis import build_marts, open_runs, query
+from biaseval.analysis import build_marts, open_runs, qa_draws, query, relations
 from biaseval.errors import BiasevalError, InputError
-from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES, QA_PREDICTIONS
-from tests.test_analysis import two_tasks
+from tests.specs import whole_spec, write_plan, write_spec
+from tests.test_analysis import names_of, two_tasks, views_of
 
 Rows = list[dict[str, Any]]
 
@@ -47,13 +45,11 @@ class QaPlan:
     def __init__(self, models: Sequence[str] = ("bert",), **spec: Any) -> None:
         content = {
             "kind": "qa_bias",
-            "name": "tiny",
             "models": [{"name": model, "path": model} for model in models],
-            "datasets": {"in_distribution": {"squad": "squad.json"}},
             "bootstrap": {"trials": 20, "sample": 10},
             "heuristics": ["ans_len"],
         }
-        self.spec = QaBiasSpec.model_validate(content | spec).model_dump(mode="json")
+        self.spec = whole_spec(content | spec)
         self.examples: Rows = []
         self.attributes: Rows = []
         self.predictions: Rows = []
@@ -84,13 +80,14 @@ class QaPlan:
 
     def write(self, folder: Path, n_parts: int = 1) -> str:
         run = Run.open(str(folder))
-        run.write_text("spec.yaml", yaml.safe_dump(self.spec))
+        write_spec(run, self.spec)
         for part in range(n_parts):
             run.write_part("qa_examples", part, QA_EXAMPLES.rows(self.examples[part::n_parts]))
             run.write_part("qa_attributes", part, QA_ATTRIBUTES.rows(self.attributes[part::n_parts]))
             for number, model in enumerate(self.spec["models"]):
                 own = [row for row in self.predictions if row["model"] == model["name"]]
                 run.write_part("qa_predictions", number * n_parts + part, QA_PREDICTIONS.rows(own[part::n_parts]))
+        write_plan(run)
         return run.uri
 
 
@@ -105,7 +102,7 @@ def rows(run: str, sql: str) -> Rows:
 def _ask(sql: str, *parameters: Any) -> Any:
     """Return what DuckDB answers with nothing but the macros: a value, or a row of several."""
     with closing(duckdb.connect()) as connection:
-        for macro in sorted(analysis.ANALYTICS.glob("macros/*.sql")):
+        for macro in sorted(relations.ANALYTICS.glob("macros/*.sql")):
             connection.execute(macro.read_text()).fetchall()
         [answer] = connection.execute(f"select {sql}", parameters).fetchall()
     return answer[0] if len(answer) == 1 else answer
@@ -294,7 +291,7 @@ def golden_run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         datasets={"in_distribution": datasets},
     )
     run = Run.open(str(tmp_path_factory.mktemp("golden")))
-    run.write_text("spec.yaml", yaml.safe_dump(plan.spec))
+    write_spec(run, plan.spec)
     n_rows = questions.num_rows
     for part, dataset in enumerate(datasets):
         place = {"dataset": pa.repeat(dataset, n_rows), "example_id": questions["id"].cast(pa.string())}
@@ -311,6 +308,7 @@ def golden_run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         run.write_part("qa_attributes", part, pa.concat_tables(attributes))
         metrics = {name: questions[name].cast(pa.float64()) for name in ("exact_match", "f1")}
         run.write_part("qa_predictions", part, pa.table({"model": pa.repeat("bert", n_rows)} | place | metrics))
+    write_plan(run)
     build_marts(run.uri)
     return run.uri
 
@@ -610,7 +608,7 @@ def test_a_fixed_threshold_stays_where_nothing_is_measured(tmp_path: Path) -> No
 
 def test_a_model_that_lacks_answers_may_have_groups_too_small_for_the_first_models_threshold(tmp_path: Path) -> None:
     plan = two_models()
-    plan.spec["models"][1]["on_missing"] = "drop"
+    plan.spec["models"][1] |= {"path": None, "predictions": {"squad": "roberta.json"}, "on_missing": "drop"}
     lacking = {("roberta", f"q{row}") for row in range(16)}
     plan.predictions = [row for row in plan.predictions if (row["model"], row["example_id"]) not in lacking]
     found = _status(plan, tmp_path, model="roberta")
@@ -847,7 +845,7 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
 
 def test_draws_that_are_lost_or_repeated_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = two_segments().write(tmp_path)
-    whole = analysis.segment_draws
+    whole = qa_draws.segment_draws
     for change, problem in (
         (lambda draws: draws.slice(1), "39 draws, 39 different, 39 in range; wanted 40"),
         (lambda draws: pa.concat_tables([draws.slice(1), draws.slice(5, 1)]), "40 draws, 39 different"),
@@ -855,7 +853,7 @@ def test_draws_that_are_lost_or_repeated_are_caught(tmp_path: Path, monkeypatch:
         (lambda draws: draws.set_column(3, "threshold", pa.repeat(0.5, len(draws))), "threshold 0.5: 80 draws"),
     ):
         monkeypatch.setattr(
-            analysis, "segment_draws", lambda *given, change=change, **how: change(whole(*given, **how))
+            qa_draws, "segment_draws", lambda *given, change=change, **how: change(whole(*given, **how))
         )
         with pytest.raises(BiasevalError, match="qa_draws_are_whole: .*" + problem):
             build_marts(run)
@@ -863,8 +861,8 @@ def test_draws_that_are_lost_or_repeated_are_caught(tmp_path: Path, monkeypatch:
 
 
 def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(analysis.ANALYTICS, tmp_path / "analytics")
-    monkeypatch.setattr(analysis, "ANALYTICS", tmp_path / "analytics")
+    shutil.copytree(relations.ANALYTICS, tmp_path / "analytics")
+    monkeypatch.setattr(relations, "ANALYTICS", tmp_path / "analytics")
     run = two_segments().write(tmp_path / "run")
     for mart, right, wrong, problem in (
         ("qa_by_dataset", "    measured.exact_match,", "    measured.exact_match + 1 as exact_match,", "bert, squad: "),
@@ -891,7 +889,7 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
-    checks = {relation.name for relation in analysis._relations("checks", tables=analysis._TABLES["qa_bias"])}
+    checks = set(names_of("qa_bias", "checks"))
     broken = {check for check, _, _ in BROKEN} | {"qa_draws_are_whole", "qa_metrics_are_in_range"}
     assert checks == broken
 
@@ -908,7 +906,7 @@ def test_missing_parts_of_any_model_are_counted(tmp_path: Path) -> None:
     with pytest.raises(BiasevalError, match=r"2 of 9 parts missing \(first: 1 of qa_attributes\)"):
         build_marts(run)
     shutil.rmtree(Path(run, "qa_examples"))
-    with pytest.raises(BiasevalError, match="has no questions"):
+    with pytest.raises(BiasevalError, match="the table qa_examples has no part; run the same command again"):
         build_marts(run)
 
 
@@ -963,8 +961,7 @@ def test_the_significance_of_any_grouping_is_a_query_over_the_draws(built: str) 
 
 def test_the_duckdb_shell_has_the_macros_and_every_relation(built: str, tmp_path: Path) -> None:
     shell = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
-    tables = analysis._TABLES["qa_bias"]
-    names = [relation.name for relation in analysis._relations("staging", "intermediate", "marts", tables=tables)]
+    names = views_of("qa_bias")
     assert "qa_measured" in names
     counts = [f"select '{name}' as name, count(*)::double as n from {name}" for name in names]
     candidate = "{'threshold': 1, 'distance': 2, 'n_lower': 9, 'n_higher': 9}"

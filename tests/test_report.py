@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from biaseval.analysis import build_marts
 from biaseval.cli.printing import print_metrics
@@ -37,6 +36,7 @@ from biaseval.tables import (
     TRAINING,
     TRAINING_ROWS,
 )
+from tests.specs import write_plan, write_spec
 
 LABELS = (("no", "yes"), ("A", "B", "C", "D"), ("contradiction", "entailment", "neutral"))
 PREFERENCE = 1.6
@@ -159,7 +159,7 @@ def make_run(
     }
     if losses:
         spec["lora"] = {"preset": "reif2024", "epochs": len(losses) // 2}
-    run.write_text("spec.yaml", yaml.safe_dump(spec, sort_keys=False))
+    write_spec(run, spec)
     plan = {
         "n_tasks": n_tasks,
         "n_prompts": len(prompts),
@@ -168,9 +168,8 @@ def make_run(
         "tokens_unshared": 67890,
         "notes": ["task001_synthetic: 3 inputs do not fit the template and give no words to dc"],
         "left_out": {"task900_broken": "has <4 labels> & more"},
-        "n_parts": 1,
     }
-    run.write_text("plan.json", json.dumps(plan))
+    write_plan(run, **plan)
     environment = {
         "versions": {"biaseval": "0.1.0"},
         "python": "3.11.9",
@@ -648,7 +647,9 @@ def test_the_page_with_adapters_is_whole(adapted: Run) -> None:
 
 
 def test_runs_without_adapters_have_nothing_of_them(run: Run) -> None:
-    assert not re.search("LoRA|mitigation|adapter", page_of(run).text)
+    text, _, spec = page_of(run).text.partition("The spec, with every default")
+    assert not re.search("LoRA|mitigation|adapter", text)
+    assert "lora" in spec
 
 
 def test_a_run_without_marts_says_what_writes_them(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.similarity import TFIDF_SCHEMA, Tfidf
+from biaseval.qa_bias.similarity import Tfidf
+from biaseval.tables import QA_TFIDF
 from tests.qa_bias.tablerows import MILL, read_rows
 
 CONTEXTS = [MILL, "A bank bought the mill.", "Rivers drive mills.", "A bank bought the mill.", "", MILL]
@@ -40,7 +41,7 @@ def test_a_stored_model_gives_the_same_bits(tmp_path: Path) -> None:
     model = Tfidf.fit(CONTEXTS)
     pq.write_table(model.to_table(), tmp_path / "tfidf.parquet")
     stored = pq.read_table(tmp_path / "tfidf.parquet")
-    assert stored.schema.equals(TFIDF_SCHEMA)
+    assert stored.schema.equals(QA_TFIDF.schema)
     questions = ["Who sold the mill to the bank?"] * len(CONTEXTS)
     again = Tfidf.from_table(stored)
     assert again.n_documents == model.n_documents
@@ -74,6 +75,6 @@ def test_a_table_that_is_no_model_is_refused() -> None:
     with pytest.raises(ValueError, match="no fitted TF-IDF"):
         Tfidf.from_table(model.drop_columns(["n_documents"]))
     with pytest.raises(ValueError, match="no fitted TF-IDF"):
-        Tfidf.from_table(TFIDF_SCHEMA.empty_table())
+        Tfidf.from_table(QA_TFIDF.empty())
     with pytest.raises(ValueError, match="not in order"):
         Tfidf.from_table(pa.concat_tables([model, model]))

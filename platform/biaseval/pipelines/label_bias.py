@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaseval.analysis import derive_label_bias
+from biaseval.analysis.causal_draws import derive_label_bias
 from biaseval.errors import Problems
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.tasks import select_tasks

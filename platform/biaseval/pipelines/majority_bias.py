@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from biaseval.analysis import derive_majority_bias
+from biaseval.analysis.causal_draws import derive_majority_bias
 from biaseval.errors import Problems
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from biaseval.analysis import derive_qa_bias
+from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.questions import answering_stage, measuring_stage

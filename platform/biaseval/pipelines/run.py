@@ -196,11 +196,11 @@ def _opened(run_uri: str) -> tuple[Run, AnyKind, AnySpec]:
 
 
 def _analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
-    from biaseval.analysis import build_marts
+    from biaseval.analysis import write_marts
 
     if kind.derive is not None:
         kind.derive(run, spec)
-    build_marts(run, spec.kind)
+    write_marts(run, spec.kind)
 
 
 def _write_page(run: Run, kind: AnyKind) -> None:

@@ -12,18 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from biaseval.errors import InputError
+from biaseval.tables import QA_TFIDF
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
-
-TFIDF_SCHEMA = pa.schema(
-    [
-        ("term", pa.string()),  # in code-point order, which is that of the vector's axes
-        ("document_frequency", pa.int64()),  # questions whose context has the term
-        ("n_documents", pa.int64()),  # questions; the same in every row
-    ]
-)
-"""A fitted :class:`Tfidf` as it is stored: counts, from which every weight follows exactly."""
 
 
 class Tfidf:
@@ -68,7 +60,7 @@ class Tfidf:
         Raises:
             ValueError: the table's columns are others, it has no row, or its terms are not in order.
         """
-        if not set(TFIDF_SCHEMA.names) <= set(table.column_names) or table.num_rows == 0:
+        if not set(QA_TFIDF.schema.names) <= set(table.column_names) or table.num_rows == 0:
             raise ValueError(f"no fitted TF-IDF: {table.num_rows} rows of {', '.join(table.column_names)}")
         terms = table["term"].to_pylist()
         if any(left >= right for left, right in pairwise(terms)):
@@ -77,9 +69,9 @@ class Tfidf:
         return cls(terms, frequencies, table["n_documents"][0].as_py())
 
     def to_table(self) -> pa.Table:
-        """Return the model as a table of ``TFIDF_SCHEMA``, one row per term."""
+        """Return the model as a table of `QA_TFIDF`: counts, from which every weight follows exactly."""
         n_documents = np.full(len(self.terms), self.n_documents, dtype=np.int64)
-        return pa.table([self.terms, self.document_frequencies, n_documents], schema=TFIDF_SCHEMA)
+        return pa.table([self.terms, self.document_frequencies, n_documents], schema=QA_TFIDF.schema)
 
     def cosines(self, contexts: Sequence[str], questions: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the cosine of each context with its question, ``[n_questions]`` in 0 to 1; 0 where either is empty.

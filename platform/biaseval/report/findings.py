@@ -9,7 +9,8 @@ from typing import Any
 
 import duckdb
 
-from biaseval.analysis import open_runs, read_label_bias_spec
+from biaseval.analysis import kind_of, open_runs
+from biaseval.errors import InputError
 from biaseval.report.methods import is_adapted, method_order, mitigation_of
 from biaseval.store import Run
 
@@ -83,7 +84,9 @@ def read_findings(run: Run) -> Findings:
         InputError: ``run`` holds no label-bias run.
         BiasevalError: it has no metrics yet.
     """
-    spec = read_label_bias_spec(run)
+    if kind_of(run) != "label_bias":
+        raise InputError(f"{run.uri}: holds no label-bias run; name the directory of one")
+    spec = run.read_yaml("spec.yaml")
     with closing(open_runs([run.uri])) as connection:
         means = _rows(connection, "from label_bias_by_model")
         tasks = _rows(connection, "select * exclude (definition) from tasks order by task")

@@ -1,2 +1,0 @@
--- One row per prompt prefix: definition or instruction, and demonstrations.
-select * from read_parquet(getvariable('run_dir') || '/contexts/part-*.parquet')

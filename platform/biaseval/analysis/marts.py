@@ -1,0 +1,110 @@
+"""The marts of a run, once every check has passed, and ``results.duckdb``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from biaseval.analysis.relations import (
+    Relation,
+    connect,
+    create,
+    create_tables,
+    create_views,
+    local_copy,
+    read_parquet,
+    relations,
+)
+from biaseval.errors import BiasevalError
+from biaseval.store import Run
+from biaseval.tables import tables_of
+
+_LARGE = ("label_logprobs", "calibrated_predictions")
+"""Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
+
+_N_SHOWN = 3
+"""Problems that a message shows of each failed check."""
+
+
+def write_marts(run: Run, kind: str) -> None:
+    """Write ``marts/*.parquet`` of a run whose tables are all there, and last of all ``results.duckdb``.
+
+    Each file appears in one step, the marts only after every check has passed. The same tables give the same bytes of
+    Parquet, whatever the number of threads.
+
+    Args:
+        run: what is measured.
+        kind: of the run, whose tables say which marts it has.
+
+    Raises:
+        BiasevalError: a file cannot be read, the disk or memory is full, or a check returned rows; the message names
+            the check and its first rows.
+    """
+    for name, rows in _computed_marts(run, kind).items():
+        run.write_table(mart_file(name), rows)
+    run.write_bytes("results.duckdb", _results_database(run, kind))
+
+
+def mart_file(name: str) -> str:
+    """Return the name of a mart's file in a run directory."""
+    return f"marts/{name}.parquet"
+
+
+def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
+    """Return the marts by name, once every check has passed."""
+    tables = tables_of(kind)
+    checks, marts = relations("checks", tables=tables), relations("marts", tables=tables)
+    mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
+    with local_copy(run, tables) as source, closing(connect([source])) as connection:
+        create_tables(source, tables.values(), connection)
+        for relation in _needed(relations("intermediate", tables=tables), [*checks, *marts]):
+            create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
+        _check(run, [check for check in checks if check not in mart_checks], connection)
+        for mart in marts:
+            create("table", mart.name, mart.sql, connection)
+        _check(run, mart_checks, connection)
+        return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
+
+
+def _results_database(run: Run, kind: str) -> bytes:
+    """Return a DuckDB file with the macros, the marts as tables and all else as views over the run's Parquet."""
+    tables = tables_of(kind)
+    with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
+        database = Path(folder) / "results.duckdb"
+        with closing(connect([run], database)) as connection:
+            create_tables(run, tables.values(), connection)
+            create_views(relations("intermediate", tables=tables), connection)
+            for mart in relations("marts", tables=tables):
+                create("table", mart.name, read_parquet(run, mart_file(mart.name)), connection)
+        return database.read_bytes()
+
+
+def _needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
+    """Return the relations, in their order, that those of ``by`` read, or that what they read is made of."""
+    reads = set().union(*(relation.reads for relation in by))
+    for relation in reversed(made):
+        if relation.name in reads:
+            reads |= relation.reads
+    return [relation for relation in made if relation.name in reads]
+
+
+def _check(run: Run, checks: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+    """Raise BiasevalError with the first problems of each check that returns a row."""
+    lines = []
+    for check in checks:
+        connection.execute(f"create temp table problems as {check.sql}").fetchall()
+        [(n_problems,)] = connection.execute("select count(*) from problems").fetchall()
+        problems = connection.execute(f"select problem from problems limit {_N_SHOWN}").fetchall()
+        connection.execute("drop table problems").fetchall()
+        if n_problems:
+            shown = "; ".join(str(problem) for (problem,) in problems)
+            lines.append(f"{check.name}: {n_problems} problems, first: {shown}")
+    if lines:
+        raise BiasevalError(
+            "\n  - ".join([f"{run.uri}: {len(lines)} checks failed, so no metrics are written", *lines])
+        )

@@ -1,0 +1,185 @@
+"""Finished runs as views, and questions about one or many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path, PurePosixPath
+
+import duckdb
+import pyarrow as pa
+
+from biaseval.analysis.marts import mart_file
+from biaseval.analysis.relations import (
+    connect,
+    create,
+    create_tables,
+    create_views,
+    literal,
+    read_parquet,
+    relations,
+)
+from biaseval.errors import BiasevalError, InputError
+from biaseval.store import Run
+from biaseval.tables import TABLES, tables_of
+
+_READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
+
+
+def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
+    """Return a connection with the tables, intermediate relations and marts of finished runs as views.
+
+    A run of a kind without metrics has no marts, and the views that its tables allow. With several runs each
+    view has the rows of those that have it, and a first column ``run``: the directory's name, with as many of its
+    parents as tell the runs apart; and there are the comparisons that their tables allow. Nothing that is written
+    through the connection outlives it, except by statements that name a file.
+
+    Raises:
+        InputError: there is no run, one is named twice, is no run directory, or is of a kind that there is not.
+        BiasevalError: a run is not finished.
+    """
+    if not run_dirs:
+        raise InputError("RUN: no run directory is named; name at least one")
+    runs = [Run.open(str(run_dir)) for run_dir in run_dirs]
+    kinds = [_finished_kind(run) for run in runs]
+    names = _distinct_names(runs)
+    connection = connect(runs)
+    if len(runs) == 1:
+        _create_views(runs[0], kinds[0], connection)
+        return connection
+    selects: dict[str, list[str]] = {}
+    for number, (run, kind, name) in enumerate(zip(runs, kinds, names, strict=True)):
+        connection.execute(f"create schema run_{number}; use run_{number}")
+        for view in _create_views(run, kind, connection):
+            selects.setdefault(view, []).append(f"select {literal(name)} as run, * from run_{number}.{view}")
+    connection.execute("use memory.main")
+    for view, parts in selects.items():
+        create("view", view, " union all by name ".join(parts), connection)
+    create_views(relations("comparisons", tables=selects), connection)
+    return connection
+
+
+def run_names(run_dirs: Sequence[str | Path]) -> list[str]:
+    """Return what the column ``run`` of `open_runs` calls each of several runs.
+
+    Raises:
+        InputError: a run is named twice.
+    """
+    return _distinct_names([Run.open(str(run_dir)) for run_dir in run_dirs])
+
+
+def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
+    """Return the rows of one ``select`` over finished runs.
+
+    Args:
+        run_dirs: as for `open_runs`.
+        sql: one DuckDB statement that only reads: ``select``, ``from``, ``describe``, ``summarize``, ``show`` ...
+
+    Raises:
+        InputError: the statement is wrong, or writes; the message is DuckDB's.
+        BiasevalError: a run is not finished, or its files cannot be read.
+    """
+    with closing(open_runs(run_dirs)) as connection:
+        try:
+            statements = connection.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type not in _READS:
+                raise InputError("query: is not one statement that only reads; write a single select")
+            select = statements[0].query.strip().removesuffix(";")
+            connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot hold a copy or insert
+            return connection.sql(select).to_arrow_table()
+        except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
+            raise InputError(f"query: {error}") from error
+        except duckdb.Error as error:
+            raise BiasevalError(f"query: {error}") from error
+
+
+def kind_of(run: Run) -> str:
+    """Return the kind of a run, as its spec has it; nothing where that names none.
+
+    Raises:
+        InputError: ``run`` is no run directory.
+    """
+    if not run.has("spec.yaml"):
+        raise InputError(f"{run.uri}: is not a run directory (no spec.yaml in it); name the directory of a run")
+    spec = run.read_yaml("spec.yaml")
+    return str(spec.get("kind", "")) if isinstance(spec, dict) else ""
+
+
+def refuse_missing_parts(run: Run, rounds: Mapping[str, int]) -> None:
+    """Make sure that tables have all parts.
+
+    Args:
+        run: a planned run.
+        rounds: table to how often it has a part for each part of the table that it is a part of.
+
+    Raises:
+        BiasevalError: some are missing.
+    """
+    wanted: list[tuple[str, int]] = []
+    for table, n_rounds in rounds.items():
+        whole = str(TABLES[table].part_of)
+        n_parts = len(run.parts(whole))
+        if not n_parts:
+            raise BiasevalError(f"{run.uri}: the table {whole} has no part; run the same command again")
+        wanted += [(table, part) for part in range(n_rounds * n_parts)]
+    done = {table: run.parts(table) for table in rounds}
+    missing = [(table, part) for table, part in wanted if part not in done[table]]
+    if missing:
+        table, part = missing[0]
+        raise BiasevalError(
+            f"{run.uri}: {len(missing)} of {len(wanted)} parts missing (first: {part} of {table}); "
+            "run the same command again"
+        )
+
+
+def _finished_kind(run: Run) -> str:
+    """Return the kind of a run, having made sure that nothing of it is missing.
+
+    Raises:
+        InputError: it is no run, or of a kind that there is not.
+        BiasevalError: parts of outputs or marts are missing.
+    """
+    kind = kind_of(run)
+    tables = tables_of(kind)
+    if not tables:
+        raise InputError(f"{run.uri}: kind {kind!r} in spec.yaml is unknown to this version; use the one that made it")
+    refuse_missing_parts(run, _begun_rounds(run, kind))
+    for mart in relations("marts", tables=tables):
+        if not run.has(mart_file(mart.name)):
+            raise BiasevalError(f"{run.uri}: {mart_file(mart.name)} is missing; biaseval report {run.uri} writes it")
+    return kind
+
+
+def _begun_rounds(run: Run, kind: str) -> dict[str, int]:
+    """Return how often each table of outputs has a part for each planned one, as far as the parts that are there tell.
+
+    A table that only some specs ask for counts once it has a part, or where no other has one.
+    """
+    outputs = [table for table in tables_of(kind).values() if table.part_of is not None]
+    done = {table.name: run.parts(table.name) for table in outputs}
+    counted = [table for table in outputs if done[table.name] or kind not in table.if_asked] or outputs[:1]
+    return {
+        table.name: max(done[table.name], default=0) // max(1, len(run.parts(str(table.part_of)))) + 1
+        for table in counted
+    }
+
+
+def _distinct_names(runs: Sequence[Run]) -> list[str]:
+    paths = [PurePosixPath(run.root).parts for run in runs]
+    if len(set(paths)) < len(paths):
+        raise InputError(f"{', '.join(run.uri for run in runs)}: a run is named twice; name each once")
+    n_parts = 1
+    while len({path[-n_parts:] for path in paths}) < len(paths):
+        n_parts += 1
+    return ["/".join(path[-n_parts:]) for path in paths]
+
+
+def _create_views(run: Run, kind: str, connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Create the views that the run's tables allow, and return their names."""
+    tables = tables_of(kind)
+    create_tables(run, tables.values(), connection)
+    views = relations("intermediate", "marts", tables=tables)
+    for view in views:
+        sql = read_parquet(run, mart_file(view.name)) if view.layer == "marts" else view.sql
+        create("view", view.name, sql, connection)
+    return [*tables, *(view.name for view in views)]

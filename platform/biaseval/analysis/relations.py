@@ -1,0 +1,184 @@
+"""The relations of a run in DuckDB: its tables as views over Parquet, and the files of ``analytics``.
+
+Each file there is one relation of the same name. ``intermediate`` and ``marts`` read only relations, and each of
+``checks`` must return no row. A kind of run has the relations that its tables allow. ``comparisons`` are relations
+over several runs, whose rows have a column ``run``. ``macros`` are functions that queries over any run may use; so is
+the table ``calibration_methods``, of which there is no file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from biaseval.errors import BiasevalError
+from biaseval.prompting.calibration import calibration_rows
+from biaseval.store import Run
+from biaseval.tables import TABLES, TableSchema
+
+_STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
+
+_LAYERS = ("intermediate", "marts", "checks", "comparisons")
+
+_PACKAGED = Path(__file__).parents[1] / "analytics"
+ANALYTICS = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[3] / "analytics"
+
+
+class Relation(NamedTuple):
+    """A file of ``analytics``."""
+
+    layer: str
+    name: str
+    sql: str
+
+    @property
+    def reads(self) -> set[str]:
+        """The names after each ``from`` and ``join`` that are no steps of the query itself."""
+        return set(re.findall(r"(?:from|join) (\w+)", self.sql)) - set(re.findall(r"^(\w+) as \($", self.sql, re.M))
+
+
+def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
+    """Return the relations of these layers that these tables allow, each after those that it reads."""
+    every = {
+        path.stem: Relation(path.parent.name, path.stem, path.read_text(encoding="utf-8"))
+        for layer in _LAYERS
+        for path in sorted(ANALYTICS.glob(f"{layer}/*.sql"))
+    }
+    reads = {name: sorted(relation.reads & {*every, *TABLES}) for name, relation in every.items()}
+    names = set(tables)
+    allowed: list[Relation] = []
+    for name in TopologicalSorter(reads).static_order():
+        if name in every and names.issuperset(reads[name]):
+            allowed.append(every[name])
+            names.add(name)
+    return [relation for relation in allowed if relation.layer in layers]
+
+
+def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.DuckDBPyConnection:
+    """Return a connection with the macros, and the table ``calibration_methods`` of the records of planning.
+
+    It never fetches extensions, and reads object stores through the runs' file systems.
+    """
+    connection = duckdb.connect(
+        str(database),
+        config={
+            "storage_compatibility_version": _STORAGE_VERSION,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "python_enable_replacements": False,  # a misspelt table must not find a Python variable
+            "temp_directory": str(Path(tempfile.gettempdir()) / f"biaseval-duckdb-{os.getpid()}"),
+            "memory_limit": "50%",
+        },
+    )
+    # A query of more than two seconds would draw a progress bar on standard output, among its results.
+    connection.execute("set enable_progress_bar = false").fetchall()
+    for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
+        from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
+
+        store = ArrowFSWrapper(filesystem, skip_instance_cache=True)
+        # Views over views list the same folders again and again, and what is read here does not change meanwhile.
+        store.glob, store.info = cache(store.glob), cache(store.info)
+        connection.register_filesystem(store)
+    connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create("calibration_methods")
+    for macro in sorted(ANALYTICS.glob("macros/*.sql")):
+        connection.execute(macro.read_text(encoding="utf-8")).fetchall()
+    return connection
+
+
+def create_tables(run: Run, tables: Iterable[TableSchema], connection: duckdb.DuckDBPyConnection) -> None:
+    """Create a view over the Parquet parts of each table; a table without any part is an empty one."""
+    for table in tables:
+        parts = run.parts(table.name)
+        if parts:
+            create("view", table.name, _select(run, table, min(parts)), connection)
+        else:
+            connection.from_arrow(table.empty()).create(table.name)
+
+
+def create_views(made: Iterable[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+    """Create a view for each relation."""
+    for relation in made:
+        create("view", relation.name, relation.sql, connection)
+
+
+def create(what: str, name: str, select: str, connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the view or table ``name``.
+
+    Raises:
+        BiasevalError: the disk or memory is full, a file is no Parquet, or the SQL is wrong.
+    """
+    try:
+        connection.execute(f"create {what} {name} as {select}").fetchall()
+    except duckdb.Error as error:
+        raise BiasevalError(f"{name}: cannot be computed: {error}; mend this and run the same command again") from error
+
+
+def rows(select: str, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Return the rows of a query over a run's tables.
+
+    Raises:
+        BiasevalError: a file is no Parquet, or the memory is full.
+    """
+    try:
+        return connection.sql(select).to_arrow_table()
+    except duckdb.Error as error:
+        raise BiasevalError(
+            f"the run's tables cannot be read: {error}; mend this and run the same command again"
+        ) from error
+
+
+@contextmanager
+def local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
+    """Yield the run itself, or a copy of its tables on the local disk: the metrics read each of them several times."""
+    if run.is_local:
+        yield run
+        return
+    with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
+        for table in tables:
+            if not run.parts(table):
+                continue
+            copy = Path(folder, table)
+            copy.mkdir()
+            pafs.copy_files(
+                run.path(table),
+                str(copy),
+                source_filesystem=run.fs,
+                destination_filesystem=pafs.LocalFileSystem(),
+            )
+        yield Run.open(folder)
+
+
+def read_parquet(run: Run, name: str) -> str:
+    """Return the query over a run's Parquet file, or all that a pattern names, with its absolute path in it."""
+    path = re.sub(r"([\[*?])", r"[\1]", run.root)  # these are special in DuckDB's patterns
+    place = path if run.is_local else f"{run.fs.type_name}://{path}"
+    return f"select * from read_parquet({literal(f'{place}/{name}')})"
+
+
+def literal(text: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _select(run: Run, table: TableSchema, part: int) -> str:
+    """Return the query over a table's parts, with the columns that an older version did not write."""
+    select = read_parquet(run, f"{table.name}/part-*.parquet")
+    if not table.later:
+        return select
+    try:
+        found = run.part_columns(table.name, part)
+    except (OSError, pa.ArrowException):  # what reads the view says what is wrong with it
+        return select
+    added = "".join(f", {value} as {name}" for name, value in table.later.items() if name not in found)
+    return f"select *{added} from ({select})" if added else select

@@ -1,0 +1,122 @@
+"""The schema, grain and key of every table of a run. Columns may be added, never renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from biaseval.tables.causal import (
+    ADAPTED_GENERATIONS,
+    ADAPTED_SCORES,
+    BOOTSTRAP_DRAWS,
+    CONTEXTS,
+    GENERATIONS,
+    LABEL_SCORES,
+    PROMPTS,
+    ROW_DRAWS,
+    RUN_SETTINGS,
+    SETTINGS,
+    SPLITS,
+    TASKS,
+)
+from biaseval.tables.qa import (
+    QA_ATTRIBUTES,
+    QA_DRAWS,
+    QA_EXAMPLES,
+    QA_MODELS,
+    QA_PREDICTIONS,
+    QA_SETTINGS,
+    QA_TFIDF,
+    QA_THRESHOLDS,
+)
+from biaseval.tables.schema import TableSchema
+from biaseval.tables.training import CONVERSATIONS, TRAINING, TRAINING_ROWS
+
+__all__ = [
+    "ADAPTED",
+    "ADAPTED_GENERATIONS",
+    "ADAPTED_SCORES",
+    "BOOTSTRAP_DRAWS",
+    "CONTEXTS",
+    "CONVERSATIONS",
+    "GENERATIONS",
+    "LABEL_SCORES",
+    "PROMPTS",
+    "QA_ATTRIBUTES",
+    "QA_DRAWS",
+    "QA_EXAMPLES",
+    "QA_MODELS",
+    "QA_PREDICTIONS",
+    "QA_SETTINGS",
+    "QA_TFIDF",
+    "QA_THRESHOLDS",
+    "ROW_DRAWS",
+    "RUN_SETTINGS",
+    "SETTINGS",
+    "SPLITS",
+    "TABLES",
+    "TASKS",
+    "TRAINING",
+    "TRAINING_ROWS",
+    "TableSchema",
+    "output_tables",
+    "run_outputs",
+    "tables_of",
+]
+
+TABLES: dict[str, TableSchema] = {
+    table.name: table
+    for table in (
+        TASKS,
+        SPLITS,
+        SETTINGS,
+        CONTEXTS,
+        PROMPTS,
+        LABEL_SCORES,
+        GENERATIONS,
+        ADAPTED_SCORES,
+        ADAPTED_GENERATIONS,
+        TRAINING_ROWS,
+        TRAINING,
+        CONVERSATIONS,
+        BOOTSTRAP_DRAWS,
+        ROW_DRAWS,
+        RUN_SETTINGS,
+        QA_EXAMPLES,
+        QA_TFIDF,
+        QA_ATTRIBUTES,
+        QA_PREDICTIONS,
+        QA_SETTINGS,
+        QA_MODELS,
+        QA_THRESHOLDS,
+        QA_DRAWS,
+    )
+}
+"""Every table that a run may have, by name."""
+
+
+ADAPTED = {"label_scores": "adapted_scores", "generations": "adapted_generations"}
+"""Tables of a model's outputs to those of the same model with adapters."""
+
+
+def tables_of(kind: str) -> dict[str, TableSchema]:
+    """Return the tables that runs of a kind have; none for a kind that there is not."""
+    return {name: table for name, table in TABLES.items() if kind in table.kinds}
+
+
+def output_tables(predict: Collection[str]) -> tuple[str, ...]:
+    """Return the tables that a model's outputs fill, each with a part for each part of ``prompts``.
+
+    Args:
+        predict: the ways of predicting: ``likelihood``, ``generate``, ``constrained`` (which is read from scores).
+    """
+    asked = {
+        "label_scores": {"likelihood", "constrained"},
+        "generations": {"generate", "constrained"},
+    }
+    return tuple(table for table, ways in asked.items() if ways.intersection(predict))
+
+
+def run_outputs(predict: Collection[str], *, has_adapters: bool) -> tuple[str, ...]:
+    """Return the tables of `output_tables`, and with adapters those of `ADAPTED` too."""
+    tables = output_tables(predict)
+    return (*tables, *(ADAPTED[table] for table in tables)) if has_adapters else tables

@@ -1,0 +1,74 @@
+"""The tables of training: the rows of adapters, conversations, and the steps of both."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from biaseval.tables.schema import STRINGS, TableSchema
+
+TRAINING_ROWS = TableSchema(
+    name="training_rows",
+    grain="(adapter, training example)",
+    key=("adapter", "row"),
+    kinds=frozenset({"label_bias", "majority_bias"}),
+    schema=pa.schema(
+        [
+            ("adapter", pa.string()),  # its folder below adapters/
+            ("task", pa.string()),
+            ("n_demos", pa.int32()),
+            ("demo_set", pa.int32()),
+            ("setting", pa.string()),
+            ("instruction", pa.bool_()),
+            ("row", pa.int32()),  # 0-based
+            ("instance_id", pa.string()),
+            ("prompt", pa.string()),
+            ("label", pa.string()),
+            ("labels", STRINGS),
+            ("n_demos_used", pa.int32()),  # fewer than n_demos under the length limit
+            ("n_tokens", pa.int32()),  # of prompt, label and EOS
+        ]
+    ),
+)
+
+TRAINING = TableSchema(
+    name="training",
+    grain="(trained adapter or model, step)",
+    key=("adapter", "step"),
+    kinds=frozenset({"label_bias", "majority_bias", "instruct"}),
+    schema=pa.schema(
+        [
+            ("model", pa.string()),  # the spec's name
+            ("adapter", pa.string()),  # its folder below adapters/; of tuning 'adapter', null for all parameters
+            ("task", pa.string()),
+            ("n_demos", pa.int32()),
+            ("demo_set", pa.int32()),
+            ("setting", pa.string()),
+            ("instruction", pa.bool_()),
+            ("step", pa.int32()),  # 0-based
+            ("epoch", pa.int32()),  # 0-based
+            ("loss", pa.float64()),  # nats a target token: mean over each row's label and EOS, then over the rows
+            ("grad_norm", pa.float64()),  # of the whole adapter before clipping; null where the loss is not finite
+            ("learning_rate", pa.float64()),
+            ("seconds", pa.float64()),
+            ("n_tokens", pa.int64()),  # of the step's conversations; null where rows are few-shot prompts
+            ("eval_loss", pa.float64()),  # nats an answer token, of what is held out; null where not computed
+        ]
+    ),
+)
+
+CONVERSATIONS = TableSchema(
+    name="conversations",
+    grain="conversation that a model is tuned on, or that is held out",
+    key=("number",),
+    kinds=frozenset({"instruct"}),
+    schema=pa.schema(
+        [
+            ("number", pa.int32()),  # 0-based, in the order of the file
+            ("conversation_id", pa.string()),
+            ("role", pa.string()),  # 'train', 'held_out'
+            ("turns", pa.list_(pa.struct([("role", pa.string()), ("text", pa.string())]))),  # as read
+            ("token_ids", pa.list_(pa.int32())),  # up to the last answer that fits
+            ("is_answer", pa.list_(pa.bool_())),  # whether the token counts in the loss
+        ]
+    ),
+)
