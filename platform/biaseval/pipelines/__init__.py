@@ -19,15 +19,15 @@ from biaseval.pipelines.run import (
     train_instruct,
     train_lora,
 )
-from biaseval.pipelines.training import TrainingCost, TrainingSummary, refuse_stopped
+from biaseval.pipelines.training import AdaptersCost, TrainingSummary, refuse_stopped
 
 __all__ = [
+    "AdaptersCost",
     "InstructPlan",
     "InstructSummary",
     "PlanSummary",
     "QuestionsPlan",
     "Status",
-    "TrainingCost",
     "TrainingSummary",
     "refuse_stopped",
     "run_spec",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,31 +17,18 @@ from biaseval.progress import say
 from biaseval.spec import InstructSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import CONVERSATIONS, TABLES
-from biaseval.training.estimate import PUBLISHED_SHAPES, Memory, ModelShape, fewest_gpus, tuning_flops, tuning_memory
+from biaseval.training.deepspeed_config import check_deepspeed
+from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
+from biaseval.training.recipe import tuning_recipe
 from biaseval.training.rows import CONFIG_FILE
-from biaseval.training.schedule import step_rows
+from biaseval.training.schedule import planned_steps, step_rows
+from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.training.conversations import Conversation
     from biaseval.training.templates import EncodedConversation
 
 _PART_ROWS = 4096
-
-
-@dataclass(frozen=True)
-class InstructCost:
-    """What tuning is going to cost, about."""
-
-    flops: int
-    row_tokens: int
-    """Of a row: ``max_tokens`` where rows are packed, else those of the longest conversation."""
-    shapes: list[ModelShape]
-    """The spec's model, then those of P1."""
-    n_trainable: list[int]
-    memory: list[dict[str, Memory]]
-    """Of one worker, by ZeRO stage, for each shape."""
-    gpus: list[int]
-    """Needed for each shape; 0 where none will do."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,7 @@ class InstructPlan:
     why_not_packed: str | None
     notes: list[str]
     """What was left out or cut."""
-    cost: InstructCost
+    cost: TrainingCost
 
 
 @dataclass(frozen=True)
@@ -109,7 +94,7 @@ def read_instruct_inputs(spec: InstructSpec) -> InstructInputs:
     from biaseval.training.conversations import read_conversations
     from biaseval.training.templates import encode_conversations
 
-    _check_deepspeed(spec)
+    check_deepspeed(tuning_recipe(spec))
     found = read_conversations(spec.data)
     held_out = _held_out(spec, [conversation.group for conversation in found.kept])
     facts, tokenizer = model_inputs(spec.model)
@@ -176,33 +161,49 @@ def tune_planned(run: Run, spec: InstructSpec) -> InstructSummary:
         InputError: the model cannot be trained as the spec says, or resources are missing.
         BiasevalError: training failed, or a loss or gradient was not finite; the last checkpoint stays.
     """
-    from biaseval.execute.instruct import PROGRESS, TuningOutcome, tune
     from biaseval.training.checkpoints import CHECKPOINTS, newest_checkpoint
 
     n_steps = read_plan(run)["n_steps"]
-    outcome: TuningOutcome | None = None
+    done: Done | None = None
     if tuned_folder(run) is not None:
         say(f"all {n_steps:,} steps are made already")
     else:
-        _check_deepspeed(spec)
-        run.delete(PROGRESS)  # of a sitting that was killed
+        check_deepspeed(tuning_recipe(spec))
         checkpoint = newest_checkpoint(run)
         if checkpoint is not None:
             say(f"resuming: {checkpoint.n_steps:,} of {n_steps:,} steps are made")
-        heard = -1
-
-        def on_progress(said: dict[str, Any]) -> None:
-            nonlocal heard
-            if said["n_steps"] != heard:
-                heard = said["n_steps"]
-                say(f"step {heard:,} of {n_steps:,}, loss {said['loss']:.4f}, {said['seconds']:.1f} s a step")
-
-        outcome = tune(run, spec, on_progress)
-        if outcome.why_not_packed is not None:
-            say(f"rows are not packed: {outcome.why_not_packed}")
-        _record(run, spec, outcome)
+        done = _tuned(run, spec, n_steps)
+        if done.facts["why_not_packed"] is not None:
+            say(f"rows are not packed: {done.facts['why_not_packed']}")
     run.delete(CHECKPOINTS)
-    return _summary(run, outcome)
+    return _summary(run, done)
+
+
+def _tuned(run: Run, spec: InstructSpec, n_steps: int) -> Done:
+    from biaseval.execute.cluster import Cluster
+    from biaseval.execute.training import Training
+    from biaseval.training.work import tuned_model
+
+    folder = "model" if spec.lora is None else "adapter"
+    unit = Unit(0, n_steps, (f"{folder}/{_RESULTS[folder]}",))
+    stage = Training(
+        name="training",
+        verb="made",
+        noun="steps",
+        units=[unit],
+        execution=spec.execution,
+        recipe=tuning_recipe(spec),
+        work=tuned_model,
+        arguments={
+            "name": spec.name,
+            "adapter": None if spec.lora is None else folder,
+            "max_tokens": spec.max_tokens,
+            "packing": spec.packing,
+        },
+    )
+    with Cluster(spec.execution) as cluster:
+        [done] = stage.make(run, [unit], cluster)
+    return done
 
 
 def tuned_folder(run: Run) -> str | None:
@@ -216,7 +217,7 @@ _RESULTS = {"model": "config.json", "adapter": CONFIG_FILE}
 
 def n_steps_done(run: Run) -> int:
     """Return how many steps a tuning has made, those behind its last checkpoint included."""
-    from biaseval.execute.instruct import PROGRESS
+    from biaseval.execute.training import PROGRESS
 
     norms = [
         norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
@@ -224,28 +225,6 @@ def n_steps_done(run: Run) -> int:
     kept = sum(norm is not None and math.isfinite(norm) for norm in norms)  # where it is not, no step was made
     said = run.read_json(PROGRESS)["n_steps"] if run.has(PROGRESS) else 0
     return max(kept, int(said))
-
-
-def _check_deepspeed(spec: InstructSpec) -> None:
-    """Make sure that a DeepSpeed file does not contradict the spec, and that checkpoints can hold what it asks for."""
-    from biaseval.training.deepspeed_config import deepspeed_config, deepspeed_file
-
-    if spec.training.zero is None:
-        return
-    deepspeed_config(spec.training, n_trainable=1)
-    section = deepspeed_file(spec.training).get("zero_optimization", {})
-    problems = []
-    for key in ("offload_optimizer", "offload_param"):
-        own = section.get(key) or {}
-        if not isinstance(own, dict):
-            problems.append(f"{spec.training.deepspeed_config}: zero_optimization.{key} {own!r}: write an object")
-        elif own.get("device", "none") not in ("none", "cpu") or own.get("ratio", 1) != 1:
-            problems.append(
-                f"{spec.training.deepspeed_config}: zero_optimization.{key} {own}: checkpoints are made of what is in "
-                "memory; use the device cpu, and no ratio"
-            )
-    if problems:
-        raise InputError.of(problems)
 
 
 def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
@@ -266,28 +245,18 @@ def _plan(
 ) -> InstructPlan:
     from biaseval.training.adapters import bare_model, target_shapes
     from biaseval.training.packing import pack, why_not_packed
-    from biaseval.training.tuning import n_tuning_steps
 
     lengths = [len(one.token_ids) for one in train]
     problem = why_not_packed(bare_model(spec.model), spec.max_tokens) if spec.packing else None
     is_packed = spec.packing and problem is None
-    n_steps = n_tuning_steps(len(train), spec)
+    recipe = tuning_recipe(spec)
     epochs = list(step_rows(len(train), spec.training, spec.seed))
-    steps = epochs[:n_steps]
+    steps = planned_steps(len(train), recipe)
     n_rows = sum(
         len(pack([lengths[number] for number in chosen], spec.max_tokens)) if is_packed else len(chosen)
         for epoch, chosen in epochs
         if epoch == 0
     )
-    own = ModelShape(
-        facts["family"],
-        facts["n_parameters"],
-        facts["hidden_size"],
-        facts["n_layers"],
-        [] if spec.lora is None else target_shapes(spec.model, spec.lora),
-    )
-    n_step_tokens = sum(lengths[number] for _, chosen in steps for number in chosen)
-    row_tokens = spec.max_tokens if is_packed else max(lengths)
     return InstructPlan(
         n_conversations=len(train),
         n_held_out=n_held_out,
@@ -295,57 +264,19 @@ def _plan(
         n_answer_tokens=sum(int(one.is_answer.sum()) for one in train),
         longest=max(lengths),
         n_rows=n_rows,
-        n_steps=n_steps,
+        n_steps=len(steps),
         why_not_packed=problem,
         notes=notes,
-        cost=_cost(spec, own, n_step_tokens, row_tokens),
+        cost=training_cost(
+            ModelShape.of(facts, [] if spec.lora is None else target_shapes(spec.model, spec.lora)),
+            recipe,
+            row_tokens=max(lengths) if not is_packed else spec.max_tokens,
+            step_tokens=sum(lengths[number] for _, chosen in steps for number in chosen),
+        ),
     )
 
 
-def _cost(spec: InstructSpec, own: ModelShape, n_step_tokens: int, row_tokens: int) -> InstructCost:
-    from biaseval.training.deepspeed_config import deepspeed_file
-
-    section = deepspeed_file(spec.training).get("zero_optimization", {})
-    keys = {"optimizer": "offload_optimizer", "weights": "offload_param"}
-    named = [name for name, key in keys.items() if (section.get(key) or {}).get("device") == "cpu"]
-
-    def memory(shape: ModelShape, zero: int | None, n_workers: int) -> Memory:
-        offloaded = [name for name in named if (zero or 0) >= (1 if name == "optimizer" else 3)]
-        if zero == 3 and "optimizer" in offloaded:
-            offloaded.append("gradients")  # DeepSpeed keeps them beside the optimizer
-        return tuning_memory(shape, spec, row_tokens, zero, n_workers, offloaded)
-
-    shapes = [own, *PUBLISHED_SHAPES]
-    stages = {"none": None, "1": 1, "2": 2, "3": 3}
-    return InstructCost(
-        flops=tuning_flops(own.n_parameters, n_step_tokens, spec),
-        row_tokens=row_tokens,
-        shapes=shapes,
-        n_trainable=[shape.n_parameters if spec.lora is None else shape.n_trainable(spec.lora.r) for shape in shapes],
-        memory=[
-            {name: memory(shape, stage, spec.training.workers) for name, stage in stages.items()} for shape in shapes
-        ],
-        gpus=[fewest_gpus(partial(memory, shape)) for shape in shapes],
-    )
-
-
-def _record(run: Run, spec: InstructSpec, outcome: Any) -> None:
-    """Add a sitting of training to ``environment.json``."""
-    environment = json.loads(run.read_text("environment.json"))
-    sitting = {
-        "first_step": outcome.first_step,
-        "n_steps": outcome.n_steps,
-        "workers": spec.training.workers,
-        "zero": spec.training.zero,
-        "packing": spec.packing and outcome.why_not_packed is None,
-        "seconds": round(outcome.seconds, 3),
-        "step_seconds": round(outcome.step_seconds, 3),
-    }
-    environment["training"] = [*environment.get("training", []), sitting]
-    run.write_text("environment.json", as_json(environment))
-
-
-def _summary(run: Run, outcome: Any) -> InstructSummary:
+def _summary(run: Run, done: Done | None) -> InstructSummary:
     rows = run.read_table("training").select(["loss", "eval_loss"]).to_pylist()
     return InstructSummary(
         uri=run.uri,
@@ -354,6 +285,6 @@ def _summary(run: Run, outcome: Any) -> InstructSummary:
         first_loss=rows[0]["loss"],
         last_loss=rows[-1]["loss"],
         eval_losses=[row["eval_loss"] for row in rows if row["eval_loss"] is not None],
-        n_made=0 if outcome is None else outcome.n_steps - outcome.first_step,
-        seconds=0.0 if outcome is None else outcome.seconds,
+        n_made=0 if done is None else done.facts["n_steps"] - done.facts["first_step"],
+        seconds=0.0 if done is None else done.facts["seconds"],
     )

@@ -28,7 +28,9 @@ from biaseval.spec import (
 )
 from biaseval.store import Run
 from biaseval.tables import ADAPTED, TABLES, output_tables, run_outputs
+from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.estimate import n_trainable
+from biaseval.training.recipe import adapters_recipe
 from biaseval.training.rows import adapters_of, with_tokens
 
 if TYPE_CHECKING:
@@ -270,10 +272,8 @@ def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
         InputError: the model lacks a layer that is to be changed, or a DeepSpeed file contradicts the spec.
     """
     from biaseval.training.adapters import target_shapes
-    from biaseval.training.deepspeed_config import deepspeed_config
 
-    if lora.zero is not None:
-        deepspeed_config(lora, n_trainable=1)
+    check_deepspeed(adapters_recipe(spec.model, lora))
     return target_shapes(spec.model, lora)
 
 

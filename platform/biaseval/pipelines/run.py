@@ -43,12 +43,12 @@ from biaseval.pipelines.questions import (
     write_questions_plan,
 )
 from biaseval.pipelines.training import (
-    TrainingCost,
+    AdaptersCost,
     TrainingSummary,
+    adapters_cost,
     lora_of,
     refuse_stopped,
     train_missing_adapters,
-    training_cost,
 )
 from biaseval.progress import say
 from biaseval.spec import CausalSpec, InstructSpec, QaBiasSpec, Spec
@@ -173,7 +173,7 @@ def summarize_instruct(spec: InstructSpec) -> InstructPlan:
     return read_instruct_inputs(spec).plan
 
 
-def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any], TrainingCost | None]:
+def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any], AdaptersCost | None]:
     """Return what the spec would score, the facts of its model, and what training its adapters would cost.
 
     Writes nothing and loads no weights.
@@ -191,7 +191,7 @@ def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any], Train
         problems += planned.problems
     if problems:
         raise InputError.of(problems)
-    return summary, facts, None if spec.lora is None else training_cost(spec, spec.lora, adapters, facts)
+    return summary, facts, None if spec.lora is None else adapters_cost(spec, spec.lora, adapters, facts)
 
 
 def run_status(run_uri: str) -> Status:

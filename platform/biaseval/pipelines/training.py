@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines.claim import as_json, read_plan
+from biaseval.pipelines.claim import read_plan
 from biaseval.pipelines.label_outputs import check_lora
 from biaseval.progress import say
 from biaseval.spec import CausalSpec, InstructSpec, LoraSpec, QaBiasSpec, Spec
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED
-from biaseval.training.estimate import (
-    PUBLISHED_SHAPES,
-    Memory,
-    ModelShape,
-    gpus_needed,
-    memory_of,
-    training_flops,
-)
-from biaseval.training.rows import trained_adapters
+from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
+from biaseval.training.recipe import adapters_recipe
+from biaseval.training.rows import ADAPTERS, CONFIG_FILE, trained_adapters
 from biaseval.training.schedule import n_steps_of
-
-if TYPE_CHECKING:
-    from biaseval.execute.training import AdapterOutcome
+from biaseval.units import Done, Unit, missing_units
 
 
 @dataclass(frozen=True)
@@ -53,24 +45,18 @@ class TrainingSummary:
 
 
 @dataclass(frozen=True)
-class TrainingCost:
-    """What training is going to cost, about."""
+class AdaptersCost(TrainingCost):
+    """What training adapters is going to cost, about."""
 
     n_adapters: int
     n_steps: int
     tokens: int
     """Of all training rows, each once."""
-    longest: int
-    """Tokens of the longest training row."""
-    flops: int
-    shapes: list[ModelShape]
-    """The spec's model, then those of P1."""
-    n_trainable: list[int]
-    """Parameters of an adapter, for each shape."""
-    memory: list[dict[str, Memory]]
-    """Of one worker, by ZeRO stage, for each shape."""
-    gpus: list[int]
-    """Needed for each shape; 0 where none will do."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest training row."""
+        return self.row_tokens
 
 
 def train_missing_adapters(
@@ -90,40 +76,51 @@ def train_missing_adapters(
         InputError: the section ``lora`` does not fit the model or its DeepSpeed file; before anything is trained.
         BiasevalError: training failed; what is complete stays.
     """
-    from biaseval.execute.training import AdapterToTrain, train_missing
-
     check_lora(spec, lora)
     plan = read_plan(run)
     if "adapters" not in plan:
         raise InputError(f"{run.uri}: was planned by a version that trained adapters alone; choose another --run-dir")
-    planned = [
-        AdapterToTrain(**{name: adapter[name] for name in ("part", "rows_part", "adapter", "tokens")})
+    units = [
+        Unit(adapter["part"], 1, (f"{ADAPTERS}/{adapter['adapter']}/{CONFIG_FILE}",), adapter)
         for adapter in plan["adapters"]
         if needed is None or adapter["adapter"] in needed
     ]
-    complete = trained_adapters(run)
-    missing = [adapter for adapter in planned if adapter.adapter not in complete]
-    lost = {adapter.adapter for adapter in missing}
+    missing = missing_units(run, units)
+    lost = {unit.work["adapter"] for unit in missing}
     for part in (part["part"] for part in plan["parts"] if part["adapter"] in lost):
         for table in ADAPTED.values():
             run.delete(f"{table}/{part_name(part)}")
-    outcomes: list[AdapterOutcome] = []
+    done: list[Done] = []
     if not missing:
-        say(f"all {len(planned):,} adapters are trained already")
+        say(f"all {len(units):,} adapters are trained already")
     else:
-        if len(missing) < len(planned):
-            say(f"resuming: {len(planned) - len(missing):,} of {len(planned):,} adapters are trained")
-        heard = -1
+        if len(missing) < len(units):
+            say(f"resuming: {len(units) - len(missing):,} of {len(units):,} adapters are trained")
+        done = _trained(run, spec, lora, units, missing)
+    return _summary(run, [unit.work["adapter"] for unit in units], done)
 
-        def on_progress(n_done: int) -> None:
-            nonlocal heard
-            if n_done != heard:
-                heard = n_done
-                say(f"trained {len(planned) - len(missing) + n_done:,} of {len(planned):,} adapters")
 
-        outcomes = train_missing(run, spec, lora, missing, on_progress)
-        _record(run, lora, outcomes)
-    return _summary(run, [adapter.adapter for adapter in planned], outcomes)
+def _trained(run: Run, spec: CausalSpec, lora: LoraSpec, units: list[Unit], missing: list[Unit]) -> list[Done]:
+    from biaseval.execute.cluster import Cluster
+    from biaseval.execute.training import Training
+    from biaseval.training.work import few_shot_adapter
+
+    stage = Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=units,
+        execution=spec.execution,
+        recipe=adapters_recipe(spec.model, lora),
+        work=few_shot_adapter,
+        arguments={"name": spec.name},
+    )
+    done: list[Done] = []
+    with Cluster(spec.execution) as cluster:
+        for one in stage.make(run, missing, cluster):
+            done.append(one)
+            say(f"trained {len(units) - len(missing) + len(done):,} of {len(units):,} adapters")
+    return done
 
 
 def refuse_stopped(summary: TrainingSummary) -> None:
@@ -140,9 +137,9 @@ def refuse_stopped(summary: TrainingSummary) -> None:
         )
 
 
-def training_cost(
+def adapters_cost(
     spec: CausalSpec, lora: LoraSpec, adapters: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
-) -> TrainingCost:
+) -> AdaptersCost:
     """Return what training would cost; loads no weights.
 
     Args:
@@ -152,30 +149,19 @@ def training_cost(
         facts: the model's.
     """
     adapters = list(adapters)
-    own = ModelShape(
-        facts["family"],
-        facts["n_parameters"],
-        facts["hidden_size"],
-        facts["n_layers"],
-        check_lora(spec, lora),
-    )
-    shapes = [own, *PUBLISHED_SHAPES]
-    stages = {"none": None, "1": 1, "2": 2, "3": 3}
+    recipe = adapters_recipe(spec.model, lora)
     tokens = sum(adapter["tokens"] for adapter in adapters)
-    longest = max(adapter["longest"] for adapter in adapters)
-    return TrainingCost(
+    cost = training_cost(
+        ModelShape.of(facts, check_lora(spec, lora)),
+        recipe,
+        row_tokens=max(adapter["longest"] for adapter in adapters),
+        step_tokens=tokens * lora.epochs,
+    )
+    return AdaptersCost(
+        **vars(cost),
         n_adapters=len(adapters),
         n_steps=sum(n_steps_of(adapter["n_rows"], lora) for adapter in adapters),
         tokens=tokens,
-        longest=longest,
-        flops=training_flops(own.n_parameters, tokens, lora),
-        shapes=shapes,
-        n_trainable=[shape.n_trainable(lora.r) for shape in shapes],
-        memory=[
-            {name: memory_of(shape, lora, longest, stage, lora.workers) for name, stage in stages.items()}
-            for shape in shapes
-        ],
-        gpus=[gpus_needed(shape, lora, longest) for shape in shapes],
     )
 
 
@@ -194,23 +180,7 @@ def lora_of(spec: Spec) -> tuple[CausalSpec, LoraSpec]:
     return spec, spec.lora
 
 
-def _record(run: Run, lora: LoraSpec, outcomes: list[AdapterOutcome]) -> None:
-    """Add a sitting of training to ``environment.json``."""
-    environment = run.read_json("environment.json")
-    seconds = sum(outcome.seconds for outcome in outcomes)
-    step_seconds = sum(outcome.step_seconds for outcome in outcomes)
-    sitting = {
-        "n_adapters": sum(outcome.is_complete for outcome in outcomes),
-        "workers": lora.workers,
-        "zero": lora.zero,
-        "seconds": round(seconds, 3),
-        "step_seconds": round(step_seconds, 3),
-    }
-    environment["training"] = [*environment.get("training", []), sitting]
-    run.write_text("environment.json", as_json(environment))
-
-
-def _summary(run: Run, planned: list[str], outcomes: list[AdapterOutcome]) -> TrainingSummary:
+def _summary(run: Run, planned: list[str], done: list[Done]) -> TrainingSummary:
     complete = trained_adapters(run) & set(planned)
     losses: dict[str, list[float]] = {}
     for number in sorted(run.parts("training")):
@@ -223,21 +193,21 @@ def _summary(run: Run, planned: list[str], outcomes: list[AdapterOutcome]) -> Tr
             f"{run.uri}: {len(unknown)} adapters have no part in training (first: {min(unknown)}); delete their "
             "folders and run the same command again"
         )
-    seconds = sum(outcome.seconds for outcome in outcomes)
-    step_seconds = sum(outcome.step_seconds for outcome in outcomes)
+    seconds = sum(one.facts["seconds"] for one in done)
+    step_seconds = sum(one.facts["step_seconds"] for one in done)
     return TrainingSummary(
         uri=run.uri,
         n_adapters=len(complete),
         n_planned=len(planned),
-        n_trained=sum(outcome.is_complete for outcome in outcomes),
+        n_trained=sum(one.facts["is_complete"] for one in done),
         n_steps=sum(map(len, losses.values())),
         first_loss=sum(own[0] for own in losses.values()) / len(losses) if losses else None,
         last_loss=sum(own[-1] for own in losses.values()) / len(losses) if losses else None,
         seconds=seconds,
-        overhead_share=1 - step_seconds / seconds if outcomes else None,
+        overhead_share=1 - step_seconds / seconds if done else None,
         stopped=[
-            f"{outcome.name} (step {outcome.n_steps - 1}, loss {outcome.loss:.4g})"
-            for outcome in outcomes
-            if not outcome.is_complete
+            f"{one.unit.work['adapter']} (step {one.facts['n_steps'] - 1}, loss {one.facts['loss']:.4g})"
+            for one in sorted(done, key=lambda one: one.unit.number)
+            if not one.facts["is_complete"]
         ],
     )

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from biaseval.errors import InputError
-from biaseval.spec import AdapterSpec, LoraSpec, ModelSpec, TrainingSpec
+from biaseval.spec import AdapterSpec, ModelSpec
 from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE
 
 _LINEAR = (torch.nn.Linear, Conv1D)
@@ -44,26 +44,6 @@ def target_names(model: torch.nn.Module, lora: AdapterSpec) -> list[str]:
             f"{', '.join(sorted(linear))}"
         )
     return sorted(lora.targets)
-
-
-def set_precision(model: PreTrainedModel, precision: str) -> None:
-    """Give the base model's parameters the dtypes that it is trained in (protocol section 8).
-
-    ``bfloat16``: all in bfloat16 but those of norms, in float32. A layer is a norm if its name says so, as in P1's
-    code. Buffers in float32, such as rotary frequencies, stay as they are.
-
-    Args:
-        model: in the dtype of its files, so that norms lose nothing.
-        precision: ``float32`` or ``bfloat16``.
-    """
-    for name, module in model.named_modules():
-        is_norm = "norm" in name.rpartition(".")[2]
-        dtype = torch.float32 if precision == "float32" or is_norm else torch.bfloat16
-        for parameter in module.parameters(recurse=False):
-            parameter.data = parameter.data.to(dtype)
-        for buffer in module.buffers(recurse=False):
-            if buffer.dtype in (torch.float16, torch.bfloat16):
-                buffer.data = buffer.data.to(dtype)
 
 
 def bare_model(model: ModelSpec) -> PreTrainedModel:
@@ -129,52 +109,23 @@ def new_adapter(model: PreTrainedModel, lora: AdapterSpec, seed: int, *, in_floa
     return cast(PeftModel, adapted)
 
 
-def checkpoint_activations(model: PreTrainedModel, training: TrainingSpec) -> None:
-    """Let the model compute activations again in the backward pass, where the spec asks for that; adapters come before.
-
-    Raises:
-        InputError: it cannot.
-    """
-    if not training.gradient_checkpointing:
-        return
-    if not model.supports_gradient_checkpointing:
-        key = f"{training.SECTION}.gradient_checkpointing"
-        raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
-    switches: Any = model  # transformers leaves these methods untyped
-    switches.activation_checkpointing_enable({"use_reentrant": False})
-    # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
-    switches.disable_input_require_grads()
-
-
 @contextmanager
-def attached(model: PreTrainedModel, lora: LoraSpec) -> Iterator[PeftModel]:
-    """Yield the model with a fresh adapter, in training mode; behind the block it is the bare model again.
+def attached(model: PreTrainedModel, lora: AdapterSpec, seed: int, *, in_float32: bool) -> Iterator[PeftModel]:
+    """Yield the model with a fresh adapter, see `new_adapter`; behind the block it is the bare model again.
 
     Base weights are not changed.
 
     Raises:
-        InputError: the model lacks a layer of ``lora.targets``, or gradient checkpointing where that is asked for.
+        InputError: the model lacks a layer of ``lora.targets``.
     """
-    switches: Any = model  # transformers leaves these methods untyped
-    # In P1's code the adapter has the dtype of the layers that it changes.
-    adapted: Any = new_adapter(model, lora, lora.seed, in_float32=False)
+    adapted: Any = new_adapter(model, lora, seed, in_float32=in_float32)
     try:
-        checkpoint_activations(model, lora)
-        switches.train()
         yield adapted
     finally:
         adapted.unload()
-        if lora.gradient_checkpointing and model.supports_gradient_checkpointing:
-            switches.activation_checkpointing_disable()
         # PEFT leaves its configuration on the base model and warns at the next adapter because of it.
         vars(model).pop("peft_config", None)
         model.requires_grad_(False)
-        switches.eval()
-
-
-def trainable(adapted: PeftModel) -> list[torch.nn.Parameter]:
-    """Return the adapter's parameters, in the order of the model's modules."""
-    return [parameter for parameter in adapted.parameters() if parameter.requires_grad]
 
 
 def adapter_files(adapted: PeftModel) -> dict[str, bytes]:
