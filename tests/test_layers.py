@@ -91,3 +91,19 @@ def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:
     code = f"import sys, biaseval.{module}; print([m for m in ('torch', 'transformers', 'ray') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_importing_the_package_changes_and_prints_nothing() -> None:
+    code = """
+import os, sys
+before = dict(os.environ)
+import biaseval, biaseval.cli, biaseval.pipelines
+assert dict(os.environ) == before
+import biaseval.models, biaseval.scoring, biaseval.reading, biaseval.training.outcome, biaseval.execute.training
+# torch names the folder of its own caches.
+changed = {name for name, value in os.environ.items() if before.get(name) != value} - {"TORCHINDUCTOR_CACHE_DIR"}
+assert not changed, changed
+assert before.keys() <= os.environ.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -56,11 +56,18 @@ def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[Path, Path]:
-    """Return (spec file, run directory) of an undisturbed label-bias run."""
+    """Return (spec file, run directory) of an undisturbed label-bias run, whose adapters were trained first."""
     folder = tmp_path_factory.mktemp("adapted")
-    spec = write_spec(folder, tiny_llama)
-    run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+    spec, run_dir = write_spec(folder, tiny_llama), folder / "run"
+    train_lora(load_spec(spec), str(run_dir))
+    assert not (run_dir / "label_scores").exists()
+    files = sorted((run_dir / "adapters").rglob("*.safetensors"))
+    before = [path.stat().st_mtime_ns for path in files]
+    done = CliRunner().invoke(app, ["run", str(spec), "--run-dir", str(run_dir)])
+    assert done.exit_code == 0
+    assert "lora+looc" in done.stdout
+    assert [path.stat().st_mtime_ns for path in files] == before
+    return spec, run_dir
 
 
 def prompts_of(run_dir: Path, adapter: str) -> pa.Table:
@@ -186,20 +193,6 @@ def test_only_missing_adapters_and_outputs_are_computed(finished: tuple[Path, Pa
     assert marts(again) == marts(run_dir)
     assert [path.stat().st_mtime_ns for path in untouched] == before
     assert not (again / "adapters" / TASK / "k0.s0").exists()
-
-
-def test_adapters_may_be_trained_first(finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path) -> None:
-    spec = write_spec(tmp_path, tiny_llama)
-    run_dir = tmp_path / "run"
-    train_lora(load_spec(spec), str(run_dir))
-    assert not (run_dir / "label_scores").exists()
-    files = sorted((run_dir / "adapters").rglob("*.safetensors"))
-    before = [path.stat().st_mtime_ns for path in files]
-    done = CliRunner().invoke(app, ["run", str(spec), "--run-dir", str(run_dir)])
-    assert done.exit_code == 0
-    assert "lora+looc" in done.stdout
-    assert [path.stat().st_mtime_ns for path in files] == before
-    assert marts(run_dir) == marts(finished[1])
 
 
 def test_a_run_with_an_adapter_that_stopped_scores_nothing(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:

@@ -113,15 +113,15 @@ def new_adapter(model: PreTrainedModel, lora: LoraShape, seed: int, *, in_float3
 
 
 @contextmanager
-def attached(model: PreTrainedModel, lora: LoraShape, seed: int) -> Iterator[PeftModel]:
-    """Yield the model with a fresh adapter; behind the block it is the bare model again.
+def attached(model: PreTrainedModel, lora: LoraShape, seed: int, *, in_float32: bool) -> Iterator[PeftModel]:
+    """Yield the model with a fresh adapter, see `new_adapter`; behind the block it is the bare model again.
 
-    In P1's code the adapter has the dtype of the layers that it changes. Base weights are not changed.
+    Base weights are not changed.
 
     Raises:
         InputError: the model lacks a layer of ``lora.targets``.
     """
-    adapted = new_adapter(model, lora, seed, in_float32=False)
+    adapted = new_adapter(model, lora, seed, in_float32=in_float32)
     try:
         yield adapted
     finally:

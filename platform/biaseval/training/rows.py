@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from biaseval.training.batches import EncodedRow
 
+MODEL_CONFIG = "config.json"
+"""The last file of a tuned model: a folder with it is complete."""
+
 ADAPTERS = "adapters"
 """The folder of a run that holds its adapters."""
 
