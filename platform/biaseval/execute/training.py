@@ -74,8 +74,8 @@ class Training:
             BiasevalError: training failed, or a loss or gradient of a unit with checkpoints was not finite. What is
                 complete stays, and so does the last checkpoint.
         """
-        from biaseval.execute.groups import PROGRESS, STORAGE, Job, lead
-        from biaseval.execute.workers import this_node
+        from biaseval.execute.groups import PROGRESS, Job, lead
+        from biaseval.execute.workers import STORAGE, this_node
 
         for left in (STORAGE, PROGRESS):  # by a killed process
             run.delete(left)
