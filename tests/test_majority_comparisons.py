@@ -52,6 +52,7 @@ def test_the_effect_of_size_is_larger_minus_smaller_by_hand(small: str, large: s
     """With instruction, 0/100, 50/50 and 100/0 have 23/30, 1 and (9/14 + 1)/2; 1, 1 and 9/14 with the larger model."""
     [row] = effects(large, small, where="instruction")
     intervals = {name: row.pop(name) for name in list(row) if name.endswith(("_low", "_high"))}
+    signs = {f"{name}_sign": row[f"{name}_sign"] for name in ("rb_at_10", "mean_f1", "sd_f1", "tails_f1", "middle_f1")}
     before, after = [23 / 30, 1, (9 / 14 + 1) / 2], [1, 1, 9 / 14]
     assert row == {
         "run": "small",
@@ -71,7 +72,11 @@ def test_the_effect_of_size_is_larger_minus_smaller_by_hand(small: str, large: s
         "tails_f1": pytest.approx((1 + 9 / 14) / 2 - (23 / 30 + (9 / 14 + 1) / 2) / 2),
         "middle_f1": 0.0,
         "n_shared_rows": 4,
+        **signs,
+        "has_enough_rows": False,
     }
+    # Four test rows make no difference clear, but for the one that is none.
+    assert signs == {**dict.fromkeys(signs), "middle_f1_sign": 0}
     assert set(intervals) == {
         f"{name}_{end}" for name in ("rb_at_10", "mean_f1", "sd_f1", "tails_f1", "middle_f1") for end in ("low", "high")
     }
@@ -115,7 +120,7 @@ def test_other_resamples_leave_the_differences_without_interval(small: str, tmp_
     found = effects(small, other)
     assert len(found) == 2
     for row in found:
-        assert all((row[name] is None) == name.endswith(("_low", "_high")) for name in row)
+        assert all((row[name] is None) == name.endswith(("_low", "_high")) for name in row if "_sign" not in name)
         assert row["n_shared_rows"] == 4
     [with_instruction] = [row for row in found if row["instruction"]]
     assert with_instruction["rb_at_10"] == pytest.approx(1 / 3)
@@ -187,7 +192,8 @@ def test_other_prompts_or_scoring_leave_the_differences_without_interval(
         assert met == {**dict.fromkeys(("has_same_rows", "has_same_contexts", "has_same_scoring"), True), reason: False}
     found = effects(small, other)
     assert len(found) == 2
-    assert all((row[name] is None) == name.endswith(("_low", "_high")) for row in found for name in row)
+    names = [name for name in found[0] if "_sign" not in name]
+    assert all((row[name] is None) == name.endswith(("_low", "_high")) for row in found for name in names)
 
 
 def test_a_run_without_instruction_has_the_contexts_of_one_with_and_without(small: str, tmp_path: Path) -> None:

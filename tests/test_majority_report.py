@@ -24,7 +24,6 @@ from biaseval.report.majority import f1_figures, read_majority_findings, render_
 from biaseval.report.methods import METHODS as METHOD_NAMES
 from biaseval.report.proportions import instruction_figures
 from biaseval.report.ternary import plot_ternary, ternary_place
-from biaseval.report.ways import clear_sign
 from biaseval.store import Run
 from biaseval.tables import ADAPTED_GENERATIONS, ADAPTED_SCORES, TRAINING, TRAINING_ROWS, output_tables
 from tests.specs import write_plan
@@ -180,31 +179,6 @@ def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs:
     assert "Read with care" not in text
 
 
-def _change(value: float, low: float | None, high: float | None) -> Row:
-    return {"x": value, "x_low": low, "x_high": high}
-
-
-@pytest.mark.parametrize(
-    ("value", "low", "high", "sign"),
-    [
-        (0.2, 0.1, 0.3, 1),
-        (-0.2, -0.3, -0.2, -1),
-        (0.2, 0.0, 0.3, None),
-        (0.2, -0.1, 0.3, None),
-        (0.0, -0.3, -0.1, 0),  # the bootstrap of RB@10 may leave its own estimate out
-        (1e-12, -0.3, -0.1, 0),
-        (0.2, -0.3, -0.1, None),
-        (0.2, 0.3, 0.4, None),
-        (0.2, None, None, None),
-        (0.0, None, None, 0),
-    ],
-)
-def test_a_change_is_clear_only_where_its_interval_has_its_sign_and_includes_it(
-    value: float, low: float | None, high: float | None, sign: int | None
-) -> None:
-    assert clear_sign(_change(value, low, high), "x") == sign
-
-
 def test_a_boundary_that_does_not_move_is_not_said_to_narrow(runs: list[str]) -> None:
     findings = read_majority_findings(Run.open(runs[1]))
     gains = [{**row, "rb_at_10_low": -0.5, "rb_at_10_high": -0.1} for row in findings.gains]
@@ -274,7 +248,7 @@ def test_nothing_is_marked_inside_where_the_boundary_says_nothing(predictions: s
     assert "settings are within 10 points" not in told
     settings, rows = ternary()
     axes = Canvas().add_subplot()
-    points = [{**row, "share_no_label": 0.6} for row in rows if row["instruction"]]
+    points = [{**row, "boundary": None, "is_marked": False} for row in rows if row["instruction"]]
     plot_ternary(axes, title="a", points=points, settings=settings, limits=(0.4, 0.8))
     assert {to_hex(line.get_markeredgecolor()) for line in axes.lines if line.get_marker() == "o"} == {"#ffffff"}
 
@@ -680,7 +654,9 @@ def ternary(step: int = 4, labels: tuple[str, ...] = ("against", "favor", "none 
             for instruction, f1 in ((True, 0.4 + 0.4 * shares[0]), (False, 0.5)):
                 is_within = not instruction or shares[0] >= 0.75 - 1e-9
                 place = {"setting": setting, "instruction": instruction}
-                rows.append({**place, "weighted_f1": f1, "is_within": is_within, "share_no_label": 0.0})
+                rows.append(
+                    {**place, "weighted_f1": f1, "boundary": 0.7 if instruction else 0.4, "is_marked": is_within}
+                )
     return settings, rows
 
 
@@ -750,7 +726,7 @@ def test_two_labels_have_lines_and_four_a_strip_in_one_figure(n_labels: int) -> 
     ]
     rows = [
         {"setting": row["setting"], "instruction": instruction, "weighted_f1": 0.5}
-        | {"weighted_f1_low": None, "weighted_f1_high": None, "is_within": True, "share_no_label": 0.0}
+        | {"weighted_f1_low": None, "weighted_f1_high": None, "boundary": 0.4, "is_marked": True}
         for row in settings
         for instruction in (True, False)
     ]

@@ -244,6 +244,28 @@ def test_rb_at_k_by_hand(f1s: list[float], k: float, absolute: float | None, rel
     assert _ask("rb_at_k_relative(?::double[], ?)", f1s, k) == relative
 
 
+@pytest.mark.parametrize(
+    ("value", "low", "high", "sign"),
+    [
+        (0.2, 0.1, 0.3, 1),
+        (-0.2, -0.3, -0.2, -1),
+        (0.2, 0.0, 0.3, None),
+        (0.2, -0.1, 0.3, None),
+        (0.0, -0.3, -0.1, 0),  # the bootstrap of RB@10 may leave its own estimate out
+        (1e-12, -0.3, -0.1, 0),
+        (0.2, -0.3, -0.1, None),
+        (0.2, 0.3, 0.4, None),
+        (0.2, None, None, None),
+        (0.0, None, None, 0),
+        (None, None, None, None),
+    ],
+)
+def test_a_change_is_clear_only_where_its_interval_has_its_sign_and_includes_it(
+    value: float | None, low: float | None, high: float | None, sign: int | None
+) -> None:
+    assert _ask("clear_sign(?::double, ?::double, ?::double)", value, low, high) == sign
+
+
 def _published(columns: Rows) -> set[str]:
     """Check P2's columns through the macros in SQL; return the columns whose RB@10 is not the published one."""
     other = set()
@@ -382,10 +404,23 @@ def test_seeds_are_averaged_by_hand(built: str) -> None:
         "share_last": 0.875,
         "share_no_label": 0.0,
         "is_within": False,
+        "boundary": 0.9,  # 50/50 is always right
+        "is_marked": False,
         "n_seeds": 2,
         "n_rows": 8,
     }
     assert low < (9 / 14 + 1) / 2 < high
+
+
+def _half_width(run: str, *, instruction: bool) -> float:
+    """Return the median half width of the intervals of the likelihoods' settings, those of width 0 left out."""
+    of_settings = rows(
+        run,
+        "from majority_over_seeds where predict = 'likelihood' and method = 'none' "
+        f"and {'' if instruction else 'not '}instruction",
+    )
+    widths = [(row["weighted_f1_high"] - row["weighted_f1_low"]) / 2 for row in of_settings]
+    return float(np.median([width for width in widths if width > 0]))
 
 
 def test_a_model_by_hand(built: str) -> None:
@@ -411,11 +446,19 @@ def test_a_model_by_hand(built: str) -> None:
         "share_last": pytest.approx((1 + (2 / 4 + 3 / 4) / 2 + 1) / 3),
         "share_no_label": 0.0,
         "share_most_frequent": pytest.approx(13 / 24),
+        "is_constant": False,
         "constant_f1": pytest.approx(9 / 14),
+        "share_majority_of_constant": 0.5,  # always True follows the majority of 100/0, and not that of 0/100
+        "has_many_without_label": False,
+        "boundary": pytest.approx(means[1] - 0.1),
+        "n_marked": 1,
+        "half_width": pytest.approx(_half_width(built, instruction=False)),
+        "has_enough_rows": False,
         "n_settings": 3,
         "n_settings_with_majority": 2,
         "n_seeds": 2,
         "n_rows": 24,
+        "n_test_rows": 4,
     }
     assert set(intervals) == {"mean_f1_low", "mean_f1_high", "rb_at_10_low", "rb_at_10_high"}
     assert intervals["mean_f1_low"] < np.mean(means) < intervals["mean_f1_high"]
@@ -460,6 +503,112 @@ def test_the_settings_inside_the_boundary_are_those_that_it_counts(built: str) -
     assert len(found) == 8
     assert all(row["share"] == pytest.approx(row["rb_at_10"]) for row in found)
     assert {tuple(row["inside"]) for row in found} == {("50/50",)}
+
+
+def _answered(folder: Path, predictions: Mapping[str, str], n_repeats: int = 1) -> Rows:
+    """Return the settings and then the model of a run that gives these outputs with instruction, by setting."""
+    answers = {(setting, True): (given, given) for setting, given in predictions.items()}
+    run = MajorityPlan(("generate",), answers=answers, n_repeats=n_repeats).write(folder)
+    build_marts(run)
+    return [*rows(run, "from majority_over_seeds order by number"), *rows(run, "from majority_by_model")]
+
+
+def test_the_boundary_says_nothing_where_no_answer_is_right_or_most_outputs_are_no_label(tmp_path: Path) -> None:
+    """One output of 0/100 is no label in every plan. T--- has 3 of 4 without label; --TF half and one more of 24."""
+    for number, outputs in enumerate(("FF-T", "T---", "--TF")):
+        *settings, model = _answered(tmp_path / str(number), dict.fromkeys(DEMOS, outputs))
+        assert all(row["is_within"] for row in settings) or outputs == "--TF"
+        for row in (*settings, model):
+            assert row["boundary"] is None
+        assert not any(row["is_marked"] for row in settings)
+        assert (model["n_marked"], model["has_many_without_label"]) == (0, True)
+    # Exactly half without a label, the right ones among the others: the boundary still says something.
+    *settings, model = _answered(tmp_path / "half", {"0/100": "TT--", "50/50": "T---", "100/0": "TTT-"})
+    assert model["share_no_label"] == pytest.approx((2 + 2 + 3 + 3 + 1 + 1) / 24)
+    assert [row["boundary"] for row in (*settings, model)] == pytest.approx([3 / 4 - 0.1] * 4)
+    assert [row["is_marked"] for row in settings] == [False, False, True]
+    assert model["n_marked"] == 1
+
+
+def test_many_outputs_without_a_label_are_three_percent(tmp_path: Path) -> None:
+    """One output of 24 n is no label: 4.2 % and 2.1 %."""
+    for n_repeats, expected in ((1, True), (2, False)):
+        *_, model = _answered(tmp_path / str(n_repeats), dict.fromkeys(DEMOS, "TTTF"), n_repeats)
+        assert model["share_no_label"] == pytest.approx(1 / 24 / n_repeats)
+        assert model["has_many_without_label"] is expected
+
+
+def test_an_answer_is_constant_above_95_percent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "GOLD", "T" * 20)
+    for n_false, expected in ((1, False), (0, True)):
+        answers = {(setting, True): ("T" * (20 - n_false) + "F" * n_false,) * 2 for setting in DEMOS}
+        run = MajorityPlan(("likelihood",), answers=answers).write(tmp_path / str(n_false))
+        build_marts(run)
+        [row] = rows(run, "from majority_by_model")
+        assert row["share_most_frequent"] == pytest.approx(1 - n_false / 20)
+        assert row["is_constant"] is expected
+
+
+def test_a_constant_answer_follows_the_majority_of_one_labels_settings(tmp_path: Path) -> None:
+    """Of three settings with a majority two have that of False; a tie has none."""
+    plan = MajorityPlan(("likelihood",))
+    plan.settings[1] |= {"shares": [0.0, 1.0], "counts": [0, 2], "counts_asked": [0, 2]}
+    for row in plan.contexts:
+        if row["setting"] == "50/50":
+            row["demo_labels"] = ["False", "False"]
+    run = plan.write(tmp_path / "two")
+    build_marts(run)
+    assert {row["share_majority_of_constant"] for row in rows(run, "from majority_by_model")} == {2 / 3}
+    plan = MajorityPlan(
+        ("likelihood",), answers={place: given for place, given in ANSWERS.items() if place[0] == "50/50"}
+    )
+    plan.settings = [row | {"number": 0} for row in plan.settings if row["setting"] == "50/50"]
+    run = plan.write(tmp_path / "tie")
+    build_marts(run)
+    for row in rows(run, "from majority_by_model"):
+        assert row["share_majority"] is row["share_majority_of_constant"] is None
+
+
+def test_test_rows_are_enough_where_half_the_settings_intervals_are_within_the_boundarys_distance(
+    tmp_path: Path,
+) -> None:
+    """A setting with every answer right has an interval without width, which says nothing of the number of rows."""
+    outputs = {"0/100": "TTFF", "50/50": "TTTF", "100/0": "TTTT"}
+    for n_repeats, expected in ((1, False), (50, True)):
+        *settings, model = _answered(tmp_path / str(n_repeats), outputs, n_repeats)
+        widths = [row["weighted_f1_high"] - row["weighted_f1_low"] for row in settings]
+        assert widths[1] == pytest.approx(0, abs=1e-12)
+        assert model["half_width"] == pytest.approx((widths[0] + widths[2]) / 2 / 2)
+        assert model["has_enough_rows"] is (model["half_width"] <= 0.1) is expected
+        assert model["n_test_rows"] == 4 * n_repeats
+    # Nothing to tell the rows apart by: each interval is without width.
+    right = dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))
+    run = MajorityPlan(("likelihood",), answers=right).write(tmp_path / "right")
+    build_marts(run)
+    assert {(row["half_width"], row["has_enough_rows"]) for row in rows(run, "from majority_by_model")} == {(0, True)}
+
+
+def test_a_gain_can_be_judged_where_both_sides_have_enough_rows(built: str, tmp_path: Path) -> None:
+    for run, expected in (
+        (built, False),
+        (MajorityPlan(("likelihood",), ("looc",), n_repeats=50).write(tmp_path), True),
+    ):
+        if run != built:
+            build_marts(run)
+        enough = {
+            (row["instruction"], row["method"]): row["has_enough_rows"]
+            for row in rows(run, "from majority_by_model where predict = 'likelihood'")
+        }
+        for row in rows(run, "from majority_calibration_gain"):
+            both = [enough[row["instruction"], method] for method in (row["method"], "none")]
+            assert row["has_enough_rows"] is all(both)
+            for metric in ("rb_at_10", "mean_f1", "sd_f1"):
+                value, low, high = (row[f"{metric}{end}"] for end in ("", "_low", "_high"))
+                is_clear = low <= value <= high and (low > 0 or high < 0)
+                assert row[f"{metric}_sign"] == (0 if abs(value) < 1e-9 else np.sign(value) if is_clear else None)
+        assert all(enough.values()) is expected
+    [row] = rows(run, "from majority_calibration_gain where not instruction")
+    assert (row["mean_f1_sign"], row["rb_at_10_sign"]) == (1, 0)
 
 
 def test_the_region_of_a_setting_is_that_of_its_real_counts(tmp_path: Path) -> None:
@@ -691,6 +840,23 @@ def test_the_same_outputs_in_another_order_give_the_same_bytes(built: str, tmp_p
     }
     for mart in marts:
         assert Path(run, "marts", mart).read_bytes() == Path(built, "marts", mart).read_bytes(), mart
+
+
+def test_a_run_of_an_older_version_has_the_marts_columns_of_this_one(built: str, tmp_path: Path) -> None:
+    old = tmp_path / "boolq"
+    shutil.copytree(built, old)
+    for mart, columns in (
+        ("majority_over_seeds", ["boundary", "is_marked"]),
+        ("majority_by_model", ["boundary", "n_marked", "half_width", "has_enough_rows", "is_constant", "n_test_rows"]),
+        ("majority_calibration_gain", ["rb_at_10_sign", "mean_f1_sign", "sd_f1_sign", "has_enough_rows"]),
+    ):
+        path = old / "marts" / f"{mart}.parquet"
+        pq.write_table(pq.read_table(path).drop_columns(columns), path)
+    for mart in Path(built, "marts").iterdir():
+        sql = f"from {mart.stem}"
+        assert query([str(old)], sql).equals(query([built], sql)), mart
+    both = query([built, str(old)], "select run, has_enough_rows from majority_by_model")
+    assert both["has_enough_rows"].null_count == 0
 
 
 # Checks: each has a run that breaks it

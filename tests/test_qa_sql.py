@@ -450,6 +450,8 @@ def test_a_heuristic_by_hand(built: str) -> None:
         "difference_low_f1": pytest.approx(overlap[1]),
         "difference_high_f1": pytest.approx(overlap[2]),
         "n_trials": 20,
+        "n_tried": 2,  # 1 and 2
+        "n_tried_measured": 2,
     }
     assert exact["difference_low"] < 0 < exact["difference"]  # 20 questions show nothing
 
@@ -472,6 +474,101 @@ def test_a_data_set_by_hand(built: str) -> None:
         "n_rows": 23,
         "n_missing": 0,
     }
+
+
+def test_a_models_average_is_over_the_heuristics_that_can_be_measured(tmp_path: Path) -> None:
+    """ans_len has a significance of 30 points (15 in F1), sim_word of 0 without a threshold, word_dist none."""
+    plan = QaPlan(heuristics=["ans_len", "sim_word", "word_dist"])
+    values: dict[str, Sequence[float | None]] = {
+        "ans_len": VALUES,
+        "sim_word": [1, 2] * 10,
+        "word_dist": [None] * 20,
+    }
+    plan.questions(values)
+    plan.answers(RIGHT, OVERLAP)
+    run = plan.write(tmp_path)
+    build_marts(run)
+    status = {row["heuristic"]: row["status"] for row in rows(run, "from qa_bias_by_heuristic")}
+    assert status == {"ans_len": "measured", "sim_word": "not significant", "word_dist": "no threshold to try"}
+    assert rows(run, "from qa_by_model") == [
+        {
+            "model": "bert",
+            "dataset": "squad",
+            "bias_significance": pytest.approx(15),
+            "worse_high": pytest.approx(50),
+            "bias_significance_f1": pytest.approx(7.5),
+            "worse_high_f1": pytest.approx(75),
+            "measurable": ["ans_len", "sim_word"],
+            "n_heuristics": 3,
+            "n_measurable": 2,
+            "n_with_groups": 1,
+            "n_significant": 1,
+            "n_rows": 20,
+        }
+    ]
+
+
+def test_a_model_without_a_measurable_heuristic_has_no_average(tmp_path: Path) -> None:
+    plan = QaPlan()
+    plan.questions({"ans_len": [2] * 20})
+    plan.answers([1] * 20)
+    run = plan.write(tmp_path)
+    build_marts(run)
+    [row] = rows(run, "from qa_by_model")
+    assert row["bias_significance"] is row["worse_high"] is None
+    assert (row["measurable"], row["n_heuristics"], row["n_measurable"], row["n_significant"]) == ([], 1, 0, 0)
+
+
+def test_data_sets_of_a_role_are_averaged_with_the_error_of_their_questions(tmp_path: Path) -> None:
+    """Elsewhere exact match is 3/4 of 4 and 1/4 of 8 questions; in distribution there is one set."""
+    elsewhere = {"trivia": [1, 1, 1, 0], "news": [1, 0, 0, 0] * 2}
+    plan = QaPlan(
+        datasets={"in_distribution": {"squad": "a.json"}, "out_of_distribution": dict.fromkeys(elsewhere, "b.json")}
+    )
+    plan.questions({"ans_len": VALUES})
+    plan.answers(RIGHT, OVERLAP)
+    overlap = {name: [min(1, one + 0.5) for one in exact] for name, exact in elsewhere.items()}
+    for name, exact in elsewhere.items():
+        plan.questions({"ans_len": VALUES[: len(exact)]}, dataset=name)
+        plan.answers(exact, overlap[name], dataset=name)
+    run = plan.write(tmp_path)
+    build_marts(run)
+    [squad, outside] = rows(run, "from qa_over_datasets order by role")
+    assert (outside["role"], outside["n_datasets"], outside["n_rows"], outside["n_missing"]) == (
+        "out_of_distribution", 2, 12, 0,
+    )  # fmt: skip
+    for metric, columns in (("exact_match", elsewhere), ("f1", overlap)):
+        mean = np.mean([np.mean(column) for column in columns.values()])
+        error = np.sqrt(sum(np.var(column, ddof=1) / len(column) for column in columns.values())) / 2
+        assert outside[metric] == pytest.approx(mean)
+        assert outside[f"{metric}_low"] == pytest.approx(max(0, mean - 1.959963984540054 * error))
+        assert outside[f"{metric}_high"] == pytest.approx(min(1, mean + 1.959963984540054 * error))
+    [dataset] = rows(run, "from qa_by_dataset where dataset = 'squad'")
+    assert (squad["role"], squad["n_datasets"], squad["n_rows"]) == ("in_distribution", 1, 20)
+    assert [squad[name] for name in ("exact_match", "f1", "f1_low", "f1_high")] == pytest.approx(
+        [dataset[name] for name in ("exact_match", "f1", "f1_low", "f1_high")]
+    )
+
+
+def test_tried_thresholds_are_those_of_the_model_that_was_searched(tmp_path: Path) -> None:
+    """Bert's groups reach the sample at both of its thresholds, roberta's, which lacks answers, at one of them."""
+    plan = two_models(thresholds={"sim_word": 1}, heuristics=["ans_len", "sim_word"], variant="reference")
+    for row in range(75):
+        plan.attributes.append(
+            {"dataset": "squad", "example_id": f"q{row}", "heuristic": "sim_word", "value": 1.0, "is_measured": True}
+        )
+    plan.spec["models"][1] |= {"path": None, "predictions": {"squad": "roberta.json"}, "on_missing": "drop"}
+    lacking = {("roberta", f"q{row}") for row in range(16)}
+    plan.predictions = [row for row in plan.predictions if (row["model"], row["example_id"]) not in lacking]
+    run = plan.write(tmp_path)
+    build_marts(run)
+    found = rows(run, "select model, heuristic, n_tried, n_tried_measured from qa_bias_by_heuristic order by all")
+    assert [tuple(row.values()) for row in found] == [
+        ("bert", "ans_len", 2, 2),
+        ("bert", "sim_word", None, None),
+        ("roberta", "ans_len", 2, 1),
+        ("roberta", "sim_word", None, None),
+    ]
 
 
 def test_where_the_groups_are_equally_good_the_higher_one_is_called_biased(tmp_path: Path) -> None:
@@ -731,7 +828,9 @@ def test_the_same_predictions_in_other_parts_and_orders_give_the_same_bytes(tmp_
         "marts/qa_bias_by_heuristic.parquet",
         "marts/qa_bias_candidates.parquet",
         "marts/qa_by_dataset.parquet",
+        "marts/qa_by_model.parquet",
         "marts/qa_curves.parquet",
+        "marts/qa_over_datasets.parquet",
         "qa_draws/part-00000.parquet",
         "qa_draws/part-00001.parquet",
     ]
@@ -908,6 +1007,21 @@ def test_missing_parts_of_any_model_are_counted(tmp_path: Path) -> None:
     shutil.rmtree(Path(run, "qa_examples"))
     with pytest.raises(BiasevalError, match="the table qa_examples has no part; run the same command again"):
         build_marts(run)
+
+
+def test_marts_that_an_older_version_did_not_write_are_computed_when_asked_for(built: str, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(built, old)
+    for name in ("qa_by_model", "qa_over_datasets"):
+        (old / "marts" / f"{name}.parquet").unlink()
+    path = old / "marts" / "qa_bias_by_heuristic.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["n_tried", "n_tried_measured"]), path)
+    for mart in Path(built, "marts").iterdir():
+        sql = f"from {mart.stem}"
+        assert query([str(old)], sql).equals(query([built], sql)), mart
+    (old / "results.duckdb").unlink()  # which is written last: the marts are those of a run that was killed
+    with pytest.raises(BiasevalError, match=r"marts/qa_by_model\.parquet is missing; biaseval report .* writes it"):
+        query([str(old)], "from qa_by_dataset")
 
 
 def test_a_run_without_marts_is_not_finished(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 -- tails_f1 and middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others.
 -- Intervals are over resamples of the test rows, the same for both; null where the runs do not have the same rows and
 -- resamples, contexts and scoring. Those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each
--- setting. n_shared_rows: test rows that both have.
+-- setting. *_sign: which way a difference clearly goes (clear_sign). has_enough_rows: in both runs, so that rb_at_10 can
+-- be judged (majority_by_model). n_shared_rows: test rows that both have.
 with
 
 sizes as (
@@ -58,36 +59,71 @@ differences as (
         partition by pairs.run, smaller.n_demos, smaller.instruction, smaller.predict, smaller.method
     )
 
+),
+
+effects as (
+
+    select
+        run,
+        other_run as larger_run,
+        model,
+        larger_model,
+        n_parameters,
+        larger_n_parameters,
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        estimate(rb_at_10, draw) as rb_at_10,
+        interval_low(rb_at_10, draw) as rb_at_10_low,
+        interval_high(rb_at_10, draw) as rb_at_10_high,
+        estimate(mean_f1, draw) as mean_f1,
+        interval_low(mean_f1, draw) as mean_f1_low,
+        interval_high(mean_f1, draw) as mean_f1_high,
+        estimate(sd_f1, draw) as sd_f1,
+        interval_low(sd_f1, draw) as sd_f1_low,
+        interval_high(sd_f1, draw) as sd_f1_high,
+        estimate(tails_f1, draw) as tails_f1,
+        interval_low(tails_f1, draw) as tails_f1_low,
+        interval_high(tails_f1, draw) as tails_f1_high,
+        estimate(middle_f1, draw) as middle_f1,
+        interval_low(middle_f1, draw) as middle_f1_low,
+        interval_high(middle_f1, draw) as middle_f1_high,
+        n_shared_rows
+    from differences
+    group by all
+
+),
+
+judged as (
+
+    select
+        run,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        has_enough_rows
+    from majority_by_model
+
 )
 
 select
-    run,
-    other_run as larger_run,
-    model,
-    larger_model,
-    n_parameters,
-    larger_n_parameters,
-    task,
-    n_demos,
-    instruction,
-    predict,
-    method,
-    estimate(rb_at_10, draw) as rb_at_10,
-    interval_low(rb_at_10, draw) as rb_at_10_low,
-    interval_high(rb_at_10, draw) as rb_at_10_high,
-    estimate(mean_f1, draw) as mean_f1,
-    interval_low(mean_f1, draw) as mean_f1_low,
-    interval_high(mean_f1, draw) as mean_f1_high,
-    estimate(sd_f1, draw) as sd_f1,
-    interval_low(sd_f1, draw) as sd_f1_low,
-    interval_high(sd_f1, draw) as sd_f1_high,
-    estimate(tails_f1, draw) as tails_f1,
-    interval_low(tails_f1, draw) as tails_f1_low,
-    interval_high(tails_f1, draw) as tails_f1_high,
-    estimate(middle_f1, draw) as middle_f1,
-    interval_low(middle_f1, draw) as middle_f1_low,
-    interval_high(middle_f1, draw) as middle_f1_high,
-    n_shared_rows
-from differences
-group by all
+    effects.*,
+    clear_sign(rb_at_10, rb_at_10_low, rb_at_10_high) as rb_at_10_sign,
+    clear_sign(mean_f1, mean_f1_low, mean_f1_high) as mean_f1_sign,
+    clear_sign(sd_f1, sd_f1_low, sd_f1_high) as sd_f1_sign,
+    clear_sign(tails_f1, tails_f1_low, tails_f1_high) as tails_f1_sign,
+    clear_sign(middle_f1, middle_f1_low, middle_f1_high) as middle_f1_sign,
+    smaller.has_enough_rows and larger.has_enough_rows as has_enough_rows
+from effects
+inner join judged as smaller using (run, n_demos, instruction, predict, method)
+inner join judged as larger
+    on
+        effects.larger_run = larger.run
+        and effects.n_demos = larger.n_demos
+        and effects.instruction = larger.instruction
+        and effects.predict = larger.predict
+        and effects.method = larger.method
 order by all

@@ -6,6 +6,13 @@
 -- share_most_frequent: the predictions that are the most frequent one, over all settings and seeds; no label counts as
 -- an answer of its own, as a model that always writes none is constant too. constant_f1: weighted F1 of the best
 -- constant answer on the same rows, which is the gold label with the largest share p: 2 p^2 / (1 + p).
+-- is_constant: that share is above 95 %. share_majority_of_constant: the largest share_majority that a constant answer
+-- can have: of the settings with a majority, those of one label. has_many_without_label: more outputs than in P2, 3 % or
+-- more, are no label.
+-- boundary and n_marked: from which weighted F1 on a setting is inside the robustness boundary, and how many are; null
+-- and 0 where that says nothing (majority_over_seeds). half_width: the median half width of the settings' intervals,
+-- without those of width 0 (all answers right, or all wrong) unless all are so; has_enough_rows: it is at most the 0.1
+-- of the boundary, else chance decides which settings are inside. n_test_rows: of each setting and seed.
 -- n_parameters is the model's, null where the run does not say.
 with
 
@@ -47,9 +54,16 @@ estimates as (
         avg(share_no_label order by number) as share_no_label,
         count(*) as n_settings,
         count(share_majority) as n_settings_with_majority,
+        any_value(boundary) as boundary,
+        count_if(is_marked)::bigint as n_marked,
+        if(
+            count(weighted_f1_low) = count(*),
+            coalesce(median(width) filter (width > 2e-9), 0) / 2,
+            null
+        ) as half_width,
         max(n_seeds) as n_seeds,
         sum(n_rows)::bigint as n_rows
-    from majority_over_seeds
+    from (select *, weighted_f1_high - weighted_f1_low as width from majority_over_seeds)
     group by all
 
 ),
@@ -103,6 +117,17 @@ constants as (
     from gold_counts
     group by all
 
+),
+
+winners as (
+
+    select
+        list_position(counts, list_max(counts)) as label_number,
+        count(*) as n_won
+    from settings
+    where len(list_filter(counts, lambda n: n = list_max(counts))) = 1
+    group by all
+
 )
 
 select
@@ -127,11 +152,19 @@ select
     share_last,
     share_no_label,
     share_most_frequent,
+    share_most_frequent > 0.95 as is_constant,
     constant_f1,
+    (select max(n_won) / sum(n_won) from winners) as share_majority_of_constant,
+    share_no_label >= 0.03 as has_many_without_label,
+    boundary,
+    n_marked,
+    half_width,
+    coalesce(half_width <= 0.1, false) as has_enough_rows,
     n_settings,
     n_settings_with_majority,
     n_seeds,
-    n_rows
+    n_rows,
+    n_rows // (n_settings * n_seeds) as n_test_rows
 from estimates
 inner join intervals using (model, task, n_demos, instruction, predict, method)
 inner join answers using (task, n_demos, instruction, predict, method)

@@ -3,7 +3,9 @@
 -- rb_at_10, mean_f1 and sd_f1 are those of the method minus those of none: a positive rb_at_10 is a wider robustness
 -- boundary, a negative sd_f1 less spread over settings. Intervals are over resamples of the test rows, the same for
 -- both; null with a single row. Those of rb_at_10 and sd_f1 may lean to a side, and even leave the estimate out:
--- resampling adds noise to each setting, more where settings are close. n_rows counts the rows of all settings and seeds.
+-- resampling adds noise to each setting, more where settings are close. *_sign: which way it clearly goes (clear_sign).
+-- has_enough_rows: with the method and without, so that rb_at_10 can be judged (majority_by_model). n_rows counts the rows
+-- of all settings and seeds.
 with
 
 differences as (
@@ -46,13 +48,32 @@ estimates as (
     from differences
     group by all
 
+),
+
+plain_models as (
+
+    select
+        model,
+        task,
+        n_demos,
+        instruction,
+        predict,
+        has_enough_rows
+    from majority_by_model
+    where method = 'none'
+
 )
 
 select
     estimates.*,
+    clear_sign(estimates.rb_at_10, estimates.rb_at_10_low, estimates.rb_at_10_high) as rb_at_10_sign,
+    clear_sign(estimates.mean_f1, estimates.mean_f1_low, estimates.mean_f1_high) as mean_f1_sign,
+    clear_sign(estimates.sd_f1, estimates.sd_f1_low, estimates.sd_f1_high) as sd_f1_sign,
+    calibrated.has_enough_rows and plain_models.has_enough_rows as has_enough_rows,
     n_settings,
     n_seeds,
     n_rows
 from estimates
-inner join majority_by_model using (model, task, n_demos, instruction, predict, method)
+inner join majority_by_model as calibrated using (model, task, n_demos, instruction, predict, method)
+inner join plain_models using (model, task, n_demos, instruction, predict)
 order by all

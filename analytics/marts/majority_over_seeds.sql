@@ -1,6 +1,8 @@
 -- One row per (model, task, n_demos, instruction, setting, predict, method): majority_by_setting, averaged over seeds.
 -- sd_f1 is the sample standard deviation over seeds, null with one. n_rows counts the rows of all seeds.
--- is_within: inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings.
+-- is_within: inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings. boundary: the
+-- weighted F1 from which on a setting is inside, null where being inside says nothing: the best setting has 0, or most
+-- outputs are no label, and weighted F1 measures their format. is_marked: inside a boundary that says something.
 with
 
 intervals as (
@@ -42,6 +44,22 @@ means as (
     from majority_by_setting
     group by all
 
+),
+
+bests as (
+
+    select
+        model,
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        max(weighted_f1) as best_f1,
+        avg(share_no_label order by number) as mean_share_no_label
+    from means
+    group by all
+
 )
 
 select
@@ -61,10 +79,12 @@ select
     share_majority,
     share_last,
     share_no_label,
-    weighted_f1 >= max(weighted_f1) over same_prompts - 0.1 - 1e-9 as is_within,
+    weighted_f1 >= best_f1 - 0.1 - 1e-9 as is_within,
+    if(best_f1 > 0 and mean_share_no_label <= 0.5, best_f1 - 0.1, null) as boundary,
+    is_within and boundary is not null as is_marked,
     n_seeds,
     n_rows
 from means
 inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
-window same_prompts as (partition by model, task, n_demos, instruction, predict, method)
+inner join bests using (model, task, n_demos, instruction, predict, method)
 order by all

@@ -5,7 +5,8 @@
 -- status: 'measured'; 'not significant': no threshold separates the segments, the significance is 0; 'groups too
 -- small' (of the threshold, or of every one tried) and 'no threshold to try' (the values do not differ): it is null.
 -- lower_exact_match, higher_exact_match, lower_f1, higher_f1: means over all rows of the segments, not over trials;
--- difference: lower minus higher, with a normal 95 % interval (Welch's standard error).
+-- difference: lower minus higher, with a normal 95 % interval (Welch's standard error). n_tried: thresholds of the
+-- search, of which n_tried_measured had segments of the sample's size; null where the spec fixes the threshold.
 with
 
 predicted as (
@@ -51,6 +52,8 @@ lists as (
         heuristic,
         bool_or(is_fixed) as is_fixed,
         bool_or(is_measured) as is_measured,
+        count(*) as n_tried,
+        count_if(qa_bias_candidates.is_measured)::bigint as n_tried_measured,
         list({
             'threshold': threshold,
             'distance': bias_significance,
@@ -96,6 +99,8 @@ chosen as (
         asked.*,
         source.threshold,
         case when source.is_fixed then null else source.model end as searched_on,
+        case when source.is_fixed then null else source.n_tried end as n_tried,
+        case when source.is_fixed then null else source.n_tried_measured end as n_tried_measured,
         own.model is not null as has_candidates,
         coalesce(own.is_measured, false) as has_measured_candidates
     from asked
@@ -209,7 +214,9 @@ select
     differences.difference_f1,
     differences.difference_f1 - differences.half_width_f1 as difference_low_f1,
     differences.difference_f1 + differences.half_width_f1 as difference_high_f1,
-    n_trials
+    n_trials,
+    n_tried,
+    n_tried_measured
 from labelled
 left join differences using (model, dataset, heuristic)
 order by all

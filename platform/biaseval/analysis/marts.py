@@ -27,6 +27,14 @@ from biaseval.tables import tables_of
 _LARGE = ("label_logprobs", "calibrated_predictions")
 """Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
 
+ADDED_LAST = {
+    "majority_over_seeds": "is_marked",
+    "majority_by_model": "has_enough_rows",
+    "majority_calibration_gain": "has_enough_rows",
+    "qa_bias_by_heuristic": "n_tried",
+}
+"""Marts that older versions wrote with fewer columns, and one of those that came last."""
+
 _N_SHOWN = 3
 """Problems that a message shows of each failed check."""
 

@@ -8,9 +8,11 @@ from pathlib import Path, PurePosixPath
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from biaseval.analysis.marts import mart_file
+from biaseval.analysis.marts import ADDED_LAST, mart_file
 from biaseval.analysis.relations import (
+    Relation,
     connect,
     create,
     create_tables,
@@ -29,7 +31,8 @@ _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a p
 def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables, intermediate relations and marts of finished runs as views.
 
-    A run of a kind without metrics has no marts, and the views that its tables allow. With several runs each
+    A run of a kind without metrics has no marts, and the views that its tables allow. What an older version did not
+    write, of columns and marts, is there too. With several runs each
     view has the rows of those that have it, and a first column ``run``: the directory's name, with as many of its
     parents as tell the runs apart; and there are the comparisons that their tables allow. Nothing that is written
     through the connection outlives it, except by statements that name a file.
@@ -144,9 +147,11 @@ def _finished_kind(run: Run) -> str:
     if not tables:
         raise InputError(f"{run.uri}: kind {kind!r} in spec.yaml is unknown to this version; use the one that made it")
     refuse_missing_parts(run, _begun_rounds(run, kind))
-    for mart in relations("marts", tables=tables):
-        if not run.has(mart_file(mart.name)):
-            raise BiasevalError(f"{run.uri}: {mart_file(mart.name)} is missing; biaseval report {run.uri} writes it")
+    marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
+    lacking = [file for file in marts if not run.has(file)]
+    # The database is written last: beside it and other marts, one that is not there is of a later version.
+    if lacking and (len(lacking) == len(marts) or not run.has("results.duckdb")):
+        raise BiasevalError(f"{run.uri}: {lacking[0]} is missing; biaseval report {run.uri} writes it")
     return kind
 
 
@@ -180,6 +185,18 @@ def _create_views(run: Run, kind: str, connection: duckdb.DuckDBPyConnection) ->
     create_tables(run, tables.values(), connection)
     views = relations("intermediate", "marts", tables=tables)
     for view in views:
-        sql = read_parquet(run, mart_file(view.name)) if view.layer == "marts" else view.sql
-        create("view", view.name, sql, connection)
+        stored = view.layer == "marts" and _is_whole(run, view)
+        create("view", view.name, read_parquet(run, mart_file(view.name)) if stored else view.sql, connection)
     return [*tables, *(view.name for view in views)]
+
+
+def _is_whole(run: Run, mart: Relation) -> bool:
+    """Return whether a mart's file has all its columns; what an older version did not write is computed when asked."""
+    file, column = mart_file(mart.name), ADDED_LAST.get(mart.name)
+    if column is None or not run.has(file):
+        return run.has(file)
+    try:
+        with run.fs.open_input_file(run.path(file)) as parquet:
+            return column in pq.read_schema(parquet).names
+    except (OSError, pa.ArrowException):  # what reads the view says what is wrong with it
+        return True

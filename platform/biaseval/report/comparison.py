@@ -16,12 +16,12 @@ from biaseval.analysis import open_runs, run_names
 from biaseval.errors import InputError
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
-from biaseval.report.majority import CONSTANT, Cell, is_same_way, no_label_caveats, setting_cells
+from biaseval.report.majority import Cell, no_label_caveats, setting_cells
 from biaseval.report.methods import is_adapted, mitigation_of
 from biaseval.report.page import page_templates
 from biaseval.report.proportions import Series, instruction_figures, line_figure
 from biaseval.report.summary import join, signed
-from biaseval.report.ways import INSTRUCTIONS, clear_sign, has_enough_rows, row_order, way_name, ways_of
+from biaseval.report.ways import INSTRUCTIONS, row_order, way_name, ways_of
 from biaseval.store import Run
 
 _PRESETS = {"boolq": "BoolQ", "rte": "RTE", "covid5g": "COVID-5G"}
@@ -68,16 +68,6 @@ class Comparison:
     def of(self, model: Model, dataset: DataSet) -> set[str]:
         """Return the run of a model on a data set, or nothing."""
         return set(model.runs) & set(dataset.runs)
-
-    def has_enough_rows(self, row: Row, run: str | None = None) -> bool:
-        """Return whether the test rows behind a row of a mart are enough for a verdict on RB@10.
-
-        Args:
-            row: has a way of predicting, method and instruction.
-            run: whose settings count; the row's own if None.
-        """
-        run = run or row["run"]
-        return has_enough_rows([one for one in self.by_setting if one["run"] == run and is_same_way(one, row)])
 
 
 def read_comparison(run_uris: Sequence[str]) -> Comparison:
@@ -267,17 +257,12 @@ def _counts(rows: Sequence[Row]) -> str:
     numbers = {
         "setting": {row["n_settings"] for row in rows},
         "seed": {row["n_seeds"] for row in rows},
-        "test row": {_n_test(row) for row in rows},
+        "test row": {row["n_test_rows"] for row in rows},
     }
     return ", ".join(
         f"{low:,} to {high:,} {thing}s" if (low := min(found)) < (high := max(found)) else _count(low, thing)
         for thing, found in numbers.items()
     )
-
-
-def _n_test(row: Row) -> int:
-    """Return the test rows of each setting and seed; ``row`` is of ``majority_by_model``."""
-    return int(row["n_rows"] // (row["n_settings"] * row["n_seeds"]))
 
 
 def _runs(comparison: Comparison) -> list[Row]:
@@ -289,7 +274,7 @@ def _runs(comparison: Comparison) -> list[Row]:
                 measured = next(row for row in comparison.by_model if row["run"] == run)
                 counts = {"n_settings": measured["n_settings"], "n_seeds": measured["n_seeds"]}
                 place = {"run": run, "model": model, "dataset": dataset, "n_demos": measured["n_demos"]}
-                lines.append({**place, **counts, "n_test": _n_test(measured)})
+                lines.append({**place, **counts, "n_test": measured["n_test_rows"]})
     return lines
 
 
@@ -373,7 +358,7 @@ def _widest(comparison: Comparison, rows: Sequence[Row]) -> str:
     Runs with too few test rows for RB@10 are left out.
     """
     found = []
-    enough = [row for row in rows if comparison.has_enough_rows(row)]
+    enough = [row for row in rows if row["has_enough_rows"]]
     for dataset in comparison.datasets:
         there = [row for row in enough if row["run"] in dataset.runs]
         if not there:  # a way that no run of this data has
@@ -405,7 +390,7 @@ def _instruction(comparison: Comparison, rows: Sequence[Row]) -> str:
         judged = [
             run
             for run in runs
-            if metric != "rb_at_10" or all(comparison.has_enough_rows(side[run]) for side in (with_it, without))
+            if metric != "rb_at_10" or (with_it[run]["has_enough_rows"] and without[run]["has_enough_rows"])
         ]
         told.append(_told(name, [with_it[run][metric] - without[run][metric] for run in judged], len(runs)))
     return f"with the instruction, over {_count(len(runs), 'pair')} of a model with a data set, {join(told)}."
@@ -417,12 +402,8 @@ def _size(comparison: Comparison, effects: Sequence[Row]) -> str:
         return ""
     told = []
     for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1")):
-        judged = [
-            row
-            for row in effects
-            if metric != "rb_at_10" or all(comparison.has_enough_rows(row, row[side]) for side in ("run", "larger_run"))
-        ]
-        n_clear = sum(bool(clear_sign(row, metric)) for row in judged)
+        judged = [row for row in effects if metric != "rb_at_10" or row["has_enough_rows"]]
+        n_clear = sum(bool(row[f"{metric}_sign"]) for row in judged)
         told.append(_told(name, [row[metric] for row in judged], len(effects), f", {n_clear} clearly"))
     number = _count(len(effects), "comparison")
     return f"from a model to the next in size, in {number} with and without instruction, {join(told)}."
@@ -445,7 +426,7 @@ def _gains(comparison: Comparison) -> list[str]:
             changes = [
                 after[metric] - before[metric]
                 for after, before in pairs
-                if metric != "rb_at_10" or all(map(comparison.has_enough_rows, (after, before)))
+                if metric != "rb_at_10" or (after["has_enough_rows"] and before["has_enough_rows"])
             ]
             told.append(_told(name, changes, len(pairs)))
         way = way_name(predict, method)
@@ -476,7 +457,7 @@ def caveats(comparison: Comparison) -> list[str]:
     """Return what a reader must know before trusting the numbers, a sentence each."""
     sentences = no_label_caveats(comparison.by_model)
     sentences += _constant_caveats(comparison)
-    coarse = {row["run"] for row in comparison.by_model if not comparison.has_enough_rows(row)}
+    coarse = {row["run"] for row in comparison.by_model if not row["has_enough_rows"]}
     if coarse:
         sentences.append(
             f"{join(sorted(coarse))}: too few test rows for RB@10, in at least one way of predicting; the settings' "
@@ -513,7 +494,7 @@ def _constant_caveats(comparison: Comparison) -> list[str]:
     """Return which runs give almost always the same answer."""
     by_run: dict[str, list[Row]] = {}
     for row in comparison.by_model:
-        if row["share_most_frequent"] > CONSTANT:
+        if row["is_constant"]:
             by_run.setdefault(row["run"], []).append(row)
     if not by_run:
         return []
@@ -523,7 +504,7 @@ def _constant_caveats(comparison: Comparison) -> list[str]:
         constant, mean = rows[0]["constant_f1"], max(row["mean_f1"] for row in rows)
         told.append(f"{run} ({join(ways)}; mean weighted F1 up to {mean:.3f}, the best constant answer {constant:.3f})")
     return [
-        f"More than {CONSTANT:.0%} of the predictions are the same answer in {join(told)}: such a model pays no "
+        f"More than 95% of the predictions are the same answer in {join(told)}: such a model pays no "
         "attention to the demonstrations, and an RB@10 near 1 is then no robustness."
     ]
 

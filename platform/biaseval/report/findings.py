@@ -28,11 +28,9 @@ class Adaptation:
     costs: list[Row]
     """The changes against none, each with its row of ``mitigation_costs``."""
     training: list[Row]
-    """One row per (n_demos, instruction): ``n_adapters``, ``n_steps`` of each, ``n_not_falling`` whose loss is not
-    lower at the last step than at the first, and the means over adapters ``first_loss`` and ``last_loss`` (nats)."""
+    """The rows of ``training_by_setting``."""
     losses: list[Row]
-    """One row per step: ``mean_loss`` (nats) over ``n_adapters``, and the ``low`` and ``high`` ends of their middle
-    80 %."""
+    """The rows of ``training_by_step``."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +126,8 @@ def read_adaptation(connection: duckdb.DuckDBPyConnection, changes: Sequence[Row
     costs = {(row[place], row["method"]): row for row in _rows(connection, "from mitigation_costs")}
     return Adaptation(
         costs=[{**costs[row[place], row["method"]], **row} for row in against_none],
-        training=_rows(connection, _TRAINING),
-        losses=_rows(connection, _LOSSES),
+        training=_rows(connection, "from training_by_setting order by n_demos, instruction"),
+        losses=_rows(connection, "from training_by_step order by step"),
     )
 
 
@@ -177,48 +175,6 @@ _WITHOUT_HIT = """
 select count(*) as n_tasks
 from label_bias_by_task_over_sets
 where method = 'none' and n_demos = $1 and n_demo_sets_without_hit > 0
-"""
-
-_TRAINING = """
-with
-
-adapters as (
-
-    select
-        n_demos,
-        instruction,
-        adapter,
-        count(*) as n_steps,
-        arg_min(loss, step) as first_loss,
-        arg_max(loss, step) as last_loss
-    from training
-    group by all
-
-)
-
-select
-    n_demos,
-    instruction,
-    count(*) as n_adapters,
-    max(n_steps) as n_steps,
-    avg(first_loss order by adapter) as first_loss,
-    avg(last_loss order by adapter) as last_loss,
-    count(*) filter (last_loss >= first_loss) as n_not_falling
-from adapters
-group by n_demos, instruction
-order by n_demos, instruction
-"""
-
-_LOSSES = """
-select
-    step,
-    count(*) as n_adapters,
-    avg(loss order by adapter) as mean_loss,
-    quantile_cont(loss, 0.1) as low,
-    quantile_cont(loss, 0.9) as high
-from training
-group by step
-order by step
 """
 
 _CUT_PROMPTS = """

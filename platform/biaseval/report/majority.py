@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,45 +18,8 @@ from biaseval.report.mitigation import cost_groups, cost_sentence, training_cave
 from biaseval.report.page import page_templates
 from biaseval.report.proportions import instruction_figures
 from biaseval.report.summary import join, paired, signed
-from biaseval.report.ways import (
-    INSTRUCTIONS,
-    REGIONS,
-    WAYS,
-    clear_sign,
-    has_enough_rows,
-    row_order,
-    way_name,
-    way_order,
-    ways_of,
-    within,
-)
+from biaseval.report.ways import INSTRUCTIONS, REGIONS, WAYS, row_order, way_name, way_order, ways_of
 from biaseval.store import Run
-
-_MANY_WITHOUT_LABEL = 0.03
-"""In P2 fewer outputs than this share are no label."""
-
-CONSTANT = 0.95
-"""A way whose most frequent prediction has a larger share than this gives almost always the same answer."""
-
-_OUTPUTS = """
-    with outputs as (
-        select *, false as is_adapted from generations
-        union all
-        select *, true as is_adapted from adapted_generations
-    )
-
-    select
-        is_adapted,
-        text,
-        prediction,
-        count(*) as n_outputs,
-        count(*) / sum(count(*)) over (partition by is_adapted) as share
-    from outputs
-    where mode = 'generate'
-    group by is_adapted, text, prediction
-    qualify row_number() over (partition by is_adapted order by n_outputs desc, text, prediction) <= 10
-    order by is_adapted, n_outputs desc, text, prediction
-"""
 
 _BOUNDARY_VERDICTS = {
     1: "widens the boundary",
@@ -85,7 +47,7 @@ class MajorityFindings:
     """None in a run without adapters."""
     settings: list[Row]
     outputs: list[Row]
-    """The most frequent outputs of free generation with the label that each was taken for, and how many they are."""
+    """The rows of ``frequent_outputs``."""
     spec: Row
     plan: Row
     environment: Row
@@ -102,10 +64,6 @@ class MajorityFindings:
             if (row["predict"], row["method"], row["instruction"]) == (predict, method, instruction)
         )
 
-    def settings_of(self, row: Row) -> list[Row]:
-        """Return the rows of ``majority_over_seeds`` that a row of ``majority_by_model`` is over."""
-        return [one for one in self.by_setting if is_same_way(one, row)]
-
 
 def read_majority_findings(run: Run) -> MajorityFindings:
     """Return what the report of a majority-bias run shows.
@@ -120,7 +78,8 @@ def read_majority_findings(run: Run) -> MajorityFindings:
             connection.sql(f"from {name}").to_arrow_table().to_pylist()
             for name in (*(f"majority_{mart}" for mart in marts), "settings")
         )
-        outputs = connection.sql(_OUTPUTS).to_arrow_table().to_pylist() if "generate" in spec["predict"] else []
+        frequent = connection.sql("from frequent_outputs order by is_adapted, n_outputs desc, text, prediction")
+        outputs = frequent.to_arrow_table().to_pylist()
         gains = sorted(gains, key=row_order)
         adaptation = read_adaptation(connection, gains, place="instruction")
     return MajorityFindings(
@@ -168,8 +127,8 @@ class Cell(NamedTuple):
     row: Row | None
     """What has the number and its interval; None where there is nothing."""
     metric: str
-    is_within: bool = False
-    """Inside the robustness boundary."""
+    is_marked: bool = False
+    """Inside a robustness boundary that says something."""
 
 
 def render_majority_page(findings: MajorityFindings, figures: Sequence[Figure], training: Sequence[Figure] = ()) -> str:
@@ -234,31 +193,22 @@ def setting_cells(rows: Sequence[Row], instructions: Sequence[bool], setting: st
         instructions: those that have a column.
         setting: the line of the table.
     """
-    cells = []
-    for instruction in instructions:
-        column = [row for row in rows if row["instruction"] is instruction]
-        marked = zip(column, within(column), strict=True)
-        row, is_within = next(((row, mark) for row, mark in marked if row["setting"] == setting), (None, False))
-        cells.append(Cell(row, "weighted_f1", is_within))
-    return cells
+    by_instruction = {row["instruction"]: row for row in rows if row["setting"] == setting}
+    found = [by_instruction.get(instruction) for instruction in instructions]
+    return [Cell(row, "weighted_f1", row is not None and row["is_marked"]) for row in found]
 
 
 def no_label_caveats(rows: Sequence[Row]) -> list[str]:
     """Return a sentence for each way of predicting with many outputs that are no label; rows of majority_by_model."""
     shares: dict[str, float] = {}
     for row in rows:
-        shares[row["predict"]] = max(shares.get(row["predict"], 0.0), row["share_no_label"])
+        if row["has_many_without_label"]:
+            shares[row["predict"]] = max(shares.get(row["predict"], 0.0), row["share_no_label"])
     return [
         f"Up to {share:.1%} of the outputs of {WAYS.get(predict, predict)} are no label and count as wrong; where most "
         "are, RB@10 is near 1 and says nothing of robustness."
         for predict, share in shares.items()
-        if share >= _MANY_WITHOUT_LABEL
     ]
-
-
-def is_same_way(row: Row, other: Row) -> bool:
-    """Return whether two rows have the same way of predicting, method and instruction."""
-    return all(row[name] == other[name] for name in ("predict", "method", "instruction"))
 
 
 def full_name(row: Row) -> str:
@@ -274,9 +224,9 @@ def _caveats(findings: MajorityFindings) -> list[str]:
         f"near 1 is then no robustness, as the demonstrations change nothing. The best constant answer has a weighted "
         f"F1 of {row['constant_f1']:.3f} on these rows, this way {row['mean_f1']:.3f} on average."
         for row in findings.by_model
-        if row["share_most_frequent"] > CONSTANT
+        if row["is_constant"]
     ]
-    if coarse := [row for row in findings.by_model if not has_enough_rows(findings.settings_of(row))]:
+    if coarse := [row for row in findings.by_model if not row["has_enough_rows"]]:
         every = (
             "every way of predicting" if len(coarse) == len(findings.by_model) else join(list(map(full_name, coarse)))
         )
@@ -298,16 +248,6 @@ def _capital(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _constant_share(settings: Sequence[Row]) -> float | None:
-    """Return the largest share_majority of a constant answer: of the settings with a majority, one label's share."""
-    winners: Counter[int] = Counter()
-    for setting in settings:
-        most = max(setting["counts"])
-        if setting["counts"].count(most) == 1:
-            winners[setting["counts"].index(most)] += 1
-    return max(winners.values()) / winners.total() if winners else None
-
-
 def _has(rows: Sequence[Row], way: tuple[str, str], instruction: bool) -> bool:
     return any((row["predict"], row["method"]) == way and row["instruction"] is instruction for row in rows)
 
@@ -315,25 +255,23 @@ def _has(rows: Sequence[Row], way: tuple[str, str], instruction: bool) -> bool:
 def _summary(findings: MajorityFindings) -> list[str]:
     """Return what the run found, in words: each way of predicting without and with LoRA, and what methods change."""
     sentences = []
-    constant_share = _constant_share(findings.settings)
     for row in findings.by_model:
         if row["method"] not in ("none", "lora"):
             continue
-        n_within = sum(within(findings.settings_of(row)))
         inside = (
-            f"{n_within} of {row['n_settings']} settings are within 10 points of the best weighted F1 "
+            f"{row['n_marked']} of {row['n_settings']} settings are within 10 points of the best weighted F1 "
             f"({row['max_f1']:.3f})"
         )
-        if not n_within:  # the best setting is within 10 points of itself
+        if not row["n_marked"]:  # the best setting is within 10 points of itself
             inside = "RB@10 says nothing, as no answer is right or most outputs are no label"
         sentence = (
             f"{_capital(full_name(row))}: {inside}, mean {row['mean_f1']:.3f} (the best constant answer has "
             f"{row['constant_f1']:.3f})"
         )
-        if row["share_majority"] is not None and constant_share is not None:
+        if row["share_majority"] is not None:
             sentence += (
                 f"; {row['share_majority']:.1%} of predictions are the demonstrations' majority label (a constant "
-                f"answer has up to {constant_share:.1%} on these settings)"
+                f"answer has up to {row['share_majority_of_constant']:.1%} on these settings)"
             )
         sentences.append(f"{sentence}.")
     return [*sentences, *_gains(findings), *_adaptation(findings)]
@@ -359,8 +297,8 @@ def _gains(findings: MajorityFindings) -> list[str]:
         )
         way = "" if gain["predict"] == "likelihood" else f"{WAYS[gain['predict']]}, "
         verdict = "too few test rows to say whether it moves the boundary"
-        if all(has_enough_rows(findings.settings_of(row)) for row in (before, after)):
-            verdict = _BOUNDARY_VERDICTS[clear_sign(gain, "rb_at_10")]
+        if gain["has_enough_rows"]:
+            verdict = _BOUNDARY_VERDICTS[gain["rb_at_10_sign"]]
         if is_adapted(gain["method"]) and gain["method"] != "lora":
             name = f"{method_name(gain['method'])} {INSTRUCTIONS[gain['instruction']]} instruction"
             together.setdefault(verdict, []).append(name)
@@ -368,7 +306,7 @@ def _gains(findings: MajorityFindings) -> list[str]:
         sentences.append(
             f"{method_name(gain['method'])}, {way}{INSTRUCTIONS[gain['instruction']]} instruction: "
             f"{verdict}, RB@10 {before['rb_at_10']:.3f} to {after['rb_at_10']:.3f} ({paired(gain, 'rb_at_10')}); mean "
-            f"weighted F1 {_MEAN_VERDICTS[clear_sign(gain, 'mean_f1')]}, {before['mean_f1']:.3f} to "
+            f"weighted F1 {_MEAN_VERDICTS[gain['mean_f1_sign']]}, {before['mean_f1']:.3f} to "
             f"{after['mean_f1']:.3f} ({signed(gain['mean_f1'])})."
         )
     if together:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from biaseval.report.figures import Figure, draw, label_lines
 from biaseval.report.findings import Row
 from biaseval.report.ternary import plot_ternary
-from biaseval.report.ways import INSTRUCTIONS, boundary, within
+from biaseval.report.ways import INSTRUCTIONS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +80,8 @@ def line_figure(name: str, title: str, series: Sequence[Series], settings: Seque
 
 def _in_words(name: str, rows: Sequence[Row]) -> str:
     points = [f"{row['weighted_f1']:.3f} at {row['setting']}" for row in rows]
-    inside = "" if boundary(rows) is None else f" ({sum(within(rows))} of {len(points)} inside the boundary)"
+    n_marked = sum(row["is_marked"] for row in rows)
+    inside = f" ({n_marked} of {len(points)} inside the boundary)" if n_marked else ""
     return f"{name} {', '.join(points)}{inside}"
 
 
@@ -110,7 +111,7 @@ def _plot_lines(axes: Axes, title: str, series: Sequence[Series], settings: Sequ
                 axes.fill_between(x, low, high, color=color, alpha=0.13, linewidth=0)
             else:
                 axes.vlines(x, low, high, color=color, linewidth=1.2)
-        least = boundary(points)
+        least = points[0]["boundary"]
         if least is not None:
             axes.axhline(least, color=color, linewidth=0.8, linestyle=":")
         ends[one.name.replace("$", r"\$")] = y[-1]

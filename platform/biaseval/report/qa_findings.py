@@ -40,15 +40,13 @@ class QaFindings:
     """The data sets that some model has answered."""
     out_of_distribution: tuple[str, ...]
     by_heuristic: dict[tuple[str, str, str], Row]
-    """(model, data set, heuristic) to the row of ``qa_bias_by_heuristic``, with ``n_tried`` thresholds, of which
-    ``n_tried_measured`` had two segments of the sample's size."""
+    """(model, data set, heuristic) to the row of ``qa_bias_by_heuristic``."""
     averages: dict[tuple[str, str], Row]
-    """(model, data set) to means over heuristics: ``bias_significance`` and ``worse_high`` (and ``*_f1``), of
-    ``n_measurable`` and ``n_with_groups`` out of ``n_heuristics``."""
+    """(model, data set) to the row of ``qa_by_model``."""
     by_dataset: dict[tuple[str, str], Row]
     """(model, data set) to the row of ``qa_by_dataset``."""
     elsewhere: dict[str, Row]
-    """Model to its means over the out-of-distribution sets it answers, with 95 % intervals."""
+    """Model to its row of ``qa_over_datasets`` out of distribution."""
     curves: dict[tuple[str, str], list[Row]]
     """(data set, heuristic) to the rows of ``qa_curves``, by model and bin."""
     examples: dict[tuple[str, str, str], list[Row]]
@@ -76,10 +74,10 @@ def read_qa_findings(run: Run) -> QaFindings:
     """
     spec = run.read_yaml("spec.yaml")
     with closing(open_runs([run.uri])) as connection:
-        by_heuristic = _rows(connection, _BY_HEURISTIC)
+        by_heuristic = _rows(connection, "from qa_bias_by_heuristic")
         by_dataset = _rows(connection, "from qa_by_dataset")
-        averages = _rows(connection, _AVERAGES)
-        elsewhere = _rows(connection, _ELSEWHERE)
+        averages = _rows(connection, "from qa_by_model")
+        elsewhere = _rows(connection, "from qa_over_datasets where role = 'out_of_distribution'")
         curve_points = _rows(connection, "from qa_curves order by dataset, heuristic, model, bin")
         examples = _rows(connection, _EXAMPLES, [N_EXAMPLES])
     answered = {row["dataset"] for row in by_dataset}
@@ -167,91 +165,6 @@ def _read_json(run: Run, name: str) -> Row:
     content: Row = run.read_json(name) if run.has(name) else {}
     return content
 
-
-_BY_HEURISTIC = """
-with
-
-tried as (
-
-    select
-        model as searched_on,
-        dataset,
-        heuristic,
-        count(*) as n_tried,
-        count_if(is_measured) as n_tried_measured
-    from qa_bias_candidates
-    group by all
-
-)
-
-select
-    qa_bias_by_heuristic.*,
-    tried.n_tried,
-    tried.n_tried_measured
-from qa_bias_by_heuristic
-left join tried using (searched_on, dataset, heuristic)
-"""
-
-_AVERAGES = """
-select
-    model,
-    dataset,
-    avg(bias_significance order by heuristic) as bias_significance,
-    avg(worse_high order by heuristic) as worse_high,
-    avg(bias_significance_f1 order by heuristic) as bias_significance_f1,
-    avg(worse_high_f1 order by heuristic) as worse_high_f1,
-    count(*) as n_heuristics,
-    count(bias_significance) as n_measurable,
-    count(worse_high) as n_with_groups
-from qa_bias_by_heuristic
-group by all
-"""
-
-# The sets are taken as they are; the error of their mean comes from their questions, which are different ones.
-_ELSEWHERE = """
-with
-
-errors as (
-
-    select
-        *,
-        exact_match * (1 - exact_match) / nullif(n_rows - 1, 0) as error_squared,
-        power(greatest(f1_high - f1, f1 - f1_low) / 1.959963984540054, 2) as error_squared_f1
-    from qa_by_dataset
-    where role = 'out_of_distribution'
-
-),
-
-means as (
-
-    select
-        model,
-        avg(exact_match order by dataset) as exact_match,
-        avg(f1 order by dataset) as f1,
-        sqrt(sum(error_squared order by dataset)) / count(*) as error,
-        sqrt(sum(error_squared_f1 order by dataset)) / count(*) as error_f1,
-        count(error_squared_f1) = count(*) as has_error,
-        count(*) as n_datasets,
-        sum(n_rows)::bigint as n_rows,
-        sum(n_missing)::bigint as n_missing
-    from errors
-    group by all
-
-)
-
-select
-    model,
-    exact_match,
-    if(has_error, greatest(0, exact_match - 1.959963984540054 * error), null) as exact_match_low,
-    if(has_error, least(1, exact_match + 1.959963984540054 * error), null) as exact_match_high,
-    f1,
-    if(has_error, greatest(0, f1 - 1.959963984540054 * error_f1), null) as f1_low,
-    if(has_error, least(1, f1 + 1.959963984540054 * error_f1), null) as f1_high,
-    n_datasets,
-    n_rows,
-    n_missing
-from means
-"""
 
 # By a hash, so that the choice neither changes nor follows the order of the file.
 _EXAMPLES = """

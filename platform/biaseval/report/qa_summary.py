@@ -85,7 +85,7 @@ def _bias(findings: QaFindings, model: str, dataset: str) -> list[str]:
     over = f"{n_measurable}" if n_measurable == n_all else f"the {n_measurable} measurable of {n_all}"
     sentences = [
         f"Average bias significance {average['bias_significance']:.2f} EM points on {dataset}, over {over} "
-        f"{_plural(n_all, 'heuristic', 'heuristics')}; {len(shortcuts) or 'none'} significant."
+        f"{_plural(n_all, 'heuristic', 'heuristics')}; {average['n_significant'] or 'none'} significant."
     ]
     if shortcuts:
         shown = [

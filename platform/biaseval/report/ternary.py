@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from biaseval.report.findings import Row
-from biaseval.report.ways import within
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +59,7 @@ def plot_ternary(
     )
     size = min(_LARGEST_MARK, 0.9 * apart * _SIDE_POINTS)
     font = size * 0.36
-    for row, is_within in zip(points, within(points), strict=True):
+    for row in points:
         x, y = places[row["setting"]]
         axes.plot(
             [x],
@@ -68,8 +67,8 @@ def plot_ternary(
             marker="o",
             markersize=size,
             color=colors(norm(row["weighted_f1"])),
-            markeredgecolor=_RING if is_within else "white",
-            markeredgewidth=min(2.4, size / 8) if is_within else 0.6,
+            markeredgecolor=_RING if row["is_marked"] else "white",
+            markeredgewidth=min(2.4, size / 8) if row["is_marked"] else 0.6,
             clip_on=False,
         )
         if font >= _LEAST_READABLE:

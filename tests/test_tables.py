@@ -1,0 +1,57 @@
+"""Every table of a run: what ``biaseval.tables`` says of it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from biaseval.analysis import build_marts, query
+from biaseval.store import Run
+from biaseval.tables import TABLES, tables_of
+from tests.test_analysis import two_tasks
+from tests.test_majority_sql import MajorityPlan
+from tests.test_qa_sql import two_segments
+
+FILES = {"spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts"}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_says_its_grain_its_key_and_who_has_it(name: str) -> None:
+    table = TABLES[name]
+    assert table.name == name
+    assert table.grain
+    assert table.key
+    assert {*table.key, *table.later} <= set(table.schema.names)
+    assert table.kinds <= {"label_bias", "majority_bias", "qa_bias", "instruct", "score"}
+    assert table.if_asked <= table.kinds
+    if table.part_of is not None:
+        assert table.kinds <= TABLES[table.part_of].kinds
+    assert table.empty().schema == table.rows([]).schema == table.schema
+
+
+@pytest.mark.parametrize(
+    ("kind", "write"),
+    [
+        ("label_bias", lambda folder: two_tasks().write(folder)),
+        ("majority_bias", lambda folder: MajorityPlan(calibration=("cc",)).write(folder)),
+        ("qa_bias", lambda folder: two_segments().write(folder)),
+    ],
+)
+def test_a_run_has_the_tables_of_its_kind_with_their_schemas(
+    kind: str, write: Callable[[Path], str], tmp_path: Path
+) -> None:
+    run = Run.open(write(tmp_path / "run"))
+    build_marts(run.uri)
+    assert set(run.names()) - FILES <= tables_of(kind).keys()
+    for name, table in tables_of(kind).items():
+        for part in run.parts(name):
+            assert run.read_part(name, part).schema.equals(table.schema), name
+        columns = query([run.uri], f"describe {name}")["column_name"].to_pylist()
+        assert columns == table.schema.names, name
+        assert query([run.uri], f"select count(*) as n from {name}")["n"][0].as_py() == sum(
+            run.read_part(name, part).num_rows for part in run.parts(name)
+        )
+    names = query([run.uri], "select table_name from information_schema.tables")["table_name"].to_pylist()
+    assert set(names) & TABLES.keys() == tables_of(kind).keys()
