@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from biaseval.analysis import build_marts
 from biaseval.bench.flops import useful_flops
 from biaseval.bench.measure import Settings, benchmark
 from biaseval.bench.methods import has_harness
@@ -21,6 +20,7 @@ from biaseval.bench.results import COLUMNS, Measured, markdown, records, summary
 from biaseval.bench.shapes import SHAPES, random_model, train_tokenizer
 from biaseval.bench.texts import SCENARIOS, Task, scenarios, training_texts
 from biaseval.majority_bias.prompts import template_of
+from biaseval.pipelines import analyse_run
 from biaseval.scoring.trie import build_trie
 from biaseval.spec import MajorityPromptSpec
 from tests.test_analysis import two_tasks
@@ -210,7 +210,7 @@ def test_the_script_prints_the_table_and_writes_the_records(tmp_path: Path) -> N
 
 def test_the_time_to_start_is_measured_and_written(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path / "run")
-    build_marts(run)
+    analyse_run(run)
     out = tmp_path / "new" / "start.json"
     command = [sys.executable, "jobs/benchmark_start.py", "--starts=1", f"--out={out}"]
     done = subprocess.run([*command, run], cwd=ROOT, capture_output=True, text=True, timeout=100)

@@ -10,12 +10,13 @@ from typing import Any, get_args
 import duckdb
 import pytest
 
-from biaseval.analysis import build_marts, open_runs
+from biaseval.analysis import open_runs
 from biaseval.errors import BiasevalError
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
+from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import CALIBRATIONS, Calibration, random_words
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
@@ -138,7 +139,7 @@ def _scored() -> Plan:
 @pytest.mark.usefixtures("_made_up")
 def test_sql_takes_the_means_of_a_made_up_record(tmp_path: Path) -> None:
     run = _scored().write(tmp_path / "run")
-    build_marts(run)
+    analyse_run(run)
     means = "select method, exp(log_p_hat) as p, n_rows from calibration_means where n_demos = 3 and label = 'a'"
     expected = {
         "looc": (pytest.approx((0.7 + 0.1) / 2), 3),  # the mean of the gold labels' means
@@ -161,7 +162,7 @@ def test_sql_takes_the_means_of_a_made_up_record(tmp_path: Path) -> None:
     assert {row["method"]: (row["p"], row["n_rows"]) for row in alone} == expected
     assert [method for (method,) in methods] == list(CALIBRATIONS)
     other = _scored().write(tmp_path / "other")
-    build_marts(other)
+    analyse_run(other)
     with closing(open_runs([run, other])) as connection:
         assert connection.sql("select count(*) from calibration_means").fetchall() == [(2 * 2 * (1 + 3),)]
 
@@ -171,4 +172,4 @@ def test_a_demonstration_that_a_made_up_record_leaves_out_has_its_label(tmp_path
     plan = _scored()
     next(row for row in plan.prompts if row["purpose"] == "plain")["gold"] = None
     with pytest.raises(BiasevalError, match=r"prompts_have_the_labels_of_their_task: .*\(plain\) has gold null"):
-        build_marts(plan.write(tmp_path))
+        analyse_run(plan.write(tmp_path))

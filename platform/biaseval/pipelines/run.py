@@ -139,7 +139,7 @@ def make_missing(
     return made
 
 
-def report_run(run_uri: str) -> Run:
+def report_run(run_uri: str | Path) -> Run:
     """Compute the metrics of a finished run anew, and write its report.
 
     Raises:
@@ -150,7 +150,7 @@ def report_run(run_uri: str) -> Run:
     return write_report(run_uri)
 
 
-def analyse_run(run_uri: str) -> Run:
+def analyse_run(run_uri: str | Path) -> Run:
     """Compute the metrics of a finished run anew; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
     lacking = [
@@ -167,7 +167,7 @@ def analyse_run(run_uri: str) -> Run:
     return run
 
 
-def write_report(run_uri: str) -> Run:
+def write_report(run_uri: str | Path) -> Run:
     """Write the report of a run that has its metrics; the same run gives the same bytes.
 
     Raises:
@@ -179,13 +179,13 @@ def write_report(run_uri: str) -> Run:
     return run
 
 
-def _opened(run_uri: str) -> tuple[Run, AnyKind, AnySpec]:
+def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
     """Return a run of a kind that has metrics.
 
     Raises:
         InputError: it holds none.
     """
-    run = Run.open(run_uri)
+    run = Run.open(str(run_uri))
     spec = read_spec(run)
     kind = kind_of(spec)
     if kind.page is None:
