@@ -25,6 +25,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from biaseval import analysis
 from biaseval.analysis import ANALYTICS, build_marts, open_runs, query
 from biaseval.errors import BiasevalError, InputError
+from biaseval.prompting.calibration import calibration_rows
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TABLES, TASKS
 
@@ -32,6 +33,9 @@ Rows = list[dict[str, Any]]
 
 OF_ADAPTERS = ("adapted_scores", "training_rows", "training")
 """Tables that a run without adapters has as empty ones."""
+
+OF_RECORDS = ("calibration_methods",)
+"""Tables of which there is no file."""
 
 
 def label_bias_relations(*layers: str) -> list[str]:
@@ -808,6 +812,7 @@ def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
         connection.execute(f"set variable run_dir = '{built}'").fetchall()
         for macro in ANALYTICS.glob("macros/*.sql"):
             connection.execute(macro.read_text()).fetchall()
+        connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create(*OF_RECORDS)
         tables = analysis._TABLES["label_bias"]
         for relation in analysis._relations("staging", "intermediate", "marts", tables=tables):
             if relation.name in OF_ADAPTERS:  # the run has none, and so no such folder
@@ -831,8 +836,8 @@ def test_results_open_from_any_directory_with_marts_as_tables(
             n_rows = connection.execute(f"select count(*) from {name}").fetchall()[0][0]
             assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS))
             is_mart = (ANALYTICS / "marts" / f"{name}.sql").exists()
-            assert (kind == "BASE TABLE") == (is_mart or name in OF_ADAPTERS)
-    assert kinds.keys() == set(label_bias_relations("staging", "intermediate", "marts"))
+            assert (kind == "BASE TABLE") == (is_mart or name in (*OF_ADAPTERS, *OF_RECORDS))
+    assert kinds.keys() == {*OF_RECORDS, *label_bias_relations("staging", "intermediate", "marts")}
     with closing(duckdb.connect()) as connection:
         connection.execute(f"attach '{built}/results.duckdb' as other (read_only)").fetchall()
         assert connection.execute("select count(*) from other.calibrated_predictions").fetchall() == [(2 * 42 * 11,)]
