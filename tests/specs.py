@@ -72,5 +72,6 @@ def write_plan(run: Run, **facts: Any) -> None:
         ]
         plan["n_prompts"] = sum(part["n_prompts"] for part in parts)
         if adapters:
-            plan["adapters"] = [{"part": part, "rows_part": 0, **one} for part, one in enumerate(adapters)]
+            # All parts have the first one.
+            plan["adapters"] = [{"part": 0, "rows_part": 0, **adapters[0]}]
     run.write_text("plan.json", json.dumps({**plan, **facts, "n_parts": len(parts), "parts": parts}))
