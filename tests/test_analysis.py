@@ -23,11 +23,8 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from biaseval.analysis import ANALYTICS, open_runs, query, relations
 from biaseval.errors import BiasevalError, InputError
-<<<<<<< HEAD
 from biaseval.pipelines import analyse_run
-=======
 from biaseval.prompting.calibration import calibration_rows
->>>>>>> prompting
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TABLES, TASKS, tables_of
 from tests.specs import write_plan, write_spec
@@ -821,17 +818,10 @@ def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
     with closing(duckdb.connect()) as connection:
         for macro in ANALYTICS.glob("macros/*.sql"):
             connection.execute(macro.read_text()).fetchall()
-<<<<<<< HEAD
+        connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create(*OF_RECORDS)
         for table in tables_of("label_bias").values():
             if table.name in OF_ADAPTERS:  # the run has none, and so no such folder
                 connection.from_arrow(table.empty()).create(table.name)
-=======
-        connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create(*OF_RECORDS)
-        tables = analysis._TABLES["label_bias"]
-        for relation in analysis._relations("staging", "intermediate", "marts", tables=tables):
-            if relation.name in OF_ADAPTERS:  # the run has none, and so no such folder
-                connection.from_arrow(TABLES[relation.name].empty()).create(relation.name)
->>>>>>> prompting
             else:
                 parts = f"read_parquet('{built}/{table.name}/part-*.parquet')"
                 connection.execute(f"create view {table.name} as from {parts}").fetchall()
@@ -854,13 +844,8 @@ def test_results_open_from_any_directory_with_marts_as_tables(
             n_rows = connection.execute(f"select count(*) from {name}").fetchall()[0][0]
             assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS))
             is_mart = (ANALYTICS / "marts" / f"{name}.sql").exists()
-<<<<<<< HEAD
-            assert (kind == "BASE TABLE") == (is_mart or name in OF_ADAPTERS)
-    assert kinds.keys() == set(views_of("label_bias"))
-=======
             assert (kind == "BASE TABLE") == (is_mart or name in (*OF_ADAPTERS, *OF_RECORDS))
-    assert kinds.keys() == {*OF_RECORDS, *label_bias_relations("staging", "intermediate", "marts")}
->>>>>>> prompting
+    assert kinds.keys() == {*OF_RECORDS, *views_of("label_bias")}
     with closing(duckdb.connect()) as connection:
         connection.execute(f"attach '{built}/results.duckdb' as other (read_only)").fetchall()
         assert connection.execute("select count(*) from other.calibrated_predictions").fetchall() == [(2 * 42 * 11,)]
