@@ -42,3 +42,14 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.tinymodels import make_llama
 
     return make_llama(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[str]:
+    """Return the bucket of a real S3 server on loopback, which all tests of a session share; tests use prefixes."""
+    from tests.buckets import s3_server
+
+    with s3_server() as variables, pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        yield "s3://bias"

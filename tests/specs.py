@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from biaseval.spec import validate_spec
+from biaseval.spec import stored_spec
 from biaseval.store import Run
 from biaseval.training.rows import adapters_of
 
@@ -39,8 +38,7 @@ def whole_spec(given: dict[str, Any]) -> dict[str, Any]:
     prompt = content.get("prompt", {})
     if content["kind"] == "majority_bias" and not prompt.get("item"):
         content["prompt"] = {**prompt, "preset": prompt.get("preset") or "boolq"}
-    # The folder is what relative paths are relative to; no test of these reads one.
-    return validate_spec(content, source="spec", folder=Path("/data")).model_dump(mode="json")
+    return stored_spec(content, "spec").model_dump(mode="json")
 
 
 def write_spec(run: Run, given: dict[str, Any]) -> None:
@@ -74,5 +72,6 @@ def write_plan(run: Run, **facts: Any) -> None:
         ]
         plan["n_prompts"] = sum(part["n_prompts"] for part in parts)
         if adapters:
-            plan["adapters"] = [{"part": part, "rows_part": 0, **one} for part, one in enumerate(adapters)]
+            # All parts have the first one.
+            plan["adapters"] = [{"part": 0, "rows_part": 0, **adapters[0]}]
     run.write_text("plan.json", json.dumps({**plan, **facts, "n_parts": len(parts), "parts": parts}))

@@ -21,8 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from biaseval.analysis import ANALYTICS, build_marts, open_runs, query, relations
+from biaseval.analysis import ANALYTICS, open_runs, query, relations
 from biaseval.errors import BiasevalError, InputError
+from biaseval.pipelines import analyse_run
+from biaseval.prompting.calibration import calibration_rows
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TABLES, TASKS, tables_of
 from tests.specs import write_plan, write_spec
@@ -31,6 +33,9 @@ Rows = list[dict[str, Any]]
 
 OF_ADAPTERS = ("adapted_scores", "training_rows", "training")
 """Tables that a run without adapters has as empty ones."""
+
+OF_RECORDS = ("calibration_methods",)
+"""Tables of which there is no file."""
 
 
 def names_of(kind: str, *layers: str) -> list[str]:
@@ -148,7 +153,7 @@ def golden_run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         plan.prompt(row["task"], row["eval_type"], gold, row["full_token_logprobs"], n_demos=row["k"])
         plan.prompts[-1]["row"] = row["row"]
     run = plan.write(tmp_path_factory.mktemp("golden"), n_parts=3)
-    build_marts(run)
+    analyse_run(run)
     return run
 
 
@@ -210,7 +215,7 @@ def test_unit_cases_of_the_reference_code(tmp_path: Path) -> None:
         for gold, probs in zip(case["gold"], case["probs"], strict=True):
             plan.probabilities(task, "bias_score", gold, probs)
     run = plan.write(tmp_path / "metrics")
-    build_marts(run)
+    analyse_run(run)
     found = {row["task"]: row for row in rows(run, "from label_bias_by_task")}
     for case in cases["classification"]:
         assert found[case["name"]]["macro_f1"] == pytest.approx(case["macro_f1"], abs=1e-9), case
@@ -228,7 +233,7 @@ def test_unit_cases_of_the_reference_code(tmp_path: Path) -> None:
         for probs in case["test_probs"]:
             plan.probabilities(task, "main", case["labels"][0], probs, n_demos=4)
         run = plan.write(tmp_path / case["name"])
-        build_marts(run)
+        analyse_run(run)
         weights = [row["weight"] for row in rows(run, "from calibration_parameters")]
         assert weights == pytest.approx(case["params"], rel=1e-6)
         calibrated = rows(run, f"from calibrated_predictions where method = '{purpose}' order by row")
@@ -252,7 +257,7 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
     for gold, p in (("a", 0.9), ("a", 0.7), ("b", 0.4)):
         plan.probabilities(task, "bias_score", gold, [p, 1 - p])
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     [row] = rows(run, "from label_bias_by_task")
     assert row == {
         "model": "tiny",
@@ -281,7 +286,7 @@ def test_a_single_task_has_no_interval(tmp_path: Path) -> None:
     plan.probabilities(task, "main", "a", [0.9, 0.1])
     plan.probabilities(task, "bias_score", "a", [0.9, 0.1])
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     [row] = rows(run, "from label_bias_by_model")
     assert (row["suite"], row["n_tasks"], row["n_demo_sets"], row["n_rows"]) == ("all", 1, 1, 1)
     assert (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) == (1.0, None, None)
@@ -325,7 +330,7 @@ def test_changes_are_means_of_paired_differences_by_hand(tmp_path: Path) -> None
     than the 2.5 % that an interval cuts off.
     """
     run = changing_tasks().write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     calibrated, more = rows(run, "from label_bias_changes order by method")
     place = ("model", "suite", "n_demos", "method", "against_n_demos", "against_method")
     assert [more[name] for name in place] == ["tiny", "all", 2, "none", 0, "none"]
@@ -344,7 +349,7 @@ def test_changes_are_means_of_paired_differences_by_hand(tmp_path: Path) -> None
 def test_sets_are_averaged_by_task_and_label_by_hand(tmp_path: Path) -> None:
     """With cc, task002 predicts b and b in set 0, and a and b, rightly, in set 1."""
     run = changing_tasks().write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     where = "where task = 'task002' and method = 'cc'"
     [task] = rows(run, f"from label_bias_by_task_over_sets {where}")
     assert [task[name] for name in ("macro_f1", "accuracy", "rsd")] == pytest.approx([2 / 3, 0.75, 0.5])
@@ -365,7 +370,7 @@ def test_a_mean_or_change_that_a_task_or_one_of_its_sets_lacks_is_null(missing: 
     plan.prompts = [row for row in plan.prompts if row["prompt_id"] not in gone]
     plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] not in gone]
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     changes = rows(run, "from label_bias_changes")
     means = rows(run, "from label_bias_by_model where n_demos = 2")
     assert (len(changes), len(means)) == (2, 2)
@@ -392,7 +397,7 @@ def test_the_spec_says_how_tokens_become_a_likelihood(
     task = plan.task("task001", ["a", "b"])
     plan.prompt(task, "main", "a", [[-1, -1], [-0.5, -2.5, -0.6]])
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     [row] = rows(run, "from calibrated_predictions")
     weights = np.exp(expected)
     assert row["probabilities"] == pytest.approx(list(weights / weights.sum()), abs=1e-6)
@@ -405,7 +410,7 @@ def test_on_ties_the_first_label_in_code_point_order_is_predicted(tmp_path: Path
         assert plan.tasks[-1]["labels"] == labels
         plan.probabilities(task, "main", labels[0], [0.2] * len(labels))
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     assert [row["prediction"] for row in rows(run, "from calibrated_predictions order by task")] == ["B", "Z", "z"]
 
 
@@ -417,7 +422,7 @@ def test_likelihoods_beyond_the_range_of_a_double_still_calibrate(tmp_path: Path
     plan.prompt(task, "main", "a", [[0, 0], [-1000, -1500]])
     plan.prompt(task, "cc", None, [[0, 0], [-1000, -1000]])
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     found = rows(run, "from calibrated_predictions order by method, row")
     assert [(row["method"], row["prediction"]) for row in found] == [
         ("cc", "b"),
@@ -474,7 +479,7 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
     n_scored = 2 * ((7 + 7 + 7 + 6 + 4) + (9 + 10 + 8 + 16 + 10 + 8 + 9 + 6 + 7))  # by the model, and with its adapters
     scorer = {"scorer": {"scoring_s": 0.1 * n_scored}} if is_timed else {}
     run.write_text("environment.json", json.dumps({"trained_parameters": 100, **scorer}))
-    build_marts(run.uri)
+    analyse_run(run.uri)
     return run.uri
 
 
@@ -521,7 +526,7 @@ def test_an_adapter_that_saw_its_demonstrations_is_not_measured(tmp_path: Path, 
     training_rows[0]["instance_id"] = instance_id
     run.write_part("training_rows", 0, TABLES["training_rows"].rows(training_rows))
     with pytest.raises(BiasevalError, match=f"training_rows_are_held_out: 1 problems, first: {problem}"):
-        build_marts(run.uri)
+        analyse_run(run.uri)
 
 
 # An oracle that shares nothing with the SQL
@@ -571,7 +576,7 @@ def _oracle(plan: Plan) -> dict[tuple[str, int, int, str], dict[str, float]]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> str:
     run = two_tasks().write(tmp_path_factory.mktemp("runs") / "built", n_parts=4)
-    build_marts(run)
+    analyse_run(run)
     return run
 
 
@@ -647,7 +652,7 @@ def test_the_same_scores_in_other_parts_give_the_same_bytes(built: str, tmp_path
     plan.prompts.reverse()
     plan.label_scores.reverse()
     run = plan.write(tmp_path / "run", n_parts=4)
-    build_marts(run)
+    analyse_run(run)
     marts = sorted(Path(built, "marts").iterdir())
     assert [mart.name for mart in marts] == sorted(f"{name}.parquet" for name in names_of("label_bias", "marts"))
     for mart in marts:
@@ -658,7 +663,7 @@ def test_another_seed_moves_the_intervals_only(built: str, tmp_path: Path) -> No
     plan = two_tasks()
     plan.spec["seed"] = 43
     run = plan.write(tmp_path / "run")
-    build_marts(run)
+    analyse_run(run)
     draws = [query([folder], "from bootstrap_draws").to_pylist() for folder in (built, run)]
     assert draws[0] != draws[1]
     assert rows(built, "from label_bias_by_task") == rows(run, "from label_bias_by_task")
@@ -668,7 +673,7 @@ def test_the_size_of_the_model_is_known_where_the_run_says_it(built: str, tmp_pa
     assert rows(built, "select n_parameters from run_settings") == [{"n_parameters": None}]
     run = two_tasks().write(tmp_path)
     Run.open(run).write_text("environment.json", json.dumps({"model_facts": {"n_parameters": 7_241_732_096}}))
-    build_marts(run)
+    analyse_run(run)
     assert rows(run, "select n_parameters from run_settings") == [{"n_parameters": 7_241_732_096}]
 
 
@@ -756,7 +761,7 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
     break_run(plan)
     run = plan.write(tmp_path)
     with pytest.raises(BiasevalError) as failure:
-        build_marts(run)
+        analyse_run(run)
     [line] = [line for line in str(failure.value).splitlines() if f"- {check}: " in line]
     assert problem in line
     assert failure.value.exit_code == 1
@@ -782,10 +787,10 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(
             BiasevalError, match=r"metrics_are_in_range: .*task001_animals, n_demos 0, demo_set 0, cc: {"
         ):
-            build_marts(run)
+            analyse_run(run)
     assert not Path(run, "marts").exists()
     mart.write_text(text)
-    build_marts(run)
+    analyse_run(run)
 
 
 def test_every_check_has_a_run_that_breaks_it() -> None:
@@ -813,6 +818,7 @@ def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
     with closing(duckdb.connect()) as connection:
         for macro in ANALYTICS.glob("macros/*.sql"):
             connection.execute(macro.read_text()).fetchall()
+        connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create(*OF_RECORDS)
         for table in tables_of("label_bias").values():
             if table.name in OF_ADAPTERS:  # the run has none, and so no such folder
                 connection.from_arrow(table.empty()).create(table.name)
@@ -838,8 +844,8 @@ def test_results_open_from_any_directory_with_marts_as_tables(
             n_rows = connection.execute(f"select count(*) from {name}").fetchall()[0][0]
             assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS))
             is_mart = (ANALYTICS / "marts" / f"{name}.sql").exists()
-            assert (kind == "BASE TABLE") == (is_mart or name in OF_ADAPTERS)
-    assert kinds.keys() == set(views_of("label_bias"))
+            assert (kind == "BASE TABLE") == (is_mart or name in (*OF_ADAPTERS, *OF_RECORDS))
+    assert kinds.keys() == {*OF_RECORDS, *views_of("label_bias")}
     with closing(duckdb.connect()) as connection:
         connection.execute(f"attach '{built}/results.duckdb' as other (read_only)").fetchall()
         assert connection.execute("select count(*) from other.calibrated_predictions").fetchall() == [(2 * 42 * 11,)]
@@ -873,14 +879,14 @@ def test_a_run_of_an_older_version_opens_and_is_measured_alike(built: str, tmp_p
     ]
     both = query([built, str(old)], "select run, method, n_rows from label_bias_by_task")
     assert both.num_rows == 2 * query([built], "from label_bias_by_task").num_rows
-    build_marts(old)
+    analyse_run(old)
     for mart in Path(built, "marts").iterdir():
         assert (old / "marts" / mart.name).read_bytes() == mart.read_bytes()
 
 
 def test_a_run_directory_may_have_any_name(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path / "it's [a] *run*?")
-    build_marts(run)
+    analyse_run(run)
     assert len(rows(run, "from label_bias_by_task")) == 22
     with closing(duckdb.connect(str(Path(run, "results.duckdb")), read_only=True)) as connection:
         assert connection.execute("select count(*) from prompts").fetchall() == [(len(two_tasks().prompts),)]
@@ -908,7 +914,7 @@ def test_several_runs_have_a_column_run_and_all_columns_of_any(built: str, tmp_p
     for part in Path(other, "tasks").iterdir():
         table = pq.read_table(part)
         pq.write_table(table.append_column("extra", pa.array([1] * len(table))), part)
-    build_marts(other)
+    analyse_run(other)
     found = query([built, other], "select run, model, count(*) as n from label_bias_by_task group by all order by all")
     parents = [f"{Path(run).parent.name}/built" for run in (other, built)]
     assert sorted(found.to_pylist(), key=lambda row: row["model"]) == [
@@ -969,7 +975,7 @@ def test_missing_parts_are_counted(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path, n_parts=4)
     for part in (1, 3):
         Path(run, "label_scores", f"part-0000{part}.parquet").unlink()
-    for ask in (build_marts, lambda run_dir: query([run_dir], "select 1")):
+    for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
         with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: 1 of label_scores\); run the same"):
             ask(run)
 
@@ -981,7 +987,7 @@ def test_a_run_without_marts_is_not_finished(tmp_path: Path) -> None:
 
 
 def test_another_directory_is_no_run(tmp_path: Path) -> None:
-    for ask in (build_marts, lambda run_dir: query([run_dir], "select 1")):
+    for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
         with pytest.raises(InputError, match="is not a run directory"):
             ask(tmp_path)
     with pytest.raises(InputError, match="no run directory is named"):
@@ -992,7 +998,7 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path)
     Path(run, "contexts", "part-00000.parquet").write_bytes(b"half a file")
     with pytest.raises(BiasevalError, match=r"contexts/part-00000\.parquet"):
-        build_marts(run)
+        analyse_run(run)
 
 
 # Runs of another kind
@@ -1016,7 +1022,7 @@ def test_metrics_need_a_label_bias_run(scored_prompts: str, spec: str | None) ->
         Path(scored_prompts, "spec.yaml").write_text(spec)
     before = sorted(Path(scored_prompts).rglob("*"))
     with pytest.raises(InputError, match="holds no label-bias run"):
-        build_marts(scored_prompts)
+        analyse_run(scored_prompts)
     assert sorted(Path(scored_prompts).rglob("*")) == before
 
 
@@ -1069,7 +1075,7 @@ def test_a_run_on_s3_gives_what_a_local_run_gives(bucket: str, built: str, tmp_p
     pafs.copy_files(built, store.root, destination_filesystem=store.fs)
     for name in ("results.duckdb", "marts/label_bias_by_task.parquet"):
         store.fs.delete_file(store.path(name))
-    build_marts(run)
+    analyse_run(run)
     for mart in Path(built, "marts").iterdir():
         assert store.read_bytes(f"marts/{mart.name}") == mart.read_bytes()
     both = query([run, built], "select run, count(*) as n from calibrated_predictions group by all order by all")

@@ -20,8 +20,10 @@ from biaseval.bench.results import COLUMNS, Measured, markdown, records, summary
 from biaseval.bench.shapes import SHAPES, random_model, train_tokenizer
 from biaseval.bench.texts import SCENARIOS, Task, scenarios, training_texts
 from biaseval.majority_bias.prompts import template_of
+from biaseval.pipelines import analyse_run
 from biaseval.scoring.trie import build_trie
 from biaseval.spec import MajorityPromptSpec
+from tests.test_analysis import two_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 N_ROWS = 6
@@ -204,6 +206,26 @@ def test_the_script_prints_the_table_and_writes_the_records(tmp_path: Path) -> N
     unknown = subprocess.run(_command("--scenarios=small"), cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert unknown.returncode == 2
     assert unknown.stderr.splitlines()[-1].startswith("error: --scenarios: small is not one of base,")
+
+
+def test_the_time_to_start_is_measured_and_written(tmp_path: Path) -> None:
+    run = two_tasks().write(tmp_path / "run")
+    analyse_run(run)
+    out = tmp_path / "new" / "start.json"
+    command = [sys.executable, "jobs/benchmark_start.py", "--starts=1", f"--out={out}"]
+    done = subprocess.run([*command, run], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == out.with_suffix(".md").read_text()
+    starts = json.loads(out.read_text())["starts"]
+    assert [start["command"].split()[:2] for start in starts] == [
+        ["python", "-c"],
+        ["biaseval", "--help"],
+        ["biaseval", "sql"],
+    ]
+    assert all(0 < start["smallest_s"] <= start["median_s"] for start in starts)
+    failed = subprocess.run([*command, "nowhere"], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert failed.returncode == 1
+    assert "is not a run directory" in failed.stderr
 
 
 @pytest.mark.ray

@@ -11,7 +11,8 @@ import pytest
 
 from biaseval import demo
 from biaseval.demo.tasks import DEMO_TASKS, demo_instances, write_demo_tasks, write_demo_templates
-from biaseval.label_bias.templates import SLOT, infer_template, read_templates, split_by_template
+from biaseval.label_bias.templates import infer_template, read_templates
+from biaseval.prompting.calibration import SLOT, split_by_template
 from biaseval.spec import load_spec
 
 

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from biaseval.errors import BiasevalError
-from biaseval.execute import label_scores
-from biaseval.execute.label_scores import ScoredPart
-from biaseval.pipelines import score_prompts
-from biaseval.pipelines.label_outputs import ScorerRecord
+from biaseval.pipelines import label_scores, score_prompts
+from biaseval.pipelines.label_scores import LabelScoresWorker, read_part
+from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
+from biaseval.units import Done, Unit
 from tests.tinymodels import make_llama
 
 pytestmark = pytest.mark.ray
@@ -44,66 +44,63 @@ def environment(run_dir: Path) -> dict[str, Any]:
 
 # ---- preparing while scoring -----------------------------------------------------------------------------------------
 
-_read_part, _ScoringActor = label_scores._read_part, label_scores._ScoringActor
 
-
-def slowly_read_part(batch: pa.Table, *, run_uri: str, **settings: Any) -> pa.Table:
+def slowly_read_part(run: Run, task: Any, **settings: Any) -> Any:
     """Prepare a part, not too fast, and note when."""
     started = time.monotonic()
     time.sleep(PREPARING_S)
-    prepared = _read_part(batch, run_uri=run_uri, **settings)
-    number = json.loads(batch["part"][0].as_py())["part"]
-    Path(run_uri, f"started-{number}").write_text(str(started))
+    prepared = read_part(run, task, **settings)
+    Path(run.uri, f"started-{task.number}").write_text(str(started))
     return prepared
 
 
-class SlowActor(_ScoringActor):
+class SlowWorker(LabelScoresWorker):
     """Takes its time with each part."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        assert self._scorer is not None
-        score = self._scorer.score_prepared
+    def __init__(self, run: Run, allocation: Any, **arguments: Any) -> None:
+        super().__init__(run, allocation, **arguments)
+        score = self.scorer.score_prepared
 
         def slowly(prepared: Any) -> pa.Table:
             time.sleep(SCORING_S)
             return score(prepared)
 
-        self._scorer.score_prepared = slowly
+        self.scorer.score_prepared = slowly  # type: ignore[method-assign]
 
 
 @pytest.mark.slow
 def test_parts_are_prepared_while_others_are_scored(
     tmp_path: Path, tiny_llama: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(label_scores, "_read_part", slowly_read_part)
-    monkeypatch.setattr(label_scores, "_ScoringActor", SlowActor)
-    scored: list[ScoredPart] = []
+    monkeypatch.setattr(label_scores, "read_part", slowly_read_part)
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", SlowWorker)
+    scored: list[Done] = []
     add = ScorerRecord.add
 
-    def note(record: ScorerRecord, part: ScoredPart) -> None:
-        scored.append(part)
-        add(record, part)
+    def note(record: ScorerRecord, done: Done) -> None:
+        scored.append(done)
+        add(record, done)
 
     monkeypatch.setattr(ScorerRecord, "add", note)
     prompts, model = write_prompts(tmp_path, n=16), ModelSpec(path=str(tiny_llama))
     score_prompts(model, ExecutionSpec(part_rows=2), prompts, str(tmp_path / "out"))
-    assert sorted(part.part for part in scored) == list(range(8))
-    assert len({part.actor for part in scored}) == 1
-    scored.sort(key=lambda part: part.arrived_s)
+    assert sorted(done.unit.number for done in scored) == list(range(8))
+    assert len({done.actor for done in scored}) == 1
+    scored.sort(key=lambda done: done.arrived_s)
     for earlier, later in pairwise(scored):
-        assert float((tmp_path / "out" / f"started-{later.part}").read_text()) < earlier.ended_s
+        assert float((tmp_path / "out" / f"started-{later.unit.number}").read_text()) < earlier.ended_s
         assert earlier.ended_s <= later.arrived_s
-    assert all(SCORING_S <= part.scoring_s <= part.ended_s - part.arrived_s for part in scored)
-    waited_s = scored[-1].ended_s - scored[0].arrived_s - sum(part.scoring_s for part in scored)
+    assert all(SCORING_S <= done.busy_s <= done.ended_s - done.arrived_s for done in scored)
+    waited_s = scored[-1].ended_s - scored[0].arrived_s - sum(done.busy_s for done in scored)
     assert waited_s < len(scored) * PREPARING_S / 2
     assert environment(tmp_path / "out")["scorer"]["busy_share"] > SCORING_S / (SCORING_S + PREPARING_S / 2)
 
 
-def part(actor: str, arrived_s: float, ended_s: float, scoring_s: float, **facts: Any) -> ScoredPart:
+def part(actor: str, arrived_s: float, ended_s: float, busy_s: float, **facts: Any) -> Done:
     known = {"path": "packed", "path_beyond_window": None, "paths_left": {}, "device": "cuda:0: NVIDIA X"}
     known |= {"token_budget": 2048, "cache_budget": 9000}
-    return ScoredPart(0, 1, 1, {**known, "self_test_difference": None, **facts}, actor, arrived_s, ended_s, scoring_s)
+    facts = {**known, "self_test_difference": None, **facts}
+    return Done(Unit(0, 1, ()), 1, facts, actor, arrived_s, ended_s, busy_s)
 
 
 def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +130,7 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     # Another kind of device: its budgets are its own.
     record = ScorerRecord(run)
     record.add(part("d", 0, 1, 1, device="cpu", token_budget=5000, cache_budget=5000))
-    assert {name: record.facts[name] for name in label_scores.BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
+    assert {name: record.facts[name] for name in BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -164,7 +161,7 @@ def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
     shutil.copytree(finished / "out", run_dir)
     content = environment(run_dir)
     # One budget halved often, one beyond what a scorer takes by itself: neither is the scorer's own choice.
-    own = {name: content["scorer"][name] for name in label_scores.BUDGETS}
+    own = {name: content["scorer"][name] for name in BUDGETS}
     budgets = {"token_budget": 33, "cache_budget": 7 * own["cache_budget"]}
     content["scorer"] |= {**budgets, "device": device}
     (run_dir / "environment.json").write_text(json.dumps(content))
@@ -177,24 +174,23 @@ def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
     assert_same_scores(run_dir, finished / "out")
 
 
-class ActorWithLittleMemory(_ScoringActor):
+class WorkerWithLittleMemory(LabelScoresWorker):
     """Takes few tokens in a pass."""
 
     n_tokens = 80
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        assert self._scorer is not None
+    def __init__(self, run: Run, allocation: Any, **arguments: Any) -> None:
+        super().__init__(run, allocation, **arguments)
         most = self.n_tokens
 
         def refuse_more(module: torch.nn.Module, args: tuple[torch.Tensor]) -> None:
             if args[0].numel() > most:
                 raise torch.OutOfMemoryError("CUDA out of memory.")
 
-        self._scorer.model.get_input_embeddings().register_forward_pre_hook(refuse_more)
+        self.scorer.model.get_input_embeddings().register_forward_pre_hook(refuse_more)
 
 
-class ActorWithoutMemory(ActorWithLittleMemory):
+class WorkerWithoutMemory(WorkerWithLittleMemory):
     """Takes no pass."""
 
     n_tokens = 0
@@ -203,7 +199,7 @@ class ActorWithoutMemory(ActorWithLittleMemory):
 def test_a_budget_that_was_halved_is_recorded(
     finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(label_scores, "_ScoringActor", ActorWithLittleMemory)
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithLittleMemory)
     prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
     score_prompts(ModelSpec(path=str(tiny_llama)), execution, prompts, str(tmp_path / "out"))
     assert environment(tmp_path / "out")["scorer"]["token_budget"] == 64
@@ -216,7 +212,7 @@ def test_a_budget_that_was_halved_is_recorded(
 def test_memory_that_never_suffices_is_said_with_the_prompt(
     finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(label_scores, "_ScoringActor", ActorWithoutMemory)
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithoutMemory)
     prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
     with pytest.raises(
         BiasevalError, match=r"^GPU memory runs out .*prompt 'p10', label '[a-z ]+' \(\d+ tokens\)[^\n]*$"

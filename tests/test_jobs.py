@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from biaseval.analysis import query
-from biaseval.models import load_model
+from biaseval.models import ModelSource, load_model
 from biaseval.pipelines import run_status
 from tests.test_majority_pipeline import write_spec
 from tests.test_qa_pipeline import make_bert
@@ -159,7 +159,10 @@ def test_a_model_is_tuned_by_a_ray_job(head: tuple[str, dict[str, str]], tmp_pat
     done = _submit(head, "jobs/train_instruct.py", str(spec), "--run-dir", str(run_dir))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"model: {run_dir}/model" in done.stdout
-    assert load_model(str(run_dir / "model")).num_parameters() == load_model(str(tiny_llama)).num_parameters()
+    assert (
+        load_model(ModelSource(str(run_dir / "model"))).num_parameters()
+        == load_model(ModelSource(str(tiny_llama))).num_parameters()
+    )
 
 
 def test_a_local_run_does_not_join_somebody_elses_head(head: tuple[str, dict[str, str]]) -> None:

@@ -12,19 +12,22 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "platform" / "biaseval"
 
 LAYERS = [
+    {"__main__"},
     {"cli", "bench"},
     {"demo"},
     {"pipelines"},
-    {"execute", "report", "progress", "environment"},
+    {"execute", "report"},
     {"analysis", "training"},
-    {"majority_bias"},  # shares parts, calibration inputs and the check of labels with label_bias
-    {"label_bias", "qa_bias"},
+    {"label_bias", "majority_bias"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
-    {"models"},
+    {"units", "environment"},
+    {"spec"},
+    {"prompting", "qa_bias"},  # their records are what a spec may ask for
     {"store"},
-    {"tables", "spec"},
-    {"errors"},
+    {"tables"},
+    {"models"},  # with scoring it runs where there is no pydantic
+    {"errors", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
 MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo", "bench"}
@@ -81,10 +84,26 @@ def test_the_source_root_does_not_shadow_the_standard_library() -> None:
     "module",
     [
         *("cli", "spec", "store", "analysis", "report", "pipelines"),
-        *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.heuristics", "qa_bias.significance"),
+        *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.attributes", "qa_bias.significance"),
     ],
 )
 def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:
     code = f"import sys, biaseval.{module}; print([m for m in ('torch', 'transformers', 'ray') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_importing_the_package_changes_and_prints_nothing() -> None:
+    code = """
+import os, sys
+before = dict(os.environ)
+import biaseval, biaseval.cli, biaseval.pipelines
+assert dict(os.environ) == before
+import biaseval.models, biaseval.scoring, biaseval.reading, biaseval.training.outcome, biaseval.execute.training
+# torch names the folder of its own caches.
+changed = {name for name, value in os.environ.items() if before.get(name) != value} - {"TORCHINDUCTOR_CACHE_DIR"}
+assert not changed, changed
+assert before.keys() <= os.environ.keys()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -24,10 +24,9 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
-from biaseval.majority_bias.matching import match_label
-from biaseval.models import load_model, load_tokenizer
-from biaseval.pipelines import run_spec, run_status, summarize_plan
-from biaseval.report import write_report
+from biaseval.models import ModelSource, load_model, load_tokenizer
+from biaseval.pipelines import describe, run_spec, run_status, write_report
+from biaseval.prompting.matching import match_label
 from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
@@ -104,7 +103,7 @@ def test_the_report_shows_every_way_and_setting_the_same_each_time(finished: tup
     assert page.count("<img ") == len(WAYS) == len(list((again / "figures").glob("f1_*.svg")))
     before = digests(again / "figures")
     (again / "report.html").unlink()
-    write_report([str(again)])
+    write_report(str(again))
     assert digests(again / "figures") == before
     assert (again / "report.html").read_text() == page
 
@@ -145,7 +144,7 @@ def test_likelihood_predictions_are_those_of_plain_forward_passes(
         "join prompts p using (prompt_id) join contexts c using (context_id) "
         "where m.predict = 'likelihood' and m.method = 'none' order by m.prompt_id",
     ).to_pylist()[::5]
-    model, tokenizer = load_model(str(tiny_llama)), load_tokenizer(str(tiny_llama))
+    model, tokenizer = load_model(ModelSource(str(tiny_llama))), load_tokenizer(ModelSource(str(tiny_llama)))
     for row in predicted:
         n_context = len(tokenizer(row["text"])["input_ids"])
         means = []
@@ -163,7 +162,7 @@ def test_generated_outputs_are_those_of_the_model_matched(finished: tuple[Path, 
     run = Run.open(str(finished[1]))
     texts = {row["context_id"]: row["text"] for row in run.read_table("contexts").to_pylist()}
     found = {row["prompt_id"]: row for row in run.read_table("generations").to_pylist() if row["mode"] == "generate"}
-    model, tokenizer = load_model(str(tiny_llama)), load_tokenizer(str(tiny_llama))
+    model, tokenizer = load_model(ModelSource(str(tiny_llama))), load_tokenizer(ModelSource(str(tiny_llama)))
     for prompt in run.read_table("prompts").to_pylist()[::9]:
         if prompt["purpose"] == "majority":
             ids = tokenizer(texts[prompt["context_id"]] + prompt["input_text"], return_tensors="pt")["input_ids"]
@@ -184,7 +183,7 @@ def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path]
     (again / "label_scores" / "part-00003.parquet").unlink()
     status = run_status(str(again))
     assert status.n_parts_done == status.n_parts - 2
-    assert status.n_rows_done < status.n_rows == N_PROMPTS
+    assert status.size_done < status.size == N_PROMPTS
     untouched = (again / "generations" / "part-00000.parquet").stat().st_mtime_ns
     run_spec(load_spec(spec), str(again))
     for table in ("generations", "label_scores", "marts"):
@@ -195,7 +194,7 @@ def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path]
 def test_a_killed_run_goes_on_to_the_same_marts(finished: tuple[Path, Path], tmp_path: Path) -> None:
     spec, run_dir = finished
     again = tmp_path / "run"
-    command = [sys.executable, "-m", "biaseval.cli", "run", str(spec), "--run-dir", str(again)]
+    command = [sys.executable, "-m", "biaseval", "run", str(spec), "--run-dir", str(again)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 120
     while not (again / "label_scores" / "part-00000.parquet").exists():
@@ -245,7 +244,7 @@ def test_only_what_is_asked_is_computed(
 
 
 def test_a_plan_counts_settings_and_prompts(finished: tuple[Path, Path]) -> None:
-    summary, _, _ = summarize_plan(load_spec(finished[0]))
-    assert (summary.n_tasks, summary.n_settings, summary.n_prompts) == (1, len(SETTINGS), N_PROMPTS)
-    assert summary.n_scores == 2 * N_PROMPTS
-    assert summary.tokens < summary.tokens_unshared
+    plan = describe(load_spec(finished[0])).facts
+    assert (plan["n_tasks"], plan["n_settings"], plan["n_prompts"]) == (1, len(SETTINGS), N_PROMPTS)
+    assert plan["n_scores"] == 2 * N_PROMPTS
+    assert plan["tokens"] < plan["tokens_unshared"]

@@ -14,10 +14,11 @@ from matplotlib.colors import same_color, to_hex
 from matplotlib.figure import Figure as Canvas
 from typer.testing import CliRunner
 
-from biaseval.analysis import build_marts, query
+from biaseval.analysis import query
 from biaseval.cli import app, main
 from biaseval.errors import InputError
-from biaseval.report import write_comparison, write_report
+from biaseval.pipelines import analyse_run, write_report
+from biaseval.report import write_comparison
 from biaseval.report.comparison import caveats, read_comparison, size
 from biaseval.report.findings import Row
 from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
@@ -70,7 +71,7 @@ def make_run(
     if digest is not None:
         environment = {"model": {"digest": digest}, "model_facts": {"n_parameters": n_parameters}}
         Run.open(run).write_text("environment.json", json.dumps(environment))
-    build_marts(run)
+    analyse_run(run)
     return run
 
 
@@ -112,7 +113,7 @@ def adapted_run(tmp_path_factory: pytest.TempPathFactory) -> str:
         predict=("likelihood", "generate"),
         adapted=LARGE,
     )
-    write_report([run])
+    write_report(run)
     return run
 
 
@@ -189,7 +190,7 @@ def test_a_boundary_that_does_not_move_is_not_said_to_narrow(runs: list[str]) ->
 
 def test_too_few_test_rows_give_no_verdict_on_the_boundary(tmp_path: Path) -> None:
     few = make_run(tmp_path / "few", 7_000, calibration=("looc",), n_repeats=1)
-    write_report([few])
+    write_report(few)
     text = Page(Run.open(few).read_text("report.html")).text
     assert "LOOC, without instruction: too few test rows to say whether it moves the boundary, RB@10 0.333" in text
     assert "Too few test rows for RB@10 (every way of predicting)" in text
@@ -204,7 +205,7 @@ def test_too_few_test_rows_give_no_verdict_on_the_boundary(tmp_path: Path) -> No
 
 def test_a_run_that_always_answers_the_same_is_said_to_have_no_robustness(runs: list[str], tmp_path: Path) -> None:
     always = make_run(tmp_path / "always", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTT", "TTTT")))
-    write_report([always])
+    write_report(always)
     text = Page(Run.open(always).read_text("report.html")).text
     assert "Label likelihood, with instruction: 100.0% of the predictions are the same answer" in text
     assert "has a weighted F1 of 0.643 on these rows, this way 0.643 on average" in text
@@ -218,7 +219,7 @@ def test_equal_f1_in_every_setting_is_no_constant_answer(runs: list[str], tmp_pa
     findings = read_majority_findings(Run.open(right))
     assert {(row["rb_at_10"], row["sd_f1"]) for row in findings.by_model} == {(1.0, 0.0)}
     assert "no attention" not in " ".join(caveats(read_comparison([runs[1], right])))
-    write_report([right])
+    write_report(right)
     assert "the same answer;" not in Page(Run.open(right).read_text("report.html")).text
 
 
@@ -259,8 +260,8 @@ def test_the_most_frequent_outputs_stand_with_the_label_they_were_taken_for(tmp_
     for row in plan.generations:
         row["text"] = {"True": " true\n", "False": HOSTILE, None: ""}[row["prediction"]]
     run = plan.write(tmp_path)
-    build_marts(run)
-    write_report([run])
+    analyse_run(run)
+    write_report(run)
     source = Run.open(run).read_text("report.html")
     _, *lines = table(source, "most frequent outputs of free generation")
     # 0/100, seed 3, has one more output that is no label.
@@ -272,7 +273,7 @@ def test_the_most_frequent_outputs_stand_with_the_label_they_were_taken_for(tmp_
 
 def test_ways_instructions_and_regions_have_one_order(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", 7_000, predict=("generate", "likelihood"))
-    write_report([run])
+    write_report(run)
     source = Run.open(run).read_text("report.html")
     ways = ["label likelihood", "free generation"]
     assert [row[:2] for row in table(source, "as Table 1")[1:]] == [

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from biaseval.analysis import build_marts, open_runs, query, relations
+from biaseval.analysis import open_runs, query, relations
 from biaseval.errors import BiasevalError, InputError
+from biaseval.pipelines import analyse_run
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, GENERATIONS, LABEL_SCORES, PROMPTS, SETTINGS, output_tables
 from tests.specs import write_plan, write_spec
@@ -161,7 +162,7 @@ their mean is 0.03, and 0.1 for True becomes (0.1/0.03) / (0.1/0.03 + 0.9/0.97) 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> str:
     run = MajorityPlan(calibration=("cc", "looc")).write(tmp_path_factory.mktemp("runs") / "boolq")
-    build_marts(run)
+    analyse_run(run)
     return run
 
 
@@ -471,7 +472,7 @@ def test_a_model_by_hand(built: str) -> None:
 def test_the_most_frequent_prediction_may_be_no_label(tmp_path: Path) -> None:
     answers = {(setting, True): ("--TF", "---T") for setting in DEMOS}
     run = MajorityPlan(("generate",), answers=answers).write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     [row] = rows(run, "from majority_by_model")
     # In each of 3 settings and 2 seeds; one more of 0/100 is no label, where the plan has its one such output.
     assert row["share_most_frequent"] == pytest.approx((3 * 5 + 1) / 24)
@@ -486,7 +487,7 @@ def test_the_best_constant_answer_has_the_weighted_f1_of_the_most_frequent_gold_
         monkeypatch.setattr(sys.modules[__name__], "GOLD", golds)
         answers = {(setting, True): (golds, golds) for setting in DEMOS}
         run = MajorityPlan(("likelihood",), answers=answers).write(tmp_path / golds)
-        build_marts(run)
+        analyse_run(run)
         [row] = rows(run, "from majority_by_model")
         best = f1_score(list(golds), [label] * len(golds), average="weighted", zero_division=0)
         assert row["constant_f1"] == pytest.approx(best)
@@ -509,7 +510,7 @@ def _answered(folder: Path, predictions: Mapping[str, str], n_repeats: int = 1) 
     """Return the settings and then the model of a run that gives these outputs with instruction, by setting."""
     answers = {(setting, True): (given, given) for setting, given in predictions.items()}
     run = MajorityPlan(("generate",), answers=answers, n_repeats=n_repeats).write(folder)
-    build_marts(run)
+    analyse_run(run)
     return [*rows(run, "from majority_over_seeds order by number"), *rows(run, "from majority_by_model")]
 
 
@@ -543,7 +544,7 @@ def test_an_answer_is_constant_above_95_percent(tmp_path: Path, monkeypatch: pyt
     for n_false, expected in ((1, False), (0, True)):
         answers = {(setting, True): ("T" * (20 - n_false) + "F" * n_false,) * 2 for setting in DEMOS}
         run = MajorityPlan(("likelihood",), answers=answers).write(tmp_path / str(n_false))
-        build_marts(run)
+        analyse_run(run)
         [row] = rows(run, "from majority_by_model")
         assert row["share_most_frequent"] == pytest.approx(1 - n_false / 20)
         assert row["is_constant"] is expected
@@ -557,14 +558,14 @@ def test_a_constant_answer_follows_the_majority_of_one_labels_settings(tmp_path:
         if row["setting"] == "50/50":
             row["demo_labels"] = ["False", "False"]
     run = plan.write(tmp_path / "two")
-    build_marts(run)
+    analyse_run(run)
     assert {row["share_majority_of_constant"] for row in rows(run, "from majority_by_model")} == {2 / 3}
     plan = MajorityPlan(
         ("likelihood",), answers={place: given for place, given in ANSWERS.items() if place[0] == "50/50"}
     )
     plan.settings = [row | {"number": 0} for row in plan.settings if row["setting"] == "50/50"]
     run = plan.write(tmp_path / "tie")
-    build_marts(run)
+    analyse_run(run)
     for row in rows(run, "from majority_by_model"):
         assert row["share_majority"] is row["share_majority_of_constant"] is None
 
@@ -584,7 +585,7 @@ def test_test_rows_are_enough_where_half_the_settings_intervals_are_within_the_b
     # Nothing to tell the rows apart by: each interval is without width.
     right = dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))
     run = MajorityPlan(("likelihood",), answers=right).write(tmp_path / "right")
-    build_marts(run)
+    analyse_run(run)
     assert {(row["half_width"], row["has_enough_rows"]) for row in rows(run, "from majority_by_model")} == {(0, True)}
 
 
@@ -594,7 +595,7 @@ def test_a_gain_can_be_judged_where_both_sides_have_enough_rows(built: str, tmp_
         (MajorityPlan(("likelihood",), ("looc",), n_repeats=50).write(tmp_path), True),
     ):
         if run != built:
-            build_marts(run)
+            analyse_run(run)
         enough = {
             (row["instruction"], row["method"]): row["has_enough_rows"]
             for row in rows(run, "from majority_by_model where predict = 'likelihood'")
@@ -616,7 +617,7 @@ def test_the_region_of_a_setting_is_that_of_its_real_counts(tmp_path: Path) -> N
     plan = MajorityPlan(("likelihood",))
     plan.settings[0] |= {"shares": [0.1, 0.9]}
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     regions = rows(run, "from setting_regions order by setting")
     assert [tuple(row.values()) for row in regions] == [("0/100", "tails"), ("100/0", "tails"), ("50/50", "middle")]
 
@@ -671,7 +672,7 @@ def test_a_gain_is_positive_where_calibration_widens_the_boundary(tmp_path: Path
     answers = {("0/100", False): ("FFFF", "FFFF"), ("50/50", False): ("TTTT",) * 2, ("100/0", False): ("TTTT",) * 2}
     p_hat = {("0/100", seed, False, "cc", 0): 0.03 for seed in SEEDS}
     run = MajorityPlan(("likelihood",), ("cc",), answers, p_hat).write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     [row] = rows(run, "from majority_calibration_gain")
     assert row["rb_at_10"] == pytest.approx(1 - 2 / 3)
     assert row["mean_f1"] == pytest.approx((9 / 14 - 0.1) / 3)
@@ -705,7 +706,7 @@ def test_intervals_of_differences_are_percentiles_over_the_stored_draws(built: s
 
 def test_without_calibration_nothing_is_gained(tmp_path: Path) -> None:
     run = MajorityPlan().write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     assert rows(run, "from majority_calibration_gain") == []
 
 
@@ -752,7 +753,7 @@ def test_random_predictions_equal_scikit_learn(tmp_path: Path) -> None:
     for row in plan.generations:
         row["prediction"] = ("True", "False", None)[rng.integers(3)]
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     golds = {row["prompt_id"]: row["gold"] for row in plan.prompts}
     found = rows(run, "from majority_by_setting where predict = 'generate'")
     for row in found:
@@ -770,7 +771,7 @@ def test_random_predictions_equal_scikit_learn(tmp_path: Path) -> None:
 @pytest.mark.parametrize("predict", [("likelihood",), ("generate",), ("constrained",), ("generate", "constrained")])
 def test_a_run_may_predict_in_some_ways_only(predict: tuple[str, ...], tmp_path: Path) -> None:
     run = MajorityPlan(predict).write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     found = rows(run, "select distinct predict, method from majority_by_model order by all")
     assert found == [{"predict": way, "method": "none"} for way in sorted(predict)]
     n_generated = 12 * 4 * len(set(predict) - {"likelihood"})
@@ -787,7 +788,7 @@ def test_shares_that_add_up_to_one_may_do_so_with_a_rounding_error(
     predictions = "T" * 3 + "-" * 37  # 3 / 40 > 1 - 37 / 40 in floating point
     answers = {(setting, True): (predictions, predictions) for setting in DEMOS}
     run = MajorityPlan(("generate",), answers=answers).write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     assert {row["accuracy"] for row in rows(run, "from majority_by_setting where setting = '100/0'")} == {3 / 40}
 
 
@@ -799,7 +800,7 @@ def test_without_both_instructions_there_is_no_gap(tmp_path: Path) -> None:
     prompts = {row["prompt_id"] for row in plan.prompts}
     plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] in prompts]
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     assert rows(run, "from majority_instruction_gap") == []
     assert len(rows(run, "from majority_by_model")) == 1
 
@@ -811,7 +812,7 @@ def test_one_row_and_one_seed_have_no_interval_and_no_deviation(tmp_path: Path) 
     prompts = {row["prompt_id"] for row in plan.prompts}
     plan.generations = [row for row in plan.generations if row["prompt_id"] in prompts]
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     for row in rows(run, "from majority_over_seeds"):
         assert (row["n_rows"], row["n_seeds"], row["sd_f1"], row["weighted_f1_low"]) == (1, 1, None, None)
     for row in rows(run, "from majority_by_model"):
@@ -825,7 +826,7 @@ def test_the_same_outputs_in_another_order_give_the_same_bytes(built: str, tmp_p
     for table in (plan.contexts, plan.prompts, plan.label_scores, plan.generations, plan.settings):
         table.reverse()
     run = plan.write(tmp_path)
-    build_marts(run)
+    analyse_run(run)
     marts = {path.name for path in Path(run, "marts").iterdir()}
     assert marts == {
         "calibration_parameters.parquet",
@@ -956,7 +957,7 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
     break_run(plan)
     run = plan.write(tmp_path)
     with pytest.raises(BiasevalError) as failure:
-        build_marts(run)
+        analyse_run(run)
     [line] = [line for line in str(failure.value).splitlines() if f"- {check}: " in line]
     assert problem in line
     assert not Path(run, "marts").exists()
@@ -983,9 +984,9 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
         assert text.count(right) == 1
         path.write_text(text.replace(right, wrong))
         with pytest.raises(BiasevalError, match=f"majority_metrics_are_in_range: .*{problem}"):
-            build_marts(run)
+            analyse_run(run)
         path.write_text(text)
-    build_marts(run)
+    analyse_run(run)
 
 
 def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
@@ -997,12 +998,12 @@ def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
 def test_missing_outputs_of_any_way_are_counted(tmp_path: Path) -> None:
     run = MajorityPlan().write(tmp_path, n_parts=2)
     Path(run, "generations", "part-00001.parquet").unlink()
-    for ask in (build_marts, lambda run_dir: query([run_dir], "select 1")):
+    for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
         with pytest.raises(BiasevalError, match=r"1 of 4 parts missing \(first: 1 of generations\)"):
             ask(run)
     Path(run, "generations", "part-00000.parquet").unlink()
     with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: 0 of generations\)"):
-        build_marts(run)
+        analyse_run(run)
 
 
 # Everywhere else
@@ -1010,7 +1011,7 @@ def test_missing_outputs_of_any_way_are_counted(tmp_path: Path) -> None:
 
 def test_macros_work_in_queries_over_runs_of_any_kind(built: str, tmp_path: Path) -> None:
     label_bias = two_tasks().write(tmp_path / "animals")
-    build_marts(label_bias)
+    analyse_run(label_bias)
     scored = Run.open(str(tmp_path / "scored"))
     scored.write_text("spec.yaml", "kind: score\n")
     scored.write_part("prompts", 0, PROMPTS.rows([{"prompt_id": "p"}]))
@@ -1045,7 +1046,7 @@ def test_several_runs_of_this_kind_can_be_compared(built: str, tmp_path: Path) -
     plan = MajorityPlan(("generate",))
     plan.spec["name"] = "small"
     small = plan.write(tmp_path / "small")
-    build_marts(small)
+    analyse_run(small)
     with closing(open_runs([built, small])) as connection:
         found = connection.sql(
             "select run, count(*) as n from majority_predictions group by run order by run"
@@ -1058,7 +1059,7 @@ def test_several_runs_of_this_kind_can_be_compared(built: str, tmp_path: Path) -
 def test_the_duckdb_shell_has_the_macros_and_every_relation(built: str, tmp_path: Path) -> None:
     found = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
     only_generated = MajorityPlan(("generate",)).write(tmp_path / "generated")
-    build_marts(only_generated)
+    analyse_run(only_generated)
     for run in (built, only_generated):
         names = views_of("majority_bias")
         macros = """
@@ -1103,6 +1104,6 @@ def test_a_plain_reader_finds_the_same_numbers(built: str) -> None:
         functions = connection.execute("select function_name from duckdb_functions() where not internal").fetchall()
     assert {name for (name,) in functions} == {path.stem for path in relations.ANALYTICS.glob("macros/*.sql")}
     of_adapters = {"adapted_scores", "adapted_generations", "training_rows", "training"}  # empty in this run
-    assert {name for name, kind in kinds.items() if kind == "BASE TABLE"} == of_adapters | {
+    assert {name for name, kind in kinds.items() if kind == "BASE TABLE"} == of_adapters | {"calibration_methods"} | {
         path.stem for path in Path(built, "marts").iterdir()
     }

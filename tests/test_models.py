@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,8 +32,11 @@ from transformers import (
     T5Config,
 )
 
+import biaseval.models
 from biaseval.errors import InputError
 from biaseval.models import (
+    Loading,
+    ModelSource,
     describe_model,
     fingerprint_model,
     is_sequence_model,
@@ -41,6 +46,7 @@ from biaseval.models import (
     load_tokenizer,
     torch_dtype,
 )
+from biaseval.spec import ModelSpec, QaModelSpec
 from tests.tinymodels import make_tokenizer
 
 
@@ -55,8 +61,8 @@ def save_random(config: PretrainedConfig, folder: Path) -> Path:
 
 
 def test_description_equals_what_is_counted_on_the_loaded_model(tiny_llama: Path) -> None:
-    facts = describe_model(str(tiny_llama))
-    model = load_model(str(tiny_llama))
+    facts = describe_model(ModelSource(str(tiny_llama)))
+    model = load_model(ModelSource(str(tiny_llama)))
     assert facts.family == "llama"
     assert facts.n_parameters == model.num_parameters()
     assert (facts.n_layers, facts.hidden_size, facts.window) == (2, 32, 2048)
@@ -69,7 +75,7 @@ def test_description_equals_what_is_counted_on_the_loaded_model(tiny_llama: Path
 
 def test_tied_embeddings_count_once(shared: Path) -> None:
     # data/README: 260,032 parameters, window 512
-    facts = describe_model(str(shared / "data/models/stories260K"))
+    facts = describe_model(ModelSource(str(shared / "data/models/stories260K")))
     assert (facts.n_parameters, facts.window) == (260_032, 512)
 
 
@@ -94,13 +100,13 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "v
 def test_window_and_cache_are_those_of_the_family(
     config: PretrainedConfig, window: int | None, kv_values: int, tmp_path: Path
 ) -> None:
-    facts = describe_model(str(save_random(config, tmp_path)))
+    facts = describe_model(ModelSource(str(save_random(config, tmp_path))))
     assert (facts.window, facts.kv_values_per_token) == (window, kv_values)
 
 
 def test_describing_reads_no_weights(model_copy: Path) -> None:
     (model_copy / "model.safetensors").write_bytes(b"not weights")
-    assert describe_model(str(model_copy)).n_layers == 2
+    assert describe_model(ModelSource(str(model_copy))).n_layers == 2
 
 
 @pytest.mark.parametrize(
@@ -117,36 +123,36 @@ def test_a_path_without_model_is_refused_by_name(path: str, what: str, monkeypat
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for read in (describe_model, load_tokenizer, load_model, fingerprint_model):
         with pytest.raises(InputError, match=what) as caught:
-            read(path)
+            read(ModelSource(path))
         assert str(caught.value).startswith(path)
 
 
 def test_incomplete_directories_are_refused(model_copy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"without config\.json"):
-        describe_model(str(tmp_path))
+        describe_model(ModelSource(str(tmp_path)))
     (model_copy / "model.safetensors").unlink()
     with pytest.raises(InputError, match="without weights"):
-        describe_model(str(model_copy))
+        describe_model(ModelSource(str(model_copy)))
     (model_copy / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(InputError, match="only as pickle"):
-        load_model(str(model_copy))
+        load_model(ModelSource(str(model_copy)))
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     (model_copy / "model.safetensors.index.json").write_text(json.dumps(index))
     (model_copy / "model-00001-of-00002.safetensors").write_bytes(b"")
     with pytest.raises(InputError, match="1 of 2 weights files missing"):
-        describe_model(str(model_copy))
+        describe_model(ModelSource(str(model_copy)))
     (model_copy / "tokenizer.json").unlink()
     (model_copy / "tokenizer_config.json").unlink()
     with pytest.raises(InputError, match="no usable tokenizer"):
-        load_tokenizer(str(model_copy))
+        load_tokenizer(ModelSource(str(model_copy)))
     with pytest.raises(InputError, match="a file"):
-        describe_model(str(model_copy / "config.json"))
+        describe_model(ModelSource(str(model_copy / "config.json")))
 
 
 def test_broken_weights_are_refused(model_copy: Path) -> None:
     (model_copy / "model.safetensors").write_bytes(b"\x08" + bytes(40))
     with pytest.raises(InputError, match="no usable causal language model"):
-        load_model(str(model_copy))
+        load_model(ModelSource(str(model_copy)))
 
 
 def test_weights_that_miss_a_part_of_the_model_are_refused(model_copy: Path) -> None:
@@ -154,7 +160,7 @@ def test_weights_that_miss_a_part_of_the_model_are_refused(model_copy: Path) -> 
     del weights["model.layers.1.mlp.up_proj.weight"]
     save_file(weights, model_copy / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"1 weights of LlamaForCausalLM missing.*up_proj"):
-        load_model(str(model_copy))
+        load_model(ModelSource(str(model_copy)))
 
 
 def test_a_tokenizer_without_eos_is_refused(tmp_path: Path) -> None:
@@ -162,7 +168,7 @@ def test_a_tokenizer_without_eos_is_refused(tmp_path: Path) -> None:
     tokenizer.eos_token = None
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="no EOS"):
-        load_tokenizer(str(tmp_path))
+        load_tokenizer(ModelSource(str(tmp_path)))
 
 
 def test_a_tokenizer_that_appends_eos_is_refused(tmp_path: Path) -> None:
@@ -172,11 +178,11 @@ def test_a_tokenizer_that_appends_eos_is_refused(tmp_path: Path) -> None:
     )
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="appends special tokens"):
-        load_tokenizer(str(tmp_path))
+        load_tokenizer(ModelSource(str(tmp_path)))
 
 
 def test_dtype_is_the_asked_one_and_the_model_does_not_train(tiny_llama: Path) -> None:
-    model = load_model(str(tiny_llama), dtype="bfloat16")
+    model = load_model(ModelSource(str(tiny_llama)), Loading(dtype="bfloat16"))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     assert not model.training
     assert not any(parameter.requires_grad for parameter in model.parameters())
@@ -184,33 +190,41 @@ def test_dtype_is_the_asked_one_and_the_model_does_not_train(tiny_llama: Path) -
 
 @pytest.fixture
 def adapter(tiny_llama: Path, tmp_path: Path) -> Path:
-    get_peft_model(load_model(str(tiny_llama)), LoraConfig(target_modules=["q_proj"])).save_pretrained(tmp_path)
+    get_peft_model(load_model(ModelSource(str(tiny_llama))), LoraConfig(target_modules=["q_proj"])).save_pretrained(
+        tmp_path
+    )
     return tmp_path
 
 
 def test_an_adapter_that_misses_weights_is_refused(tiny_llama: Path, adapter: Path) -> None:
-    assert any("lora_A" in name for name, _ in load_model(str(tiny_llama), adapter=str(adapter)).named_parameters())
+    assert any(
+        "lora_A" in name
+        for name, _ in load_model(ModelSource(str(tiny_llama), adapter=str(adapter))).named_parameters()
+    )
     weights = load_file(adapter / "adapter_model.safetensors")
     weights.pop(min(weights))
     save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"does not fit the model .*: Found missing adapter keys"):
-        load_model(str(tiny_llama), adapter=str(adapter))
+        load_model(ModelSource(str(tiny_llama), adapter=str(adapter)))
 
 
 def test_an_adapter_of_another_model_is_refused(adapter: Path, tmp_path: Path) -> None:
     other = save_random(LlamaConfig(**{**SMALL, "hidden_size": 64}, intermediate_size=48), tmp_path / "other")
     with pytest.raises(InputError, match=r"does not fit the model .*size mismatch"):
-        load_model(str(other), adapter=str(adapter))
+        load_model(ModelSource(str(other), adapter=str(adapter)))
 
 
 def test_an_adapter_of_a_deeper_model_is_refused(adapter: Path, tmp_path: Path) -> None:
     shallow = save_random(LlamaConfig(**{**SMALL, "num_hidden_layers": 1}, intermediate_size=48), tmp_path / "other")
     with pytest.raises(InputError, match=r"does not fit the model .*: the model has no place for 2 of its weights"):
-        load_model(str(shallow), adapter=str(adapter))
+        load_model(ModelSource(str(shallow), adapter=str(adapter)))
 
 
 def test_the_adapter_is_part_of_the_identity(tiny_llama: Path, adapter: Path) -> None:
-    plain, adapted = fingerprint_model(str(tiny_llama)), fingerprint_model(str(tiny_llama), adapter=str(adapter))
+    plain, adapted = (
+        fingerprint_model(ModelSource(str(tiny_llama))),
+        fingerprint_model(ModelSource(str(tiny_llama), adapter=str(adapter))),
+    )
     assert adapted["model"] == plain["model"]
     assert adapted["digest"] != plain["digest"]
     assert "adapter_model.safetensors" in adapted["adapter"]["weights"]
@@ -220,36 +234,36 @@ def test_settings_that_cannot_work_are_refused(tiny_llama: Path) -> None:
     with pytest.raises(InputError, match="dtype 'float64'"):
         torch_dtype("float64")
     with pytest.raises(InputError, match="needs a CUDA GPU"):
-        load_model(str(tiny_llama), quantization="8bit")
+        load_model(ModelSource(str(tiny_llama)), Loading(quantization="8bit"))
     with pytest.raises(InputError, match="quantization '3bit': unknown"):
-        load_model(str(tiny_llama), quantization="3bit")
+        load_model(ModelSource(str(tiny_llama)), Loading(quantization="3bit"))
     with pytest.raises(InputError, match="device 'tpu': unknown"):
-        load_model(str(tiny_llama), device="tpu")
+        load_model(ModelSource(str(tiny_llama)), Loading(device="tpu"))
     with pytest.raises(InputError, match="/no/adapter"):
-        load_model(str(tiny_llama), adapter="/no/adapter")
+        load_model(ModelSource(str(tiny_llama), adapter="/no/adapter"))
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="no usable CUDA GPU"):
-            load_model(str(tiny_llama), device="cuda:0")
+            load_model(ModelSource(str(tiny_llama)), Loading(device="cuda:0"))
 
 
 def test_fingerprint_follows_content_and_not_place(tiny_llama: Path, model_copy: Path) -> None:
-    here, there = fingerprint_model(str(tiny_llama)), fingerprint_model(str(model_copy))
+    here, there = fingerprint_model(ModelSource(str(tiny_llama))), fingerprint_model(ModelSource(str(model_copy)))
     assert here == there
     assert str(tiny_llama) not in json.dumps(here)
     weights = bytearray((model_copy / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (model_copy / "model.safetensors").write_bytes(weights)
-    changed = fingerprint_model(str(model_copy))
+    changed = fingerprint_model(ModelSource(str(model_copy)))
     assert changed["digest"] != here["digest"]
     assert changed["model"]["files"] == here["model"]["files"]
     tokenizer = json.loads((model_copy / "tokenizer.json").read_text())
     (model_copy / "tokenizer.json").write_text(json.dumps(tokenizer, indent=1))
-    assert fingerprint_model(str(model_copy))["model"]["files"] != here["model"]["files"]
+    assert fingerprint_model(ModelSource(str(model_copy)))["model"]["files"] != here["model"]["files"]
 
 
 def test_readme_is_no_part_of_the_identity(tiny_llama: Path, model_copy: Path) -> None:
     (model_copy / "README.md").write_text("a new word")
-    assert fingerprint_model(str(model_copy)) == fingerprint_model(str(tiny_llama))
+    assert fingerprint_model(ModelSource(str(model_copy))) == fingerprint_model(ModelSource(str(tiny_llama)))
 
 
 @pytest.fixture
@@ -260,7 +274,7 @@ def qa_bert(tmp_path: Path) -> Path:
 
 
 def test_a_question_answering_model_keeps_its_head(qa_bert: Path) -> None:
-    model = load_extractive_model(str(qa_bert), dtype="bfloat16")
+    model = load_extractive_model(ModelSource(str(qa_bert)), Loading(dtype="bfloat16"))
     saved = load_file(qa_bert / "model.safetensors")["qa_outputs.weight"]
     assert torch.equal(model.qa_outputs.weight, saved.to(torch.bfloat16))
     assert not model.training
@@ -272,35 +286,58 @@ def test_a_body_that_misses_weights_is_refused_even_where_the_head_may_be_new(qa
     del weights["bert.encoder.layer.1.output.dense.weight"], weights["qa_outputs.weight"]
     save_file(weights, qa_bert / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"1 weights of BertForQuestionAnswering missing.*output\.dense"):
-        load_extractive_model(str(qa_bert), allow_untrained_head=True)
+        load_extractive_model(ModelSource(str(qa_bert)), allow_untrained_head=True)
 
 
 def test_a_head_may_come_with_the_adapter(qa_bert: Path, tmp_path: Path) -> None:
     body = tmp_path / "body"
     AutoModel.from_pretrained(qa_bert).save_pretrained(body)
     with pytest.raises(InputError, match="no question answering head"):
-        load_extractive_model(str(body))
-    model = load_extractive_model(str(qa_bert))
+        load_extractive_model(ModelSource(str(body)))
+    model = load_extractive_model(ModelSource(str(qa_bert)))
     lora = LoraConfig(task_type="QUESTION_ANS", target_modules=["query"], modules_to_save=["qa_outputs"])
     get_peft_model(model, lora).save_pretrained(tmp_path / "with_head")
-    adapted = load_extractive_model(str(body), adapter=str(tmp_path / "with_head"))
+    adapted = load_extractive_model(ModelSource(str(body), adapter=str(tmp_path / "with_head")))
     ids = torch.arange(5, 20)[None]
-    assert torch.equal(adapted(ids).start_logits, load_extractive_model(str(qa_bert))(ids).start_logits)
-    get_peft_model(load_extractive_model(str(qa_bert)), LoraConfig(target_modules=["query"])).save_pretrained(
-        tmp_path / "without_head"
-    )
+    assert torch.equal(adapted(ids).start_logits, load_extractive_model(ModelSource(str(qa_bert)))(ids).start_logits)
+    get_peft_model(
+        load_extractive_model(ModelSource(str(qa_bert))), LoraConfig(target_modules=["query"])
+    ).save_pretrained(tmp_path / "without_head")
     with pytest.raises(InputError, match="no question answering head"):
-        load_extractive_model(str(body), adapter=str(tmp_path / "without_head"))
+        load_extractive_model(ModelSource(str(body), adapter=str(tmp_path / "without_head")))
 
 
 def test_models_without_a_question_answering_form_are_refused(tmp_path: Path) -> None:
     config = T5Config(vocab_size=50, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
     AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "t5")
-    assert is_sequence_model(str(tmp_path / "t5"))
-    assert load_sequence_model(str(tmp_path / "t5")).config.model_type == "t5"
+    assert is_sequence_model(ModelSource(str(tmp_path / "t5")))
+    assert load_sequence_model(ModelSource(str(tmp_path / "t5"))).config.model_type == "t5"
     save_random(GemmaConfig(**SMALL, intermediate_size=48, head_dim=8), tmp_path / "gemma")
-    assert not is_sequence_model(str(tmp_path / "gemma"))
+    assert not is_sequence_model(ModelSource(str(tmp_path / "gemma")))
     with pytest.raises(InputError, match="no usable question answering model"):
-        load_extractive_model(str(tmp_path / "gemma"))
+        load_extractive_model(ModelSource(str(tmp_path / "gemma")))
     with pytest.raises(InputError, match="no usable sequence-to-sequence model"):
-        load_sequence_model(str(tmp_path / "gemma"))
+        load_sequence_model(ModelSource(str(tmp_path / "gemma")))
+
+
+def test_a_source_is_what_the_section_of_a_spec_names() -> None:
+    named = {"revision": "main", "adapter": "./lora", "trust_remote_code": True}
+    source = ModelSource("a/model", "main", "./lora", trust_remote_code=True)
+    assert ModelSource.of(ModelSpec(path="a/model", **named)) == source
+    assert ModelSource.of(QaModelSpec(name="own", path="a/model", **named)) == source
+    assert ModelSource.of(ModelSpec(path="a/model")) == ModelSource("a/model")
+
+
+def loaded_by(code: str) -> str:
+    heavy = "{'torch', 'transformers', 'peft', 'pydantic', 'ray'}"
+    code = f"import sys, biaseval.models as models\n{code}\nprint(sorted({heavy} & set(sys.modules)))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_local_model_is_identified_without_torch(tiny_llama: Path) -> None:
+    assert loaded_by(f"models.fingerprint_model(models.ModelSource({str(tiny_llama)!r}))") == "[]"
+
+
+def test_all_that_is_public_is_there_without_peft_and_pydantic() -> None:
+    assert loaded_by("assert all(hasattr(models, name) for name in models.__all__)") == "['torch', 'transformers']"
+    assert not hasattr(biaseval.models, "load_modell")

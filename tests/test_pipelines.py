@@ -99,7 +99,7 @@ def test_a_run_leaves_what_the_contract_names(finished: tuple[Path, Path]) -> No
     assert environment["versions"]["ray"]
     assert environment["model"]["digest"]
     assert set(environment["data"]) == {"task9501_two_classification.json", "task9502_three_detection.json"}
-    assert run_status(str(run_dir)).n_rows_done == run_status(str(run_dir)).n_rows
+    assert run_status(str(run_dir)).is_complete
 
 
 def test_scores_are_those_of_plain_forward_passes(finished: tuple[Path, Path], tiny_llama: Path) -> None:
@@ -193,15 +193,15 @@ def test_a_finished_run_is_not_taken_for_that_of_another_model_or_splits(
 
 
 def test_changed_weights_are_noticed_wherever_they_lie(tmp_path: Path) -> None:
-    from biaseval.models import fingerprint_model
+    from biaseval.models import ModelSource, fingerprint_model
 
     model = make_llama(tmp_path / "model")
-    before = fingerprint_model(str(model))["digest"]
+    before = fingerprint_model(ModelSource(str(model)))["digest"]
     weights = model / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 1
     weights.write_bytes(bytes(data))
-    assert fingerprint_model(str(model))["digest"] != before
+    assert fingerprint_model(ModelSource(str(model)))["digest"] != before
 
 
 def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_path: Path, ray_cluster: None) -> None:
@@ -304,13 +304,13 @@ def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path,
     score_prompts(model, execution, tmp_path / "prompts.parquet", str(tmp_path / "out"))
     assert run.read_table("label_scores").num_rows == 60
     pq.write_table(pa.Table.from_pylist(rows[:5]), tmp_path / "other.parquet")
-    with pytest.raises(InputError, match="holds scores of other prompts or another model"):
+    with pytest.raises(InputError, match=r"belongs to another spec(.|\n)*prompts_sha256: the run has"):
         score_prompts(model, execution, tmp_path / "other.parquet", str(tmp_path / "out"))
 
 
 def _started_run(spec: Path, run_dir: Path, n_parts: int) -> subprocess.Popen[str]:
     """Start a run with a Ray of its own and return it when ``n_parts`` parts are complete."""
-    command = [sys.executable, "-m", "biaseval.cli", "run", str(spec), "--run-dir", str(run_dir)]
+    command = [sys.executable, "-m", "biaseval", "run", str(spec), "--run-dir", str(run_dir)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 180
     while len(list((run_dir / "label_scores").glob("*.parquet"))) < n_parts:
@@ -345,7 +345,7 @@ def test_an_actor_that_dies_is_replaced_and_its_part_done_again(
     run_dir = tmp_path / "run"
     process = _started_run(write_spec(tmp_path, tiny_llama), run_dir, n_parts=3)
     workers = psutil.Process(process.pid).children(recursive=True)
-    (scorer,) = [worker for worker in workers if "_ScoringActor" in "".join(worker.cmdline())]
+    (scorer,) = [worker for worker in workers if "_Actor" in "".join(worker.cmdline())]
     n_done = run_status(str(run_dir)).n_parts_done
     scorer.kill()
     _, messages = process.communicate(timeout=180)

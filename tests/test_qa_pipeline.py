@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
-from biaseval.pipelines import run_spec, run_status, summarize_questions
+from biaseval.models import ModelSource
+from biaseval.pipelines import describe, run_spec, run_status
 from biaseval.qa_bias.squad_metric import exact_match, f1
-from biaseval.reading import ExtractiveReader
+from biaseval.reading import ExtractiveReader, WindowSettings
 from biaseval.spec import QaBiasSpec, load_spec
 from tests.reading.families import wordpiece
 from tests.test_pipelines import digests
@@ -27,8 +28,8 @@ from tests.test_pipelines import digests
 pytestmark = pytest.mark.ray
 
 N_SQUAD, N_OTHER, PART_ROWS = 60, 20, 25
-HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
 N_PARTS = 3 + 1
+HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
 PEOPLE = ("Ann Lee", "Bo Ray", "Cy Orr", "Di Fox")
 
 
@@ -135,7 +136,7 @@ def test_every_question_is_measured_and_answered_once(finished: tuple[Path, Path
     ]
     status = run_status(str(run_dir))
     assert (status.n_parts_done, status.n_parts) == (3 * N_PARTS, 3 * N_PARTS)
-    assert (status.n_rows_done, status.n_rows) == (3 * (N_SQUAD + N_OTHER), 3 * (N_SQUAD + N_OTHER))
+    assert (status.size_done, status.size) == (3 * (N_SQUAD + N_OTHER), 3 * (N_SQUAD + N_OTHER))
     assert status.has_marts
     assert status.has_report
 
@@ -156,7 +157,7 @@ def test_given_predictions_are_scored_as_they_are(finished: tuple[Path, Path]) -
 
 def test_answers_are_those_of_the_reader_alone(finished: tuple[Path, Path], bert: Path) -> None:
     _, run_dir = finished
-    reader = ExtractiveReader.load(str(bert), max_tokens=128, stride=32)
+    reader = ExtractiveReader.load(ModelSource(str(bert)), settings=WindowSettings(max_tokens=128, stride=32))
     asked = query([run_dir], "select example_id, question, context from qa_examples order by dataset, row")
     expected = {row["example_id"]: row for row in reader.read(asked).to_pylist()}
     found = rows(run_dir, "select * from qa_predictions where model = 'bert'")
@@ -234,7 +235,7 @@ def test_another_spec_model_or_file_is_refused(
     with_data = write_spec(tmp_path, bert, text={"nltk_data": str(folder)}, heuristics=["ans_pos"])
     run_spec(load_spec(with_data), str(tmp_path / "with_data"))
     (folder / "corpora/stopwords/english").write_text("a\n")
-    with pytest.raises(InputError, match=r"sentences and words: .* is not what .* was planned with"):
+    with pytest.raises(InputError, match=r"sentences and words: changed from .* since .* was planned"):
         run_spec(load_spec(with_data), str(tmp_path / "with_data"))
     write_spec(tmp_path, bert)
     write_lines(tmp_path / "other.jsonl", [question(number, "other") for number in range(N_OTHER - 1)])
@@ -245,19 +246,17 @@ def test_another_spec_model_or_file_is_refused(
 def test_the_plan_counts_questions_and_windows(tmp_path: Path, bert: Path) -> None:
     spec = load_spec(write_spec(tmp_path, bert))
     assert isinstance(spec, QaBiasSpec)
-    plan = summarize_questions(spec)
-    assert plan.datasets == {"squad": N_SQUAD, "other": N_OTHER}
-    given, read = plan.models
-    assert (given.n_questions, given.n_windows) == (N_SQUAD, None)
-    assert read.n_questions == N_SQUAD + N_OTHER
-    assert read.n_windows is not None
-    assert read.tokens is not None
-    assert read.n_windows >= read.n_questions
-    assert read.tokens <= 128 * read.n_windows
+    plan = describe(spec)
+    assert plan.facts["datasets"] == {"squad": N_SQUAD, "other": N_OTHER}
+    given, read = plan.facts["models"]
+    assert (given["n_questions"], given["n_windows"]) == (N_SQUAD, None)
+    assert read["n_questions"] == N_SQUAD + N_OTHER
+    assert read["n_windows"] >= read["n_questions"]
+    assert read["tokens"] <= 128 * read["n_windows"]
     assert any("approximate" in note for note in plan.notes)
     shown = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.yaml")])
     assert shown.exit_code == 0
-    assert f"{read.n_windows:,} windows" in shown.stdout
+    assert f"{read['n_windows']:,} windows" in shown.stdout
 
 
 def _without(spec: Path, run_dir: Path) -> str:

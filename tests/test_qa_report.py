@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from biaseval.analysis import build_marts
 from biaseval.errors import BiasevalError
-from biaseval.report import write_report
+from biaseval.pipelines import analyse_run, write_report
 from biaseval.report.findings import Row
 from biaseval.report.qa import render_qa_page, threshold_sentence
 from biaseval.report.qa_figures import prediction_bias_figures, short_names, threshold_place
@@ -86,7 +85,7 @@ def make_run(
         example.update(text | (texts or {}))
     change(plan)
     uri = plan.write(folder, n_parts)
-    build_marts(uri)
+    analyse_run(uri)
     return Run.open(uri)
 
 
@@ -106,7 +105,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         },
     }
     run.write_text("environment.json", json.dumps(environment))
-    write_report([run.uri])
+    write_report(run.uri)
     return run
 
 
@@ -133,7 +132,7 @@ def test_the_written_files_are_the_report_and_its_figures(run: Run) -> None:
     names += [f"out_of_distribution_{metric}" for metric in reversed(metrics)]
     names += [f"curve_squad_{name}_{metric}" for name in ("ans_len", "sim_word", "word_dist") for metric in metrics]
     files = [*(f"figures/{name}.svg" for name in names), "report.html"]
-    assert write_report([run.uri]) == [f"{run.uri}/{name}" for name in files]
+    assert write_report(run.uri) == [f"{run.uri}/{name}" for name in files]
     for name in files[:-1]:
         assert run.read_text(name).startswith("<?xml")
 
@@ -141,7 +140,7 @@ def test_the_written_files_are_the_report_and_its_figures(run: Run) -> None:
 def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
     names = [path.relative_to(run.root).as_posix() for path in Path(run.root).glob("figures/*.svg")]
     before = {name: run.read_bytes(name) for name in [*names, "report.html"]}
-    code = f"from biaseval.report import write_report; write_report([{run.uri!r}])"
+    code = f"from biaseval.report import write_report; write_report({run.uri!r})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert {name: run.read_bytes(name) for name in before} == before
 
@@ -337,7 +336,7 @@ def test_a_heuristic_without_two_values_has_no_threshold(tmp_path: Path) -> None
 
 def test_a_users_heuristic_goes_by_its_name(tmp_path: Path) -> None:
     run = make_run(tmp_path, heuristics=["ans_len", "my.module:n_commas"])
-    files = write_report([run.uri])
+    files = write_report(run.uri)
     assert f"{run.uri}/figures/curve_squad_my.module-n_commas_f1.svg" in files
     text = page_of(run).text
     assert "my.module:n_commas A heuristic of the user." in text
@@ -416,7 +415,7 @@ def test_markup_in_texts_is_shown_and_not_interpreted(tmp_path: Path) -> None:
     run = make_run(tmp_path, texts=texts, change=predict)
     write_plan(run, notes=[hostile], models=[])
     run.write_text("environment.json", json.dumps({"text": {hostile: {"name": hostile, "is_approximate": True}}}))
-    write_report([run.uri])
+    write_report(run.uri)
     page = page_of(run)
     for text in (f"Who? {hostile}", f"</mark></p>{hostile}", answer, "<script>alert(2)</script>", f"</b>{hostile}"):
         assert text in page.text
@@ -547,5 +546,5 @@ def test_a_run_without_marts_says_what_writes_them(tmp_path: Path) -> None:
     for path in (tmp_path / "run" / "marts").iterdir():
         path.unlink()
     with pytest.raises(BiasevalError, match=r"marts/.*missing; biaseval report .* writes it"):
-        write_report([run.uri])
+        write_report(run.uri)
     assert not run.has("report.html")

@@ -9,10 +9,11 @@ import pytest
 from biaseval import demo
 from biaseval.analysis import query
 from biaseval.label_bias.plan import plan_tasks
-from biaseval.label_bias.prompts import TokenCounter
 from biaseval.label_bias.tasks import select_tasks
-from biaseval.models import load_tokenizer
+from biaseval.models import ModelSource, load_tokenizer
 from biaseval.pipelines import run_spec
+from biaseval.prompting.lengths import TokenCounter
+from biaseval.prompting.parts import n_prompts
 from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
 from biaseval.store import Run
 
@@ -31,18 +32,18 @@ def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
         prompt=PromptSpec(n_demos=[0, 4], demo_sets=1),
         calibration=["cc", "dc", "looc"],
     )
-    tokenizer = load_tokenizer(str(demo.MODEL_PATH))
+    tokenizer = load_tokenizer(ModelSource(str(demo.MODEL_PATH)))
     counter = TokenCounter(tokenizer)
-    labels, n_prompts = {}, 0
+    labels, n_planned = {}, 0
     for plan in plan_tasks(spec, select_tasks(spec.tasks).files, tokenizer, window=4096):
-        n_prompts += plan.n_prompts
+        n_planned += n_prompts(plan.parts)
         labels[plan.task] = plan.tasks["labels"][0].as_py()
         assert plan.tasks["template_source"][0].as_py() == "table"
         texts = {row["context_id"]: row["text"] for row in plan.contexts.to_pylist()}
         prompts = [row for part in plan.parts for row in part.prompts.to_pylist()]
         for row in prompts[:: max(1, len(prompts) // 12)]:
             assert counter.count(texts[row["context_id"]] + row["input_text"]) <= 2000
-    assert n_prompts == 40 * (2 * (100 + 32 + 3 + 20) + 4)
+    assert n_planned == 40 * (2 * (100 + 32 + 3 + 20) + 4)
     assert labels["task1548_wiqa_binary_classification"] == ["  No  ", "  Yes  "]
     assert len(labels["task564_discofuse_classification"]) == 13
     assert labels["task909_dialogre_prevalent_speakers"] == ["1", "2", "3", "4"]

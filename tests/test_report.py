@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from biaseval.analysis import build_marts
-from biaseval.cli import _OVER_ALL, _print_metrics
+from biaseval.cli.printing import print_metrics
 from biaseval.errors import BiasevalError, InputError
-from biaseval.report import write_report
+from biaseval.pipelines import analyse_run, write_report
 from biaseval.report.figures import _spread, _styles, metric_figures
 from biaseval.report.findings import Findings, Row, read_findings
 from biaseval.report.methods import METHODS, method_name, side_by_side
@@ -182,14 +181,14 @@ def make_run(
     if losses:
         environment |= {"trained_parameters": 4096, "scorer": {"path": "packed", "scoring_s": 100.0}}
     run.write_text("environment.json", json.dumps(environment))
-    build_marts(run.uri)
+    analyse_run(run.uri)
     return run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = make_run(tmp_path_factory.mktemp("runs") / "many", n_tasks=12, n_equivalent=4)
-    write_report([run.uri])
+    write_report(run.uri)
     return run
 
 
@@ -201,7 +200,7 @@ def findings(run: Run) -> Findings:
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = make_run(tmp_path_factory.mktemp("runs") / "adapted", n_tasks=6, losses=(2.0, 1.5, 1.25, 1.0))
-    write_report([run.uri])
+    write_report(run.uri)
     return run
 
 
@@ -251,7 +250,7 @@ def mart(run: Run, name: str) -> list[Row]:
 def test_the_written_files_are_the_report_and_a_figure_per_suite_and_metric(run: Run) -> None:
     metrics = ("macro_f1", "rsd", "bias_score")
     figures = [f"figures/{metric}{suite}.svg" for suite in ("", "_semantically_equivalent") for metric in metrics]
-    assert write_report([run.uri]) == [f"{run.uri}/{name}" for name in [*figures, "report.html"]]
+    assert write_report(run.uri) == [f"{run.uri}/{name}" for name in [*figures, "report.html"]]
     for name in figures:
         assert run.read_text(name).startswith("<?xml")
 
@@ -259,7 +258,7 @@ def test_the_written_files_are_the_report_and_a_figure_per_suite_and_metric(run:
 def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
     names = [path.relative_to(run.root).as_posix() for path in Path(run.root).glob("figures/*.svg")]
     before = {name: run.read_bytes(name) for name in [*names, "report.html"]}
-    code = f"from biaseval.report import write_report; write_report([{run.uri!r}])"
+    code = f"from biaseval.report import write_report; write_report({run.uri!r})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert {name: run.read_bytes(name) for name in before} == before
 
@@ -355,7 +354,7 @@ def test_shortened_prompts_inferred_templates_and_left_out_tasks_are_told(run: R
 
 def test_a_single_task_has_no_interval(tmp_path: Path) -> None:
     run = make_run(tmp_path / "one", n_tasks=1, demo_sets=1)
-    write_report([run.uri])
+    write_report(run.uri)
     findings = read_findings(run)
     text = page_of(run).text
     assert "paired" not in " ".join(summarize(findings))
@@ -366,7 +365,7 @@ def test_a_single_task_has_no_interval(tmp_path: Path) -> None:
 
 def test_without_calibration_and_demonstrations_there_is_nothing_to_compare(tmp_path: Path) -> None:
     run = make_run(tmp_path / "plain", n_tasks=3, n_demos=(0,), calibration=())
-    write_report([run.uri])
+    write_report(run.uri)
     findings = read_findings(run)
     assert findings.changes == []
     summary = " ".join(summarize(findings))
@@ -378,7 +377,7 @@ def test_without_calibration_and_demonstrations_there_is_nothing_to_compare(tmp_
 
 def test_a_metric_without_rows_is_not_shown_as_zero(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", n_tasks=2, n_demos=(0, 2), n_bias_score=0)
-    written = write_report([run.uri])
+    written = write_report(run.uri)
     findings = read_findings(run)
     assert all(row["bias_score"] is None for row in findings.by_suite["all"])
     assert not any("bias_score" in name for name in written)
@@ -402,7 +401,7 @@ def test_tasks_without_a_correct_prediction_are_told(tmp_path: Path) -> None:
 def test_markup_in_labels_and_names_is_shown_and_not_interpreted(tmp_path: Path) -> None:
     hostile = "<img src=//evil onerror=alert(1)>"
     run = make_run(tmp_path / "run", n_tasks=2, n_demos=(0, 2), labels=[hostile, "ok & <b>fine</b>"])
-    write_report([run.uri])
+    write_report(run.uri)
     page = page_of(run)
     assert hostile in page.text
     assert "ok & <b>fine</b>" in page.text
@@ -617,7 +616,7 @@ def test_the_training_loss_is_shown_and_told_where_it_does_not_fall(adapted: Run
     assert "mean over adapters: 2.0145 at step 1, 1.0145 at step 4" in " ".join(page_of(adapted).values("alt"))
     assert training_caveats(findings.adaptation) == []
     rising = make_run(tmp_path / "rising", n_tasks=2, n_demos=(0, 2), calibration=(), losses=(1.0, 1.5))
-    write_report([rising.uri])
+    write_report(rising.uri)
     text = page_of(rising).text
     assert "The mean training loss of 6 adapters rises from 1.0025 nats at the first step to 1.5025 at the last" in text
     assert "The loss of 6 of 6 adapters is not lower at the last step than at the first." in text
@@ -628,7 +627,7 @@ def test_the_training_loss_is_shown_and_told_where_it_does_not_fall(adapted: Run
 def test_the_printed_metrics_have_the_methods_in_the_order_of_the_report(
     adapted: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _print_metrics(adapted.uri, _OVER_ALL["label_bias"])
+    print_metrics(adapted.uri, "label_bias")
     shown = re.findall(r"│ +2 │ (\S+)", capsys.readouterr().out)
     assert shown == list(METHODS)
 
@@ -657,16 +656,16 @@ def test_a_run_without_marts_says_what_writes_them(tmp_path: Path) -> None:
     for path in (tmp_path / "run" / "marts").iterdir():
         path.unlink()
     with pytest.raises(BiasevalError, match=r"marts/.*missing; biaseval report .* writes it"):
-        write_report([run.uri])
+        write_report(run.uri)
     assert not run.has("report.html")
 
 
 def test_what_is_no_label_bias_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text("kind: score\n")
     with pytest.raises(InputError, match="holds no label-bias run"):
-        write_report([str(tmp_path)])
+        write_report(str(tmp_path))
     with pytest.raises(InputError, match="is not a run directory"):
-        write_report([str(tmp_path / "absent")])
+        write_report(str(tmp_path / "absent"))
     with pytest.raises(InputError, match="no run directory"):
         write_report([])
 

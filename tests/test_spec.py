@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
+from biaseval.qa_bias.heuristics import HEURISTICS
 from biaseval.spec import (
-    HEURISTICS,
     LabelBiasSpec,
     MajorityBiasSpec,
     QaBiasSpec,
@@ -78,6 +78,30 @@ def test_all_mistakes_come_in_one_message(tmp_path: Path) -> None:
     assert str(tmp_path / "spec.yaml") in message
 
 
+def test_mistakes_between_sections_come_with_those_inside_them(tmp_path: Path) -> None:
+    text = """\
+kind: label_bias
+name: x
+sed: 1
+model: {path: m, quantization: 8bit}
+tasks: {path: t, suite: selection}
+prompt: {n_demos: [2], demo_sets: none}
+calibration: [cc, cc]
+lora: {}
+"""
+    with pytest.raises(InputError) as caught:
+        load_spec(_write(tmp_path, text))
+    assert [
+        line.split("spec.yaml: ")[1].split(";")[0] for line in str(caught.value).splitlines() if ".yaml: " in line
+    ] == [
+        "spec: tasks.table: suite: selection needs the CSV of task names, categories and languages",
+        "prompt.demo_sets: input should be a valid integer, found 'none'",
+        "spec: calibration ['cc', 'cc'] names a method twice",
+        "spec: lora: adapters are not trained on a quantized model",
+        "sed: unknown key",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -89,6 +113,7 @@ def test_all_mistakes_come_in_one_message(tmp_path: Path) -> None:
         (MINIMAL + "lora: {rank: 64}\n", "lora.rank: unknown key"),
         (MINIMAL + "seed: -1\n", "seed:"),
         (MINIMAL + "calibration: [cc, cc]\n", "names a method twice"),
+        (MINIMAL + "calibration: [cd]\n", "calibration.0: input should be 'cc', 'dc' or 'looc', found 'cd'; change it"),
         (MINIMAL.replace("path: tasks", "path: tasks, suite: selection"), "tasks.table"),
         (MINIMAL.replace("path: tasks", "path: tasks, min_instances: 96"), "tasks.min_instances"),
     ],
@@ -117,7 +142,7 @@ def test_execution_and_places_may_differ_and_nothing_else(tmp_path: Path) -> Non
 
     def changed(*overrides: str) -> list[str]:
         other: Spec = load_spec(_write(tmp_path, MINIMAL), overrides)
-        return differences(dump_spec(spec), other)
+        return differences(spec, other)
 
     assert changed() == []
     assert changed("execution.actors=3", "tasks.path=elsewhere") == []
@@ -194,7 +219,7 @@ def test_what_a_majority_bias_spec_leaves_out(tmp_path: Path) -> None:
 def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: dict[str, Any]) -> None:
     spec = _majority(tmp_path, **changes)
     assert load_spec(_write(tmp_path, dump_spec(spec))) == spec
-    assert differences(dump_spec(spec), spec) == []
+    assert differences(spec, spec) == []
 
 
 @pytest.mark.parametrize(
@@ -262,8 +287,15 @@ def test_all_mistakes_of_a_majority_bias_spec_come_in_one_message(tmp_path: Path
         assert part in str(caught.value)
 
 
+def test_checks_of_a_majority_bias_spec_do_not_wait_for_other_sections(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        _majority(tmp_path, data={"max_test": 0}, seeds=[1, 1], predict=["generate"], calibration=["cc"])
+    for part in ("data.max_test:", "spec: seeds [1, 1] names one twice", "spec: calibration changes likelihoods"):
+        assert part in str(caught.value)
+
+
 def test_overrides_and_differences_of_a_majority_bias_spec(tmp_path: Path) -> None:
-    before = dump_spec(_majority(tmp_path))
+    before = _majority(tmp_path)
 
     def changed(*overrides: str) -> list[str]:
         return differences(before, _majority(tmp_path, overrides))
@@ -276,7 +308,7 @@ def test_overrides_and_differences_of_a_majority_bias_spec(tmp_path: Path) -> No
 
 
 def test_the_order_of_labels_is_a_difference_as_it_is_that_of_the_shares(tmp_path: Path) -> None:
-    before = dump_spec(_majority(tmp_path, ["data.labels={true: a, false: b}"]))
+    before = _majority(tmp_path, ["data.labels={true: a, false: b}"])
     assert differences(before, _majority(tmp_path, ["data.labels={true: a, false: b}"])) == []
     assert differences(before, _majority(tmp_path, ["data.labels={false: b, true: a}"])) == [
         "data.labels: the run has the order data.labels.true, data.labels.false, "
@@ -287,8 +319,8 @@ def test_the_order_of_labels_is_a_difference_as_it_is_that_of_the_shares(tmp_pat
 def test_a_run_of_another_kind_differs_in_its_kind(tmp_path: Path) -> None:
     label_bias = load_spec(_write(tmp_path, MINIMAL))
     majority = _majority(tmp_path)
-    assert differences(dump_spec(label_bias), majority) == ["kind: the run has 'label_bias', the spec 'majority_bias'"]
-    assert differences(dump_spec(majority), label_bias) == ["kind: the run has 'majority_bias', the spec 'label_bias'"]
+    assert differences(label_bias, majority) == ["kind: the run has 'label_bias', the spec 'majority_bias'"]
+    assert differences(majority, label_bias) == ["kind: the run has 'majority_bias', the spec 'label_bias'"]
 
 
 def _qa(folder: Path, overrides: Sequence[str] = (), **changes: Any) -> QaBiasSpec:
@@ -356,8 +388,16 @@ def test_a_mistake_in_a_qa_bias_spec_names_the_key_and_the_remedy(
     assert expected in str(caught.value)
 
 
+def test_checks_of_a_qa_bias_spec_do_not_wait_for_other_sections(tmp_path: Path) -> None:
+    models = [{"name": "a", "predictions": {"nq": "n"}}]
+    with pytest.raises(InputError) as caught:
+        _qa(tmp_path, models=models, heuristics=["ans_len"], thresholds={"cos_sim": 1.0}, bootstrap={"sample": 1})
+    for part in ("spec: models: predictions of a for nq", "spec: thresholds: cos_sim not among", "bootstrap.sample:"):
+        assert part in str(caught.value)
+
+
 def test_differences_of_a_qa_bias_spec_leave_places_of_files_out(tmp_path: Path) -> None:
-    before = dump_spec(_qa(tmp_path))
+    before = _qa(tmp_path)
     assert differences(before, _qa(tmp_path, ["datasets.in_distribution.squad=elsewhere.json"])) == []
     assert differences(before, _qa(tmp_path, ["bootstrap.trials=9"])) == [
         "bootstrap.trials: the run has 100, the spec 9"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from biaseval.analysis import build_marts, query
+from biaseval.analysis import query
+from biaseval.pipelines import analyse_run
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
 from tests.test_analysis import two_tasks
@@ -43,7 +44,7 @@ def test_a_run_has_the_tables_of_its_kind_with_their_schemas(
     kind: str, write: Callable[[Path], str], tmp_path: Path
 ) -> None:
     run = Run.open(write(tmp_path / "run"))
-    build_marts(run.uri)
+    analyse_run(run.uri)
     assert set(run.names()) - FILES <= tables_of(kind).keys()
     for name, table in tables_of(kind).items():
         for part in run.parts(name):

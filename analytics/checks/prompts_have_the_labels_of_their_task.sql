@@ -16,12 +16,14 @@ texts as (
     select
         prompts.*,
         task_labels.task is not null as is_known,
+        purpose in ('main', 'bias_score') or coalesce(leaves_one_out, false) as needs_gold,
         task_labels.labels as task_labels,
         coalesce(prompts.task, 'null') as task_text,
         coalesce(prompts.gold, 'null') as gold_text,
         coalesce(prompts.labels::varchar, 'null') as labels_text
     from prompts
     left join task_labels using (task)
+    left join calibration_methods on prompts.purpose = calibration_methods.method
 
 )
 
@@ -38,6 +40,6 @@ from texts
 where
     not is_known
     or labels is distinct from task_labels
-    or (purpose in ('main', 'bias_score', 'looc') and gold is null)
+    or (needs_gold and gold is null)
     or (purpose = 'main' and not list_contains(task_labels, gold))
 order by all

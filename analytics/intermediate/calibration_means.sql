@@ -1,6 +1,6 @@
 -- One row per (task, n_demos, demo_set, setting, instruction, method, label): the logarithm of
 -- p_hat, the label's mean probability. The method names the adaptation too where there is one: lora+cc.
--- cc and dc: the plain mean over their rows. looc: the mean of the means within each gold label that occurs.
+-- The plain mean over the method's rows, or, by gold (looc), the mean of the means within each gold label that occurs.
 with
 
 label_probabilities as (
@@ -14,11 +14,11 @@ label_probabilities as (
         adaptation,
         method_name(adaptation, purpose) as method,
         row,
-        case when purpose = 'looc' then gold end as gold,
+        case when is_by_gold then gold end as gold,
         unnest(labels) as label,
         unnest(log_probabilities) as log_probability
     from prompt_probabilities
-    where purpose in ('cc', 'dc', 'looc')
+    inner join calibration_methods on purpose = calibration_methods.method
 
 ),
 

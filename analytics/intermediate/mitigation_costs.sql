@@ -122,7 +122,7 @@ needs as (
         0 as n_adapters,
         seconds
     from scored
-    where purpose in ('cc', 'dc', 'looc')
+    semi join calibration_methods on purpose = calibration_methods.method
 
     union all
 

@@ -1,4 +1,4 @@
-"""What a run was made with: versions, commit, hardware."""
+"""What a run was made with: versions, commit, hardware; and ``environment.json``, where it is kept."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from biaseval.store import Run
+
+FILE = "environment.json"
 
 _PACKAGES = (
     "biaseval",
@@ -25,6 +29,19 @@ _PACKAGES = (
     "spacy",
     "bitsandbytes",
 )
+
+
+def read_environment(run: Run) -> dict[str, Any]:
+    """Return what is known of how a run is made; nothing of a run that has no such file."""
+    found = run.read_json(FILE) if run.has(FILE) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def amend_environment(run: Run, **facts: Any) -> None:
+    """Set facts of how a run is made; where all are known already nothing is written."""
+    known = read_environment(run)
+    if any(name not in known or known[name] != fact for name, fact in facts.items()):
+        run.write_json(FILE, {**known, **facts})
 
 
 def describe_environment() -> dict[str, Any]:

@@ -6,7 +6,8 @@ BiasevalError            something failed: exit code 1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class BiasevalError(Exception):
@@ -20,9 +21,35 @@ class InputError(BiasevalError):
 
     exit_code = 2
 
+    def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.problems: list[str] = list(problems) or [message]
+        """Each of them alone, where the message lists several."""
+
     @classmethod
     def of(cls, problems: Sequence[str]) -> InputError:
         """Return one error that lists every problem, a line each."""
         if len(problems) == 1:
             return cls(problems[0])
-        return cls(f"{len(problems)} problems:\n" + "\n".join(f"  - {problem}" for problem in problems))
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        return cls(f"{len(problems)} problems:\n{lines}", problems)
+
+
+class Problems:
+    """Collects what is wrong with independent inputs, so that all of it comes in one message."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note the InputError of a block, and go on behind it."""
+        try:
+            yield
+        except InputError as error:
+            self.found += error.problems
+
+    def refuse(self) -> None:
+        """Raise one InputError with all that was noted; nothing happens if nothing was."""
+        if self.found:
+            raise InputError.of(self.found)

@@ -22,13 +22,13 @@ def say(text: str) -> None:
 
 
 @dataclass
-class ScoringProgress:
-    """Rows scored, tokens a second and the time left."""
+class MakingProgress:
+    """How much is made, tokens a second and the time left."""
 
-    n_prompts: int
+    total: int
     n_done: int
-    verb: str = "scored"
-    """What happened to the rows that are done."""
+    what: str
+    """What is counted, and what has happened to it: ``rows scored``."""
     tokens: int = 0
     _last_line: float = 0.0
     _warm_since: float | None = None
@@ -36,9 +36,9 @@ class ScoringProgress:
     _bar: Progress | None = None
     _bar_task: TaskID | None = None
 
-    def advance(self, n_prompts: int, tokens: int) -> None:
-        """Count a finished part."""
-        self.n_done += n_prompts
+    def advance(self, size: int, tokens: int) -> None:
+        """Count what was just made."""
+        self.n_done += size
         self.tokens += tokens
         now = time.monotonic()
         if self._warm_since is None:
@@ -50,33 +50,39 @@ class ScoringProgress:
         if self._bar is not None and self._bar_task is not None:
             self._bar.update(self._bar_task, completed=self.n_done, rate=rate)
             return
-        is_last = self.n_done >= self.n_prompts
+        is_last = self.n_done >= self.total
         if is_last or now - self._last_line >= _SECONDS_BETWEEN_LINES:
             self._last_line = now
-            line = f"{self.verb} {self.n_done:,} of {self.n_prompts:,} rows"
+            line = f"{self.n_done:,} of {self.total:,} {self.what}"
             if n_warm:
-                left = _duration(elapsed / n_warm * (self.n_prompts - self.n_done))
+                left = _duration(elapsed / n_warm * (self.total - self.n_done))
                 line = ", ".join(text for text in (line, rate, f"{left} left") if text)
             say(line)
 
 
 @contextmanager
-def scoring_progress(n_prompts: int, n_done: int, verb: str = "scored") -> Iterator[ScoringProgress]:
-    """Yield what counts finished parts; draws a bar where standard error is a terminal."""
+def making_progress(total: int, n_done: int, what: str) -> Iterator[MakingProgress]:
+    """Yield what counts what is made; draws a bar where standard error is a terminal.
+
+    Args:
+        total: to be made, before and now.
+        n_done: made before.
+        what: is counted, and what has happened to it.
+    """
     if not sys.stderr.isatty():
-        yield ScoringProgress(n_prompts, n_done, verb)
+        yield MakingProgress(total, n_done, what)
         return
     columns = (
-        TextColumn(verb),
         BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f} rows"),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TextColumn("{task.description}"),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
         TextColumn("left"),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task(verb, total=n_prompts, completed=n_done, rate="")
-        yield ScoringProgress(n_prompts, n_done, verb, _bar=bar, _bar_task=task)
+        task = bar.add_task(what, total=total, completed=n_done, rate="")
+        yield MakingProgress(total, n_done, what, _bar=bar, _bar_task=task)
 
 
 def _duration(seconds: float) -> str:

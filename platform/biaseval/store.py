@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -25,6 +26,8 @@ from filelock import FileLock, Timeout
 from biaseval.errors import BiasevalError, InputError
 
 _PART = re.compile(r"part-(\d{5,})\.parquet")
+_SMALLEST_PART = 12
+"""Bytes of the shortest Parquet file, magic numbers and the length of the footer: what is shorter is none."""
 _TEMPORARY_MARK = ".incomplete-"
 _LOCK = ".lock"
 _PROBE = ".writable"
@@ -132,17 +135,24 @@ class Run:
                     Path(temporary).unlink(missing_ok=True)
                     raise
             else:
-                with self.fs.open_output_stream(path) as stream:
-                    stream.write(data)
+                _out_of_reach(lambda: self._put(path, data))
         except OSError as error:
             raise BiasevalError(
                 f"{self.uri}/{name}: cannot be written ({_reason(error)}); "
                 "mend this and run the same command again: complete parts are kept"
             ) from error
 
+    def _put(self, path: str, data: bytes) -> None:
+        with self.fs.open_output_stream(path) as stream:
+            stream.write(data)
+
     def write_text(self, name: str, text: str) -> None:
         """Write ``text`` as UTF-8 to ``name`` in one step."""
         self.write_bytes(name, text.encode())
+
+    def write_json(self, name: str, content: object) -> None:
+        """Write ``content`` as indented JSON to ``name`` in one step."""
+        self.write_text(name, json.dumps(content, indent=1, ensure_ascii=False, sort_keys=False) + "\n")
 
     def read_bytes(self, name: str) -> bytes:
         """Return the content of ``name``."""
@@ -194,6 +204,11 @@ class Run:
         with self.fs.open_input_file(self.path(f"{table}/{part_name(number)}")) as file:
             return pq.read_table(file)
 
+    def part_columns(self, table: str, number: int) -> list[str]:
+        """Return the names of the columns of part ``number`` of ``table``, without reading its rows."""
+        with self.fs.open_input_file(self.path(f"{table}/{part_name(number)}")) as file:
+            return list(pq.read_schema(file).names)
+
     def read_table(self, table: str) -> pa.Table:
         """Return all parts of ``table``, in the order of their numbers.
 
@@ -207,9 +222,26 @@ class Run:
 
     def parts(self, table: str) -> set[int]:
         """Return the numbers of the complete parts of ``table``."""
-        infos = self.fs.get_file_info(pafs.FileSelector(self.path(table), allow_not_found=True))
-        matches = (_PART.fullmatch(info.base_name) for info in infos if info.type == pafs.FileType.File)
+        matches = (_PART.fullmatch(name.removeprefix(f"{table}/")) for name in self.files(table))
         return {int(match.group(1)) for match in matches if match}
+
+    def files(self, name: str) -> set[str]:
+        """Return the names of the complete files below the folder ``name``, or itself where it is a file.
+
+        What is too short for a Parquet file and has the name of one is not complete.
+        """
+        path = self.path(name)
+        found = self.fs.get_file_info(path)
+        if found.type == pafs.FileType.File:
+            return {name}
+        infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
+        return {
+            f"{name}/{info.path.removeprefix(path).removeprefix('/')}"
+            for info in infos
+            if info.type == pafs.FileType.File
+            and not (info.extension == "parquet" and info.size < _SMALLEST_PART)
+            and _TEMPORARY_MARK not in info.base_name
+        }
 
     def table_files(self, table: str) -> list[str]:
         """Return the paths inside ``fs`` of the complete parts of ``table``, in order."""
@@ -258,6 +290,30 @@ class Run:
             raise BiasevalError(
                 f"{self.uri}: another process is working on this run; wait for it, or choose another directory"
             ) from error
+
+
+def _out_of_reach(write: Callable[[], None]) -> None:
+    """Write in a thread of its own, which no signal reaches.
+
+    A worker that is asked to end, or Ctrl-C, raises an exception wherever Python is. Inside Arrow's stream to an object
+    store it would publish what is written so far under the final name: closing a stream completes the upload.
+
+    Raises:
+        Exception: what ``write`` raised.
+    """
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            write()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work, name="biaseval-write")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
 
 
 def _reason(error: BaseException) -> str:

@@ -12,8 +12,9 @@ import pytest
 
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.splits import Sampler
-from biaseval.label_bias.tasks import read_task, select_tasks
-from biaseval.models import load_tokenizer
+from biaseval.label_bias.tasks import select_tasks
+from biaseval.models import ModelSource, load_tokenizer
+from biaseval.prompting.task_files import read_task
 from biaseval.spec import LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
 
 POOL = 96
@@ -105,7 +106,7 @@ def test_every_prompt_equals_the_published_code_byte_for_byte(
         calibration=["cc", "dc", "looc"],
     )
     built = {}
-    tokenizer = load_tokenizer(str(shared / "golden" / "tiny-llama"))
+    tokenizer = load_tokenizer(ModelSource(str(shared / "golden" / "tiny-llama")))
     for plan in plan_tasks(spec, select_tasks(spec.tasks).files, tokenizer, window=4096):
         texts = {row["context_id"]: row["text"] for row in plan.contexts.to_pylist()}
         for part in plan.parts:

@@ -4,12 +4,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from biaseval.errors import InputError
-from biaseval.label_bias.plan import TaskPlan, _blocks, part_bounds, plan_tasks
+from biaseval.label_bias.plan import TaskPlan, _blocks, plan_tasks
 from biaseval.label_bias.prompts import build_prompt
-from biaseval.label_bias.tasks import read_task, select_tasks
+from biaseval.label_bias.tasks import select_tasks
+from biaseval.prompting.parts import n_prompts
+from biaseval.prompting.task_files import read_task
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
 from tests.taskfiles import write_task
 from tests.tinymodels import make_tokenizer
@@ -70,7 +69,7 @@ def test_every_prompt_is_the_published_text_of_its_row(tmp_path: Path) -> None:
         if text is not None:
             shown = [(inputs[demo], labels[demo]) for demo in demos]
             assert context["text"] + row["input_text"] == build_prompt(task.definition, shown, text)
-    assert len({row["prompt_id"] for row in _prompts(plan)}) == plan.n_prompts
+    assert len({row["prompt_id"] for row in _prompts(plan)}) == n_prompts(plan.parts)
 
 
 def test_one_draw_of_random_words_serves_all_settings(tmp_path: Path) -> None:
@@ -106,13 +105,11 @@ def test_a_prompt_that_is_too_long_alone_is_cut_on_the_right(tmp_path: Path) -> 
 
 def test_a_prompt_beyond_the_window_is_refused_with_the_numbers(tmp_path: Path) -> None:
     write_task(tmp_path)
-    with pytest.raises(InputError) as caught:
-        _plan(tmp_path, window=100, calibration=[])
-    message = str(caught.value)
+    (message,) = _plan(tmp_path, window=100, calibration=[]).problems
     assert "task9500_made_classification: " in message
     assert "the model's window has 100" in message
     assert "set prompt.max_tokens to at most 98" in message
-    _plan(tmp_path, window=100, prompt={"max_tokens": 98}, calibration=[])
+    assert _plan(tmp_path, window=100, prompt={"max_tokens": 98}, calibration=[]).problems == []
 
 
 def test_small_tasks_and_inferred_templates_are_recorded(tmp_path: Path) -> None:
@@ -128,7 +125,7 @@ def test_parts_hold_as_many_rows_as_asked_for(tmp_path: Path) -> None:
     plan = _plan(tmp_path, execution=ExecutionSpec(part_rows=50))
     sizes = [part.prompts.num_rows for part in plan.parts]
     assert set(sizes[:-1]) == {50}
-    assert sum(sizes) == plan.n_prompts
+    assert sum(sizes) == n_prompts(plan.parts)
     assert all(part.tokens < part.tokens_unshared for part in plan.parts)
 
 
@@ -142,15 +139,10 @@ def test_a_task_whose_rest_has_one_label_is_refused(tmp_path: Path) -> None:
         {"id": row.id, "input": row.input, "output": ["rare" if row.id in pool else "common"]} for row in task.instances
     ]
     write_task(tmp_path, changes={"Instances": content})
-    with pytest.raises(InputError, match="outside the pool of 96 every instance has the label 'common'"):
-        _plan(tmp_path)
-
-
-def test_rows_that_share_a_context_stay_together_where_they_fit() -> None:
-    assert list(part_bounds(10, 4)) == [(0, 4), (4, 8), (8, 10)]
-    assert list(part_bounds(0, 4)) == []
-    # 3 + 1 fit; 3 more do not; 9 are cut from their first row on, and their rest waits for the 2.
-    assert list(part_bounds(18, 4, [3, 1, 3, 9, 2])) == [(0, 4), (4, 7), (7, 11), (11, 15), (15, 18)]
+    plan = _plan(tmp_path)
+    assert plan.parts == []
+    (problem,) = plan.problems
+    assert "task9500_made_classification: outside the pool of 96 every instance has the label 'common'" in problem
 
 
 def test_the_rows_of_a_setting_are_a_block_and_so_are_its_leave_one_out_rows(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from biaseval.label_bias.prompts import (
     PromptFitter,
-    TokenCounter,
     build_prompt,
     definition_text,
     demonstration_text,
     test_text,
     with_full_stop,
 )
+from biaseval.prompting.lengths import TokenCounter
 from tests.taskfiles import WORDS
 
 test_text.__test__ = False  # type: ignore[attr-defined]  # a function of the package, not a test

@@ -7,7 +7,7 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.label_bias.splits import Sampler, read_splits, reproduce
-from biaseval.label_bias.tasks import read_task
+from biaseval.prompting.task_files import read_task
 from tests.taskfiles import write_task
 
 

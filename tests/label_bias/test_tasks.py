@@ -8,7 +8,8 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.label_bias import suites
-from biaseval.label_bias.tasks import check_tasks, parse_task, read_task, select_tasks
+from biaseval.label_bias.tasks import check_tasks, select_tasks
+from biaseval.prompting.task_files import parse_task, read_task
 from biaseval.spec import TasksSpec
 from tests.taskfiles import task_content, write_task
 

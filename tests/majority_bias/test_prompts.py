@@ -6,7 +6,7 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.majority_bias.prompts import PromptTemplate, item_fields, template_of
-from biaseval.scoring.encoding import separator
+from biaseval.prompting.labels import separator
 from biaseval.spec import MajorityPromptSpec, item_pieces
 
 BOOLQ = """\

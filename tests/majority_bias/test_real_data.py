@@ -10,6 +10,7 @@ import pytest
 
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
+from biaseval.prompting.parts import n_prompts
 from biaseval.spec import MajorityBiasSpec
 from tests.tinymodels import make_tokenizer
 
@@ -46,7 +47,7 @@ def test_the_papers_grids_are_planned_on_real_data(
     assert len(plans) == (11 if spec.proportions == "binary_11" else 15)
     for plan in plans:
         (setting,) = plan.settings.to_pylist()
-        assert plan.n_prompts == 2 * 40
+        assert n_prompts(plan.parts) == 2 * 40
         for context in plan.contexts.to_pylist():
             assert Counter(context["demo_labels"]) == Counter(
                 dict(zip(setting["labels"], setting["counts"], strict=True))

@@ -11,23 +11,26 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.qa_bias.annotation import RuleAnnotator
+from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.heuristics import (
-    NEEDS_ANNOTATOR,
-    NEEDS_TEXT,
-    NEEDS_TFIDF,
+    HEURISTICS,
+    Heuristic,
     ans_len,
     ans_pos,
-    attributes,
     cos_sim,
-    load_user_heuristic,
+    heuristic_of,
+    resources_of,
     sim_ents,
     sim_word,
     subj_pos,
     word_dist,
 )
+from biaseval.qa_bias.significance import threshold_grid
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.text import STOP_WORDS, load_text
-from biaseval.spec import HEURISTICS
+from biaseval.qa_bias.user_heuristics import load_user_heuristic
+from biaseval.report.qa_findings import heuristic_name
+from biaseval.spec import QaBiasSpec, QaDatasetsSpec, QaModelSpec
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES
 from tests.qa_bias.tablerows import MILL, example, examples_of, read_rows
 
@@ -83,7 +86,7 @@ def golden(shared: Path) -> pa.Table:
     fitted = Tfidf.fit([row["context"] for row in read_rows(folder / "tfidf_fit_contexts.jsonl")])
     return attributes(
         examples_of(rows),
-        HEURISTICS,
+        list(HEURISTICS),
         variant="reference",
         text=load_text(str(shared / "data" / "nltk_data")),
         annotator=GivenAnnotator(labels, subjects),
@@ -286,9 +289,9 @@ def test_parts_give_the_values_of_the_whole(shared: Path) -> None:
         "annotator": RuleAnnotator(),
         "tfidf": Tfidf.fit([row["context"] for row in rows]),
     }
-    whole = attributes(examples_of(rows), HEURISTICS, **given)
+    whole = attributes(examples_of(rows), list(HEURISTICS), **given)
     parts = pa.concat_tables(
-        [attributes(examples_of(rows[start : start + 7]), HEURISTICS, **given) for start in range(0, 60, 7)]
+        [attributes(examples_of(rows[start : start + 7]), list(HEURISTICS), **given) for start in range(0, 60, 7)]
     )
     order = [("heuristic", "ascending"), ("example_id", "ascending")]
     assert parts.sort_by(order).equals(whole.sort_by(order))
@@ -304,11 +307,40 @@ def test_no_questions_give_no_attributes() -> None:
 def test_every_resource_is_asked_for_where_it_is_needed() -> None:
     examples = examples_of([example("Who sold the mill?", "Ann Lee")])
     for heuristic in HEURISTICS:
-        if heuristic in NEEDS_TEXT | NEEDS_TFIDF | NEEDS_ANNOTATOR:
+        if resources_of([heuristic]):
             with pytest.raises(ValueError, match=f"{heuristic} needs a resource that was not given"):
                 attributes(examples, [heuristic], variant="paper")
         else:
             attributes(examples, [heuristic], variant="paper")
+
+
+def test_a_further_heuristic_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up = Heuristic(
+        id="made_up",
+        shown="made-up",
+        meaning="characters of the question",
+        values=lambda asked, text: ([len(own) for own in asked.texts], text.sentences("One. Two.")),
+        needs="text",
+        threshold=9,
+        step=0.5,
+    )
+    monkeypatch.setitem(HEURISTICS, made_up.id, made_up)
+    assert resources_of(["ans_len", made_up.id]) == {"text"}
+    examples = examples_of([example("Who?", "Ann"), example("Who else?", "Lee")])
+    table = attributes(examples, ["ans_len", made_up.id], variant="paper", text=load_text(None))
+    assert values_of(table, made_up.id).tolist() == [4, 9]
+    assert table["closest_word"].to_pylist() == [None, None, "One.", "Two."]
+    assert threshold_grid(made_up.id, 4, 6, variant="paper") == [4, 4.5, 5, 5.5]
+    assert heuristic_name(made_up.id) == "made-up"
+    models = [QaModelSpec(name="m", path="m")]
+    datasets = QaDatasetsSpec(in_distribution={"squad": "squad.json"})
+    spec = QaBiasSpec(kind="qa_bias", name="x", models=models, datasets=datasets, heuristics=[made_up.id])
+    assert spec.heuristics == [made_up.id]
+
+
+def test_a_users_heuristic_is_a_record_before_its_module_is_there() -> None:
+    record = heuristic_of("nowhere:function")
+    assert (record.id, record.shown, record.needs, record.step) == ("nowhere:function", "nowhere:function", None, None)
 
 
 def test_a_question_without_answers_is_refused() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.qa_bias import significance
+from biaseval.qa_bias.heuristics import HEURISTICS
 from biaseval.qa_bias.significance import (
     MAX_THRESHOLDS,
     PUBLISHED_THRESHOLDS,
@@ -21,7 +22,6 @@ from biaseval.qa_bias.significance import (
     segment_draws,
     threshold_grid,
 )
-from biaseval.spec import HEURISTICS
 from biaseval.tables import QA_DRAWS
 
 

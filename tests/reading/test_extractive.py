@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import torch
 from transformers import AutoModel, ConvBertConfig, FNetConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import encoder_window
-from biaseval.reading import ExtractiveReader
+from biaseval.models import Loading, ModelSource, encoder_window
+from biaseval.reading import ExtractiveReader, WindowSettings
 from tests.reading.families import (
     CONTEXTS,
     FAMILIES,
@@ -30,7 +31,7 @@ from tests.reading.families import (
 )
 
 EXACT = 1e-5
-WINDOWS = {"max_tokens": 96, "stride": 16}
+WINDOWS = WindowSettings(max_tokens=96, stride=16)
 
 
 def assert_by_the_rule(
@@ -38,7 +39,7 @@ def assert_by_the_rule(
 ) -> None:
     assert answers["example_id"].to_pylist() == asked["example_id"].to_pylist()
     for question, answer in zip(asked.to_pylist(), answers.to_pylist(), strict=True):
-        expected = by_the_rule(model, tokenizer, question["question"], question["context"], **WINDOWS)
+        expected = by_the_rule(model, tokenizer, question["question"], question["context"], **asdict(WINDOWS))
         assert [own["text"] for own in answer["n_best"]] == [text for text, _ in expected]
         scores = [score for _, score in expected]
         assert [own["score"] for own in answer["n_best"]] == pytest.approx(scores, abs=2 * EXACT)
@@ -50,18 +51,18 @@ def assert_by_the_rule(
 def test_answers_are_those_of_the_protocol(name: str) -> None:
     config, make = FAMILIES[name]
     model, tokenizer, asked = random_reader(config()), make(), questions()
-    reader = ExtractiveReader(model, tokenizer, **WINDOWS, token_budget=2000)
+    reader = ExtractiveReader(model, tokenizer, WINDOWS, token_budget=2000)
     answers = reader.read(asked)
     assert_by_the_rule(answers, asked, model, tokenizer)
     assert reader.facts()["is_padded"]
     assert reader.facts()["self_test_difference"] < EXACT
-    in_small_batches = ExtractiveReader(model, tokenizer, **WINDOWS, token_budget=100).read(asked)
+    in_small_batches = ExtractiveReader(model, tokenizer, WINDOWS, token_budget=100).read(asked)
     assert in_small_batches["prediction"].equals(answers["prediction"])
     assert in_small_batches["score"].to_pylist() == pytest.approx(answers["score"].to_pylist(), abs=2 * EXACT)
 
 
-def bert_reader(**settings: Any) -> ExtractiveReader:
-    return ExtractiveReader(random_reader(FAMILIES["bert"][0]()), wordpiece(), **{**WINDOWS, **settings})
+def bert_reader(settings: WindowSettings = WINDOWS, token_budget: int | None = None) -> ExtractiveReader:
+    return ExtractiveReader(random_reader(FAMILIES["bert"][0]()), wordpiece(), settings, token_budget=token_budget)
 
 
 def test_answers_do_not_depend_on_the_order_of_questions() -> None:
@@ -111,7 +112,7 @@ def test_lengths_of_a_batch_are_alike() -> None:
             "context": [" ".join(words[:n]) for n in range(1, 61)],
         }
     )
-    reader = bert_reader(max_tokens=200, token_budget=400)
+    reader = bert_reader(replace(WINDOWS, max_tokens=200), token_budget=400)
     reader.read(asked)
     assert reader.facts()["n_padded_tokens"] < 1.15 * reader.facts()["n_tokens"]
 
@@ -119,7 +120,7 @@ def test_lengths_of_a_batch_are_alike() -> None:
 def test_a_context_without_tokens_has_no_answer() -> None:
     asked = pa.table({"example_id": ["a", "b", "c"], "question": ["Why?", "a", ""], "context": ["", " \n ", "Yes"]})
     model = random_reader(FAMILIES["bert"][0]())
-    answers = ExtractiveReader(model, wordpiece(), **WINDOWS).read(asked)
+    answers = ExtractiveReader(model, wordpiece(), WINDOWS).read(asked)
     assert answers["prediction"].to_pylist()[:2] == ["", ""]
     assert answers["score"].to_pylist()[:2] == [None, None]
     assert answers["n_best"].to_pylist()[:2] == [[], []]
@@ -133,7 +134,7 @@ def test_no_questions_give_no_answers() -> None:
 @pytest.mark.parametrize("make", [wordpiece, bpe, unigram])
 def test_answers_are_cut_from_the_context_by_characters(make: Any) -> None:
     name = {wordpiece: "bert", bpe: "roberta", unigram: "albert"}[make]
-    reader = ExtractiveReader(random_reader(FAMILIES[name][0]()), make(), **WINDOWS)
+    reader = ExtractiveReader(random_reader(FAMILIES[name][0]()), make(), WINDOWS)
     asked = pa.table({"example_id": ["a"], "question": [QUESTIONS[1]], "context": [CONTEXTS[1]]})
     answers = [own["text"] for own in reader.read(asked)["n_best"][0].as_py()]
     assert answers
@@ -151,7 +152,7 @@ class TestModelsThatPaddingDisturbs:
         model, tokenizer, asked = random_reader(config), wordpiece(), questions()
         if config.model_type == "fnet":
             tokenizer.model_input_names = ["input_ids", "token_type_ids"]
-        reader = ExtractiveReader(model, tokenizer, **WINDOWS)
+        reader = ExtractiveReader(model, tokenizer, WINDOWS)
         with caplog.at_level(logging.WARNING):
             answers = reader.read(asked)
         assert f"{config.model_type}: padding changes logits" in caplog.text
@@ -231,35 +232,35 @@ def test_windows_longer_than_the_model_takes_are_refused(name: str, window: int 
     assert encoder_window(model) == window
     if window is not None:
         asked = pa.table({"example_id": ["a"], "question": ["Why?"], "context": ["Rivers run. " * 400]})
-        ExtractiveReader(model, make(), max_tokens=window).read(asked)  # the last position is there
+        ExtractiveReader(model, make(), WindowSettings(max_tokens=window)).read(asked)  # the last position is there
         with pytest.raises(InputError, match=f"max_tokens: {window + 1}; .* takes {window}"):
-            ExtractiveReader(model, make(), max_tokens=window + 1)
+            ExtractiveReader(model, make(), WindowSettings(max_tokens=window + 1))
 
 
 def test_a_tokenizer_of_another_model_is_refused() -> None:
     config, _ = FAMILIES["bert"]
-    reader = ExtractiveReader(random_reader(type(config())(**{**SMALL, "vocab_size": 20})), wordpiece(), **WINDOWS)
+    reader = ExtractiveReader(random_reader(type(config())(**{**SMALL, "vocab_size": 20})), wordpiece(), WINDOWS)
     with pytest.raises(InputError, match=r"outside the model's vocabulary of 20"):
         reader.read(questions())
     one_type = type(config())(**SMALL, type_vocab_size=1)
     with pytest.raises(InputError, match="token type 1, the model knows 1"):
-        ExtractiveReader(random_reader(one_type), wordpiece(), **WINDOWS)
+        ExtractiveReader(random_reader(one_type), wordpiece(), WINDOWS)
 
 
 def test_token_types_are_given_where_the_tokenizer_of_a_typed_family_says_nothing() -> None:
     model, asked = random_reader(FAMILIES["albert"][0]()), questions()
     silent = unigram()
-    typed = ExtractiveReader(model, silent, **WINDOWS).read(asked)
+    typed = ExtractiveReader(model, silent, WINDOWS).read(asked)
     del silent.init_kwargs["model_input_names"]
     silent.model_input_names = ["input_ids", "attention_mask"]
-    assert ExtractiveReader(model, silent, **WINDOWS).read(asked).equals(typed)
+    assert ExtractiveReader(model, silent, WINDOWS).read(asked).equals(typed)
     silent.init_kwargs["model_input_names"] = silent.model_input_names
-    assert not ExtractiveReader(model, silent, **WINDOWS).read(asked).equals(typed)
+    assert not ExtractiveReader(model, silent, WINDOWS).read(asked).equals(typed)
 
 
 def test_a_loaded_reader_answers_as_the_model_it_was_saved_from(bert: Path) -> None:
     asked = questions()
-    assert ExtractiveReader.load(str(bert), **WINDOWS).read(asked).equals(bert_reader().read(asked))
+    assert ExtractiveReader.load(ModelSource(str(bert)), settings=WINDOWS).read(asked).equals(bert_reader().read(asked))
 
 
 def test_an_untrained_head_is_refused_unless_allowed(bert: Path, tmp_path: Path) -> None:
@@ -268,20 +269,24 @@ def test_an_untrained_head_is_refused_unless_allowed(bert: Path, tmp_path: Path)
     with pytest.raises(
         InputError, match=r"no question answering head: qa_outputs.bias, qa_outputs.weight .* untrained"
     ):
-        ExtractiveReader.load(str(tmp_path / "body"))
+        ExtractiveReader.load(ModelSource(str(tmp_path / "body")))
     asked = questions()
     torch.manual_seed(1)
-    first = ExtractiveReader.load(str(tmp_path / "body"), allow_untrained_head=True, **WINDOWS).read(asked)
+    first = ExtractiveReader.load(
+        ModelSource(str(tmp_path / "body")), settings=WINDOWS, allow_untrained_head=True
+    ).read(asked)
     state = torch.random.get_rng_state()
     torch.manual_seed(2)
-    second = ExtractiveReader.load(str(tmp_path / "body"), allow_untrained_head=True, **WINDOWS).read(asked)
+    second = ExtractiveReader.load(
+        ModelSource(str(tmp_path / "body")), settings=WINDOWS, allow_untrained_head=True
+    ).read(asked)
     assert first.equals(second)  # the same on every worker
     torch.manual_seed(1)
     assert torch.equal(state, torch.random.get_rng_state())  # and nobody else's draws change
 
 
 def test_bfloat16_answers_are_spans_with_float32_scores(bert: Path) -> None:
-    reader = ExtractiveReader.load(str(bert), dtype="bfloat16", **WINDOWS)
+    reader = ExtractiveReader.load(ModelSource(str(bert)), Loading(dtype="bfloat16"), WINDOWS)
     answers = reader.read(questions())
     assert reader.facts()["is_padded"]
     context = dict(zip(questions()["example_id"].to_pylist(), questions()["context"].to_pylist(), strict=True))
@@ -291,6 +296,6 @@ def test_bfloat16_answers_are_spans_with_float32_scores(bert: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_answers_on_a_gpu_are_those_of_the_cpu(bert: Path) -> None:
     asked = questions()
-    expected = ExtractiveReader.load(str(bert), **WINDOWS).read(asked)
-    found = ExtractiveReader.load(str(bert), device="cuda", **WINDOWS).read(asked)
+    expected = ExtractiveReader.load(ModelSource(str(bert)), settings=WINDOWS).read(asked)
+    found = ExtractiveReader.load(ModelSource(str(bert)), Loading(device="cuda"), WINDOWS).read(asked)
     assert found["prediction"].equals(expected["prediction"])

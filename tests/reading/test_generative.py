@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import load_model, load_tokenizer
+from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.reading import GenerativeReader
 from biaseval.reading.sequences import SequenceWriter
 from tests.reading.families import CONTEXTS, bpe, questions, t5_tokenizer
@@ -135,14 +135,14 @@ def test_a_loaded_sequence_model_answers_as_it_was_saved(tmp_path: Path) -> None
     model, tokenizer = random_writer(T5), t5_tokenizer()
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    reader = GenerativeReader.load(str(tmp_path))
+    reader = GenerativeReader.load(ModelSource(str(tmp_path)))
     assert reader.read(short_questions()).equals(reader_of(model, tokenizer).read(short_questions()))
 
 
 def test_causal_models_write_up_to_the_first_line_break(tiny_llama: Path) -> None:
     asked = short_questions()
-    model, tokenizer = load_model(str(tiny_llama)), load_tokenizer(str(tiny_llama))
-    reader = GenerativeReader.load(str(tiny_llama))
+    model, tokenizer = load_model(ModelSource(str(tiny_llama))), load_tokenizer(ModelSource(str(tiny_llama)))
+    reader = GenerativeReader.load(ModelSource(str(tiny_llama)))
     expected = []
     for row in asked.to_pylist():
         inputs = tokenizer(f"{row['context']} {row['question']} Answer:", return_tensors="pt")["input_ids"]
@@ -160,4 +160,4 @@ def test_causal_models_write_up_to_the_first_line_break(tiny_llama: Path) -> Non
 
 def test_no_questions_give_no_answers(tiny_llama: Path) -> None:
     assert reader_of(random_writer(T5), t5_tokenizer()).read(questions().slice(0, 0)).num_rows == 0
-    assert GenerativeReader.load(str(tiny_llama)).read(questions().slice(0, 0)).num_rows == 0
+    assert GenerativeReader.load(ModelSource(str(tiny_llama))).read(questions().slice(0, 0)).num_rows == 0

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from biaseval.reading.spans import best_spans, merged, window_answers
+from biaseval.reading.windows import WindowSettings
 from tests.reading.families import by_brute_force
 
 WINDOWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=4)
@@ -30,11 +31,10 @@ def vectorised(windows: list[Any], context: str, n_best: int, max_answer_tokens:
     spans = best_spans(
         logits[0],
         logits[1],
+        WindowSettings(n_best=n_best, max_answer_tokens=max_answer_tokens),
         n_tokens=torch.tensor([len(offsets) for _, _, offsets in windows]),
         context_place=torch.tensor(places),
         n_context=torch.tensor(n_context),
-        n_best=n_best,
-        max_answer_tokens=max_answer_tokens,
     )
     found = [window_answers(spans, row, context, characters[row], n_best) for row in range(len(windows))]
     return [(answer.text, answer.score) for answer in merged(found, n_best)]

@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
-from biaseval.models import load_tokenizer
+from biaseval.models import ModelSource, load_tokenizer
 from biaseval.scoring import encode
 from biaseval.scoring.encoding import _cutting_rules
 
@@ -208,7 +208,7 @@ def test_token_ids_are_those_of_the_whole_text(
 def test_token_ids_are_those_of_the_whole_text_with_real_tokenizers(
     model: str, shared: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tokenizer = load_tokenizer(str(shared / model))
+    tokenizer = load_tokenizer(ModelSource(str(shared / model)))
     assert _cutting_rules(tokenizer, len(tokenizer)) is not None
     for seed in range(3):
         assert_encoded_by_the_rule(tokenizer, awkward_prompts(40, seed))

@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import load_model, load_tokenizer
+from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.scoring import LabelScorer
 from tests.scoring.families import FAMILIES, PACKED, few_shot_prompts, random_model
 from tests.tinymodels import make_llama
@@ -50,7 +50,7 @@ def test_continuations_are_those_of_generate(name: str, n_tokens: int, tokenizer
 @pytest.mark.parametrize("path", ["packed", "prefix_cache", "full_text"])
 def test_continuations_of_the_golden_model(path: str, shared: Path) -> None:
     folder = str(shared / "golden/tiny-llama")
-    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    model, tokenizer = load_model(ModelSource(folder)), load_tokenizer(ModelSource(folder))
     texts = pq.read_table(shared / "golden/superni/expected/scores.parquet")["prompt"].to_pylist()[::60]
     prompts = pa.table({"prompt_id": [str(row) for row in range(len(texts))], "text": texts})
     scorer = LabelScorer(model, tokenizer, path=path)

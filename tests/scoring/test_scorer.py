@@ -19,7 +19,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, MambaConfig, Phi3Config, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import load_model, load_tokenizer
+from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
 from biaseval.scoring import LabelScorer, encode, packed, runner, scorer
 from tests.scoring.families import (
     EXACT,
@@ -49,7 +49,7 @@ def test_golden_scores_of_the_reference_code(path: str, shared: Path) -> None:
         {"prompt_id": [str(row) for row in range(len(golden))], "text": golden["prompt"], "labels": golden["labels"]}
     )
     model = str(shared / "golden/tiny-llama")
-    scoring = LabelScorer(load_model(model), load_tokenizer(model), path=path)
+    scoring = LabelScorer(load_model(ModelSource(model)), load_tokenizer(ModelSource(model)), path=path)
     scores = scoring.score(prompts)
     assert scoring.path == path
     expected = [own for row in golden["full_token_logprobs"].to_pylist() for own in row]
@@ -73,7 +73,9 @@ def test_golden_scores_in_16_bits_are_off_by_the_dtype_and_not_by_packing(
     model = str(shared / "golden/tiny-llama")
     found = {}
     for path in ("packed", "full_text"):
-        scoring = LabelScorer(load_model(model, dtype=dtype), load_tokenizer(model), path=path)
+        scoring = LabelScorer(
+            load_model(ModelSource(model), Loading(dtype=dtype)), load_tokenizer(ModelSource(model)), path=path
+        )
         scores = np.concatenate(scoring.score(prompts)["token_logprobs"].to_pylist())
         assert scoring.path == path
         found[path] = np.abs(scores - expected)
@@ -229,7 +231,9 @@ def test_sixteen_bit_scores_stay_within_the_self_test_tolerance(tokenizer: PreTr
 
 
 def test_an_adapter_changes_the_scores_to_those_of_the_adapted_model(tiny_llama: Path, tmp_path: Path) -> None:
-    adapted = get_peft_model(load_model(str(tiny_llama)), LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
+    adapted = get_peft_model(
+        load_model(ModelSource(str(tiny_llama))), LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
+    )
     torch.manual_seed(1)
     for name, parameter in adapted.named_parameters():
         if "lora_B" in name:

@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
-from biaseval.majority_bias.matching import match_label
-from biaseval.models import AdapterSlot, load_model, load_tokenizer
+from biaseval.models import AdapterSlot, ModelSource, load_model, load_tokenizer
 from biaseval.pipelines import run_spec, run_status, train_lora
+from biaseval.prompting.matching import match_label
 from biaseval.scoring import LabelScorer
 from biaseval.spec import load_spec
 from biaseval.store import Run
@@ -56,11 +56,18 @@ def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[Path, Path]:
-    """Return (spec file, run directory) of an undisturbed label-bias run."""
+    """Return (spec file, run directory) of an undisturbed label-bias run, whose adapters were trained first."""
     folder = tmp_path_factory.mktemp("adapted")
-    spec = write_spec(folder, tiny_llama)
-    run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+    spec, run_dir = write_spec(folder, tiny_llama), folder / "run"
+    train_lora(load_spec(spec), str(run_dir))
+    assert not (run_dir / "label_scores").exists()
+    files = sorted((run_dir / "adapters").rglob("*.safetensors"))
+    before = [path.stat().st_mtime_ns for path in files]
+    done = CliRunner().invoke(app, ["run", str(spec), "--run-dir", str(run_dir)])
+    assert done.exit_code == 0
+    assert "lora+looc" in done.stdout
+    assert [path.stat().st_mtime_ns for path in files] == before
+    return spec, run_dir
 
 
 def prompts_of(run_dir: Path, adapter: str) -> pa.Table:
@@ -110,7 +117,7 @@ def test_adapted_scores_are_those_of_the_attached_and_of_the_merged_adapter(
         attached = LabelScorer.load(str(tiny_llama), adapter=str(folder)).score(prompts)
         assert_close(adapted, logprobs(attached))
         merged = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_llama), str(folder))
-        scorer = LabelScorer(merged.merge_and_unload().eval(), load_tokenizer(str(tiny_llama)))
+        scorer = LabelScorer(merged.merge_and_unload().eval(), load_tokenizer(ModelSource(str(tiny_llama))))
         assert_close(adapted, logprobs(scorer.score(prompts)))
         plain = logprobs(LabelScorer.load(str(tiny_llama)).score(prompts))
         assert_close(base, plain)
@@ -188,20 +195,6 @@ def test_only_missing_adapters_and_outputs_are_computed(finished: tuple[Path, Pa
     assert not (again / "adapters" / TASK / "k0.s0").exists()
 
 
-def test_adapters_may_be_trained_first(finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path) -> None:
-    spec = write_spec(tmp_path, tiny_llama)
-    run_dir = tmp_path / "run"
-    train_lora(load_spec(spec), str(run_dir))
-    assert not (run_dir / "label_scores").exists()
-    files = sorted((run_dir / "adapters").rglob("*.safetensors"))
-    before = [path.stat().st_mtime_ns for path in files]
-    done = CliRunner().invoke(app, ["run", str(spec), "--run-dir", str(run_dir)])
-    assert done.exit_code == 0
-    assert "lora+looc" in done.stdout
-    assert [path.stat().st_mtime_ns for path in files] == before
-    assert marts(run_dir) == marts(finished[1])
-
-
 def test_a_run_with_an_adapter_that_stopped_scores_nothing(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
     spec = write_spec(tmp_path, tiny_llama, lora={**LORA, "learning_rate": 1e30}, prompt={"n_demos": [0]})
     with pytest.raises(BiasevalError, match=rf"1 adapters stopped .*{TASK}/k0.s0 \(step 1, loss"):
@@ -243,7 +236,7 @@ def test_an_adapter_that_cannot_be_used_is_said(finished: tuple[Path, Path], tmp
     other = save_random(config_of_other, tmp_path / "other")
     folder = finished[1] / "adapters" / TASK / "k0.s0"
     config, weights = ((folder / name).read_bytes() for name in ("adapter_config.json", "adapter_model.safetensors"))
-    slot = AdapterSlot(load_model(str(other)), str(other))
+    slot = AdapterSlot(load_model(ModelSource(str(other))), str(other))
     with pytest.raises(InputError, match=f"adapter small: does not fit the model {other}: "):
         slot.put("small", config, weights)
     with pytest.raises(InputError, match=r"adapter cut: is damaged .*; delete its folder and train it anew"):
@@ -331,8 +324,8 @@ def test_majority_outputs_are_those_of_the_adapted_model(majority: Path, tiny_ll
     found = {
         row["prompt_id"]: row for row in run.read_table("adapted_generations").to_pylist() if row["mode"] == "generate"
     }
-    model = load_model(str(tiny_llama), adapter=str(majority / "adapters" / "50-50" / "s1.without"))
-    tokenizer = load_tokenizer(str(tiny_llama))
+    model = load_model(ModelSource(str(tiny_llama), adapter=str(majority / "adapters" / "50-50" / "s1.without")))
+    tokenizer = load_tokenizer(ModelSource(str(tiny_llama)))
     n_compared = 0
     for prompt in run.read_table("prompts").to_pylist():
         if prompt["purpose"] == "majority" and prompt["prompt_id"].startswith("tiny/50-50/s1/"):

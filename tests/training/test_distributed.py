@@ -1,16 +1,13 @@
-"""Training on a real Ray: in one process or several, with DeepSpeed or without, and whatever is killed."""
+"""Training on a real Ray: adapters, one after another, and whatever is killed."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-import threading
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import torch
 import yaml
@@ -19,20 +16,27 @@ from typer.testing import CliRunner
 
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute.training import AdapterToTrain, deal, share
-from biaseval.models import load_model
+from biaseval.execute import training
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.training import Training, deal
+from biaseval.models import ModelSource, load_model
 from biaseval.pipelines import TrainingSummary, summarize_plan, train_lora
-from biaseval.spec import ExecutionSpec, LoraSpec, load_spec
+from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.store import Run
 from biaseval.tables import TRAINING
-from tests.processes import run_until_killed
+from biaseval.training.recipe import adapters_recipe, tuning_recipe
+from biaseval.training.work import few_shot_adapter, tuned_model
+from biaseval.units import Unit, missing_units
 from tests.taskfiles import write_task
+from tests.training.interruptions import troubled_adapter
+from tests.training.test_tuning import spec_of
 
 LORA = {"precision": "float32", "r": 4, "epochs": 2, "learning_rate": 2e-3, "gradient_checkpointing": False}
 TASK = "task9501_two_classification"
+ADAPTERS = [f"{TASK}/k{n_demos}.s0" for n_demos in (0, 1, 2, 4)]
 
 
-def write_spec(folder: Path, model: Path, **lora: Any) -> Path:
+def write_spec(folder: Path, model: Path, n_demos: Sequence[int] = (0, 2), **lora: Any) -> Path:
     if not (folder / "tasks").exists():
         write_task(folder / "tasks", TASK, n_instances=140, number=9501)
     content = {
@@ -40,7 +44,7 @@ def write_spec(folder: Path, model: Path, **lora: Any) -> Path:
         "name": "tiny",
         "model": {"path": str(model)},
         "tasks": {"path": "tasks", "include": [TASK], "min_instances": 130, "max_eval": 4},
-        "prompt": {"n_demos": [0, 2], "demo_sets": 1},
+        "prompt": {"n_demos": list(n_demos), "demo_sets": 1},
         "lora": {**LORA, **lora},
     }
     path = folder / "spec.yaml"
@@ -48,27 +52,14 @@ def write_spec(folder: Path, model: Path, **lora: Any) -> Path:
     return path
 
 
-def train(folder: Path, model: Path, **lora: Any) -> tuple[TrainingSummary, Path]:
-    spec = load_spec(write_spec(folder, model, **lora))
+def train(folder: Path, model: Path, n_demos: Sequence[int] = (0, 2), **lora: Any) -> tuple[TrainingSummary, Path]:
+    spec = load_spec(write_spec(folder, model, n_demos, **lora))
     return train_lora(spec, str(folder / "run")), folder / "run"
 
 
-def adapters(run_dir: Path) -> dict[str, dict[str, torch.Tensor]]:
+def weights(run_dir: Path) -> dict[str, dict[str, torch.Tensor]]:
     files = sorted((run_dir / "adapters").glob("*/*/adapter_model.safetensors"))
     return {str(file.parent.relative_to(run_dir / "adapters")): load_file(file) for file in files}
-
-
-def assert_same(found: Path, expected: Path, tolerance: float) -> None:
-    one, other = adapters(found), adapters(expected)
-    assert list(one) == list(other) == [f"{TASK}/k0.s0", f"{TASK}/k2.s0"]
-    for name, weights in other.items():
-        assert weights.keys() == one[name].keys()
-        assert max((one[name][key] - value).abs().max().item() for key, value in weights.items()) < tolerance
-    rows, wanted = (Run.open(str(run_dir)).read_table("training").to_pylist() for run_dir in (found, expected))
-    for row, want in zip(rows, wanted, strict=True):
-        row.pop("seconds")
-        want.pop("seconds")
-        assert row == {k: pytest.approx(v, abs=tolerance) if isinstance(v, float) else v for k, v in want.items()}
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +67,14 @@ def alone(
     tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None
 ) -> tuple[TrainingSummary, Path]:
     """Return what one worker without DeepSpeed made."""
-    return train(tmp_path_factory.mktemp("alone"), tiny_llama)
+    return train(tmp_path_factory.mktemp("alone"), tiny_llama, (0, 1, 2, 4))
 
 
 @pytest.mark.ray
 @pytest.mark.slow
 def test_training_leaves_adapters_and_their_steps(alone: tuple[TrainingSummary, Path], tiny_llama: Path) -> None:
     summary, run_dir = alone
-    assert (summary.n_adapters, summary.n_planned, summary.n_trained, summary.n_steps) == (2, 2, 2, 8)
+    assert (summary.n_adapters, summary.n_planned, summary.n_trained, summary.n_steps) == (4, 4, 4, 16)
     assert summary.first_loss is not None
     assert summary.last_loss is not None
     assert summary.last_loss < summary.first_loss
@@ -91,99 +82,109 @@ def test_training_leaves_adapters_and_their_steps(alone: tuple[TrainingSummary, 
     assert 0 <= summary.overhead_share < 1
     assert not summary.stopped
     run = Run.open(str(run_dir))
-    assert run.parts("training") == {0, 1}
+    assert run.parts("training") == set(range(4))
     rows = run.read_table("training")
     assert rows.schema == TRAINING.schema
-    assert [row["step"] for row in rows.to_pylist()] == [0, 1, 2, 3] * 2
-    assert {row["model"] for row in rows.to_pylist()} == {"tiny"}
-    assert sorted(adapters(run_dir)) == sorted({row["adapter"] for row in rows.to_pylist()})
-    adapted = load_model(str(tiny_llama), adapter=str(run_dir / "adapters" / TASK / "k2.s0"))
+    assert [(row["adapter"], row["step"]) for row in rows.to_pylist()] == [
+        (name, step) for name in ADAPTERS for step in range(4)
+    ]
+    assert {(row["model"], row["task"], row["n_tokens"]) for row in rows.to_pylist()} == {("tiny", TASK, None)}
+    assert list(weights(run_dir)) == ADAPTERS
+    adapted = load_model(ModelSource(str(tiny_llama), adapter=str(run_dir / "adapters" / TASK / "k2.s0")))
     assert any("lora_A" in name for name, _ in adapted.named_parameters())
     assert not [path for path in run_dir.rglob("*") if "incomplete" in path.name or path.name == ".train"]
-    assert json.loads((run_dir / "environment.json").read_text())["training"][0]["n_adapters"] == 2
+    environment = (run_dir / "environment.json").read_bytes()
+    assert json.loads(environment)["training"][0].items() >= {"n_adapters": 4, "workers": 1, "zero": None}.items()
+    again, _ = train(run_dir.parent, tiny_llama, (0, 1, 2, 4))
+    assert (again.n_adapters, again.n_trained, again.overhead_share) == (4, 0, None)
+    assert (run_dir / "environment.json").read_bytes() == environment
 
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("zero", [None, 2, 3])
-def test_two_workers_train_the_same_adapters_as_one(
-    alone: tuple[TrainingSummary, Path], tmp_path: Path, tiny_llama: Path, zero: int | None
-) -> None:
-    _, run_dir = train(tmp_path, tiny_llama, workers=2, zero=zero)
-    assert_same(run_dir, alone[1], 1e-4)
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_only_what_is_missing_is_trained(alone: tuple[TrainingSummary, Path], tmp_path: Path, tiny_llama: Path) -> None:
-    run_dir = tmp_path / "run"
-    shutil.copytree(alone[1], run_dir)
-    shutil.copytree(alone[1].parent / "tasks", tmp_path / "tasks")
-    kept = run_dir / "adapters" / TASK / "k0.s0" / "adapter_model.safetensors"
-    before = kept.stat().st_mtime_ns
-    # Killed between its two files: weights without a configuration are no adapter.
-    (run_dir / "adapters" / TASK / "k2.s0" / "adapter_config.json").unlink()
-    summary, _ = train(tmp_path, tiny_llama)
-    assert (summary.n_adapters, summary.n_trained) == (2, 1)
-    assert kept.stat().st_mtime_ns == before
-    assert_same(run_dir, alone[1], 1e-6)
-    summary, _ = train(tmp_path, tiny_llama)
-    assert (summary.n_adapters, summary.n_trained, summary.overhead_share) == (2, 0, None)
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_a_killed_training_resumes(alone: tuple[TrainingSummary, Path], tmp_path: Path, tiny_llama: Path) -> None:
-    spec, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
-    run_until_killed(lambda: bool(adapters(run_dir)), "train", "lora", str(spec), "--run-dir", str(run_dir))
-    assert adapters(run_dir)
-    train(tmp_path, tiny_llama)
-    assert_same(run_dir, alone[1], 1e-4)
-
-
-def train_workers() -> list[psutil.Process]:
-    """Return the processes of Ray Train's workers below this one."""
-    found = []
-    for own in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "RayTrainWorker" in own.name():
-                found.append(own)
-    return found
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_a_killed_worker_is_replaced_and_what_is_complete_stays(
+def test_what_is_complete_stays_whatever_dies(
     alone: tuple[TrainingSummary, Path], tmp_path: Path, tiny_llama: Path
 ) -> None:
-    killed: list[float] = []
+    """Of four adapters one is there, one stops, one was begun by a killed process, and one's worker is killed."""
+    run_dir, marker = tmp_path / "run", tmp_path / "killed"
+    shutil.copytree(alone[1], run_dir)
+    shutil.rmtree(run_dir / "training")
+    there, stops, begun, dies = ADAPTERS
+    for lost in (stops, dies):
+        shutil.rmtree(run_dir / "adapters" / lost)
+    (run_dir / "adapters" / begun / "adapter_config.json").unlink()
+    (run_dir / "adapters" / begun / "adapter_model.safetensors").write_bytes(b"half")
+    (run_dir / ".train" / "outcomes").mkdir(parents=True)
+    (run_dir / ".train" / "outcomes" / "00002.json").write_text("{}")
+    kept = run_dir / "adapters" / there / "adapter_config.json"
+    before = kept.stat().st_mtime_ns
+    spec = load_spec(write_spec(tmp_path, tiny_llama, (0, 1, 2, 4), workers=2, zero=2))
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.lora is not None
+    run = Run.open(str(run_dir))
+    units = [
+        Unit(one["part"], 1, (f"adapters/{one['adapter']}/adapter_config.json",), one)
+        for one in run.read_json("plan.json")["adapters"]
+    ]
+    stage = Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=units,
+        execution=spec.execution,
+        recipe=adapters_recipe(spec.model, spec.lora),
+        work=troubled_adapter,
+        arguments={"name": "tiny", "stops": stops, "dies": dies, "marker": str(marker)},
+    )
+    with Cluster(spec.execution) as cluster:
+        done = {one.unit.work["adapter"]: one for one in stage.make(run, missing_units(run, units), cluster)}
+    assert {name: one.facts["is_complete"] for name, one in done.items()} == {stops: False, begun: True, dies: True}
+    assert done[stops].facts["n_steps"] == 2
+    assert done[dies].facts["first_step"] == 0
+    assert done[dies].tokens == units[3].work["tokens"]
+    assert kept.stat().st_mtime_ns == before
+    # What was complete when the worker died was not trained again.
+    written = (run_dir / "adapters" / begun / "adapter_config.json").stat().st_mtime_ns
+    assert written < marker.stat().st_mtime_ns
+    found, expected = weights(run_dir), weights(alone[1])
+    assert list(found) == [there, begun, dies]
+    for name, own in found.items():
+        assert own.keys() == expected[name].keys()
+        assert max((own[key] - value).abs().max().item() for key, value in expected[name].items()) < 1e-4
+    steps = [(row["adapter"], row["step"]) for row in run.read_table("training").to_pylist()]
+    assert steps == [(name, step) for name, n_steps in ((stops, 2), (begun, 4), (dies, 4)) for step in range(n_steps)]
+    assert not (run_dir / ".train").exists()
+    sitting = json.loads((run_dir / "environment.json").read_text())["training"][-1]
+    assert list(sitting) == ["n_adapters", "workers", "zero", "seconds", "step_seconds"]
+    assert (sitting["n_adapters"], sitting["workers"], sitting["zero"]) == (2, 2, 2)
 
-    before = {own.pid for own in train_workers()}
 
-    def kill() -> None:
-        deadline = time.monotonic() + 120
-        workers: list[psutil.Process] = []
-        while not workers and time.monotonic() < deadline:
-            workers = [own for own in train_workers() if own.pid not in before]
-        found: list[Path] = []
-        # Looking for processes takes longer than training such an adapter.
-        while not found and time.monotonic() < deadline:
-            # An adapter's outcome comes behind its files.
-            found = list((tmp_path / "run" / ".train" / "outcomes").glob("*.json"))
-        for each in workers if found else ():
-            each.kill()
-        [config] = (tmp_path / "run" / "adapters").glob("*/*/adapter_config.json")
-        killed.append(config.stat().st_mtime_ns)
+def test_a_group_that_lost_a_worker_is_told_what_is_left(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs: list[dict[str, Any]] = []
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    summary, run_dir = train(tmp_path, tiny_llama)
-    thread.join()
-    [first, _] = sorted(file.stat().st_mtime_ns for file in run_dir.glob("adapters/*/*/adapter_config.json"))
-    assert killed == [first]
-    assert summary.n_trained == 2
-    assert summary.overhead_share is not None
-    assert_same(run_dir, alone[1], 1e-4)
+    def fit(run: Run, work: Any, config: Any, section: str, groups: Any) -> None:
+        configs.append(config())
+        run.write_text(".train/outcomes/00001.json", "{}")
+        run.write_text("checkpoints/step-00000004/checkpoint.json", '{"n_steps": 4, "n_parts": 1, "n_files": 1}')
+        configs.append(config())
+
+    monkeypatch.setattr(training, "fit", fit)
+    units = [Unit(number, 1, (f"adapters/{number}/adapter_config.json",)) for number in range(3)]
+    spec = spec_of(tiny_llama)
+    lora = load_spec(write_spec(tmp_path, tiny_llama))
+    assert isinstance(lora, LabelBiasSpec)
+    assert lora.lora is not None
+    for number, (recipe, work) in enumerate(
+        ((adapters_recipe(lora.model, lora.lora), few_shot_adapter), (tuning_recipe(spec), tuned_model))
+    ):
+        run = Run.open(str(tmp_path / str(number)))
+        training._lead._function(training._Job(run.uri, recipe, work, {}, None), units)
+    left = [[unit.number for unit in config["units"]] for config in configs]
+    assert left == [[0, 1, 2], [0, 2]] * 2
+    # Where checkpoints are kept, another one is progress too.
+    assert [config["start"] for config in configs] == [0, 0, 0, 4]
 
 
 @pytest.mark.ray
@@ -200,7 +201,7 @@ def test_adapters_that_stop_are_named_and_their_steps_recorded(
     assert "0 of 2" in done.stdout
     rows = Run.open(str(tmp_path / "run")).read_table("training").to_pylist()
     assert [row["step"] for row in rows] == [0, 1] * 2
-    assert not adapters(tmp_path / "run")
+    assert not weights(tmp_path / "run")
 
 
 @pytest.mark.ray
@@ -251,53 +252,11 @@ def test_rows_that_do_not_fit_are_refused_with_the_plan_and_leave_nothing(tmp_pa
     assert not [path for path in (tmp_path / "run").iterdir() if path.name != ".lock"]
 
 
-def node(cpus: float = 0, gpus: float = 0) -> dict[str, float]:
-    return {"CPU": cpus, "GPU": gpus}
-
-
-@pytest.mark.parametrize(
-    ("workers", "actors", "n_adapters", "nodes", "is_local", "expected"),
-    [
-        (1, "auto", 10, [node(8, 4)], True, (4, {"GPU": 1})),
-        (2, "auto", 10, [node(8, 4), node(8, 1)], False, (2, {"GPU": 1})),
-        (2, "auto", 1, [node(8, 4)], True, (1, {"GPU": 1})),
-        (2, 1, 10, [node(8, 4)], True, (1, {"GPU": 1})),
-        (1, "auto", 10, [node(4)], True, (1, {"CPU": 4})),
-        (2, "auto", 10, [node(4)], True, (1, {"CPU": 2})),
-        (2, "auto", 10, [node(5), node(5), node(5), node(5)], False, (2, {"CPU": 5})),
-        (4, "auto", 10, [node(5), node(5), node(5)], False, (1, {"CPU": 2})),
-    ],
-)
-def test_groups_share_a_cluster(
-    workers: int,
-    actors: Any,
-    n_adapters: int,
-    nodes: list[dict[str, float]],
-    is_local: bool,
-    expected: tuple[int, dict[str, float]],
-) -> None:
-    lora = LoraSpec(workers=workers)
-    groups = share(lora, ExecutionSpec(actors=actors), n_adapters, nodes, is_local=is_local)
-    assert (groups.n_groups, groups.resources_per_worker) == expected
-    assert groups.use_gpu == ("GPU" in expected[1])
-
-
-def test_gpus_that_are_missing_are_counted() -> None:
-    lora, nodes = LoraSpec(workers=4), [node(16, 2)]
-    with pytest.raises(InputError, match="4 need 4 GPUs, one each, and Ray has 2: 2 missing"):
-        share(lora, ExecutionSpec(), 3, nodes, is_local=False)
-    with pytest.raises(InputError, match=r"4 in each of 2 groups .* need 8 GPUs, one each, and Ray has 4: 4 missing"):
-        share(lora, ExecutionSpec(actors=2), 3, [node(16, 4)], is_local=True)
-    # Where GPU nodes come on demand, a number says so.
-    assert share(lora, ExecutionSpec(gpus_per_actor=1), 3, [node(4)], is_local=False).use_gpu
-    assert not share(lora, ExecutionSpec(gpus_per_actor=0), 3, nodes, is_local=True).use_gpu
-
-
-def test_adapters_are_dealt_by_their_cost() -> None:
-    missing = [AdapterToTrain(n, 0, f"t/k{n}.s0", tokens) for n, tokens in enumerate([5, 9, 4, 1, 5])]
+def test_units_are_dealt_by_their_cost() -> None:
+    missing = [Unit(n, 1, (f"{n}/file",), {"tokens": tokens}) for n, tokens in enumerate([5, 9, 4, 1, 5])]
     dealt = deal(missing, 2)
-    assert sorted(adapter.part for own in dealt for adapter in own) == [0, 1, 2, 3, 4]
-    assert [sum(adapter.tokens for adapter in own) for own in dealt] == [13, 11]
+    assert sorted(unit.number for own in dealt for unit in own) == [0, 1, 2, 3, 4]
+    assert [sum(unit.work["tokens"] for unit in own) for own in dealt] == [13, 11]
     assert len(deal(missing[:1], 3)) == 1
 
 

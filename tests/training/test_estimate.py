@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.spec import InstructSpec, LoraSpec
-from biaseval.training.adapters import target_shapes
-from biaseval.training.deepspeed_config import deepspeed_config
-from biaseval.training.estimate import (
-    PUBLISHED_SHAPES,
-    ModelShape,
-    fewest_gpus,
-    gpus_needed,
-    memory_of,
-    training_flops,
-    tuning_flops,
-    tuning_memory,
-)
+from biaseval.models import ModelSource, bare_model, target_shapes
+from biaseval.spec import InstructSpec, LoraSpec, ModelSpec
+from biaseval.training.deepspeed_config import check_deepspeed, deepspeed_config
+from biaseval.training.estimate import PUBLISHED_SHAPES, ModelShape, memory_of, training_cost, training_flops
+from biaseval.training.recipe import Recipe, adapters_recipe, tuning_recipe
 
 SHAPE = ModelShape("hand", n_parameters=1000, hidden_size=10, n_layers=3, targets=[(10, 20), (20, 10)])
 
 
+def few_shot(**lora: Any) -> Recipe:
+    return adapters_recipe(ModelSpec(path="m"), LoraSpec(**lora))
+
+
+def tuning(lora: dict[str, object] | None = None, **training: object) -> Recipe:
+    content = {
+        "kind": "instruct",
+        "name": "x",
+        "model": {"path": "m"},
+        "data": {"path": "d"},
+        "lora": lora,
+        "training": {"learning_rate": 1e-5, **training},
+    }
+    return tuning_recipe(InstructSpec.model_validate(content))
+
+
 def test_memory_is_that_of_a_case_done_by_hand() -> None:
-    lora = LoraSpec(r=2, precision="bfloat16", gradient_checkpointing=True)
-    assert SHAPE.n_trainable(2) == 2 * (30 + 30)
-    memory = memory_of(SHAPE, lora, n_tokens=5, zero=None, n_workers=4)
+    recipe = few_shot(r=2, precision="bfloat16", gradient_checkpointing=True)
+    assert SHAPE.n_trained(recipe) == 2 * (30 + 30)
+    memory = memory_of(SHAPE, recipe, n_tokens=5, zero=None, n_workers=4)
     assert (memory.weights, memory.adapter, memory.gradients, memory.optimizer) == (2000, 240, 240, 480)
     assert memory.activations == 3 * 50 * 2 + 34 * 50
     assert memory.total == 2000 + 240 + 240 + 480 + 2000
@@ -39,41 +48,39 @@ def test_memory_is_that_of_a_case_done_by_hand() -> None:
     [(0, (2000, 240, 240, 480)), (1, (2000, 240, 240, 360)), (2, (2000, 240, 60, 360)), (3, (500, 60, 60, 360))],
 )
 def test_each_stage_shares_one_thing_more(zero: int, expected: tuple[int, ...]) -> None:
-    memory = memory_of(SHAPE, LoraSpec(r=2), n_tokens=5, zero=zero, n_workers=4)
+    memory = memory_of(SHAPE, few_shot(r=2), n_tokens=5, zero=zero, n_workers=4)
     assert (memory.weights, memory.adapter, memory.gradients, memory.optimizer) == expected
 
 
 def test_without_checkpointing_and_in_float32_activations_are_larger() -> None:
-    lora = LoraSpec(r=2, precision="float32", gradient_checkpointing=False)
-    memory = memory_of(SHAPE, lora, n_tokens=5, zero=None, n_workers=1)
+    recipe = few_shot(r=2, precision="float32", gradient_checkpointing=False)
+    memory = memory_of(SHAPE, recipe, n_tokens=5, zero=None, n_workers=1)
     assert (memory.weights, memory.optimizer, memory.activations) == (4000, 960, 3 * 68 * 50)
 
 
 def test_flops_are_those_of_a_case_done_by_hand() -> None:
-    assert training_flops(1000, 100, LoraSpec(gradient_checkpointing=True)) == 6 * 1000 * 100 * 5
-    assert training_flops(1000, 100, LoraSpec(gradient_checkpointing=False)) == 4 * 1000 * 100 * 5
+    for recipe, expected in (
+        (few_shot(gradient_checkpointing=True), 6),
+        (few_shot(gradient_checkpointing=False), 4),
+        (tuning(), 8),
+        (tuning(gradient_checkpointing=False), 6),
+        (tuning({"r": 2}), 6),
+    ):
+        assert training_flops(1000, 100, recipe) == expected * 1000 * 100
+
+
+def gpus(recipe: Recipe, row_tokens: int = 2048) -> list[int]:
+    """Return the GPUs that the published shapes need."""
+    return training_cost(SHAPE, recipe, row_tokens=row_tokens, step_tokens=1).gpus[1:]
 
 
 def test_published_models_need_the_gpus_that_they_are_known_to_need() -> None:
-    seven, thirteen, forty = PUBLISHED_SHAPES
     # Llama-2 7B at rank 64: 32 layers of 4 (4096 + 4096) and 3 (4096 + 11008), and the head (4096 + 32000).
-    assert seven.n_trainable(64) == 64 * (32 * (4 * 8192 + 3 * 15104) + 36096) == 162_217_984
-    lora = LoraSpec()
-    assert [gpus_needed(shape, lora, 2048) for shape in (seven, thirteen, forty)] == [1, 1, 2]
-    assert gpus_needed(forty, LoraSpec(precision="float32"), 2048) == 4
-
-
-def tuning(lora: dict[str, object] | None = None, **training: object) -> InstructSpec:
-    return InstructSpec.model_validate(
-        {
-            "kind": "instruct",
-            "name": "x",
-            "model": {"path": "m"},
-            "data": {"path": "d"},
-            "lora": lora,
-            "training": {"learning_rate": 1e-5, **training},
-        }
-    )
+    assert PUBLISHED_SHAPES[0].n_trained(few_shot()) == 64 * (32 * (4 * 8192 + 3 * 15104) + 36096) == 162_217_984
+    assert gpus(few_shot()) == [1, 1, 2]
+    assert gpus(few_shot(precision="float32"))[2] == 4
+    # The activations of a single row are too much for any number of GPUs.
+    assert gpus(few_shot(), 10_000_000) == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -87,54 +94,55 @@ def tuning(lora: dict[str, object] | None = None, **training: object) -> Instruc
     ],
 )
 def test_all_parameters_need_float32_somewhere(zero: int | None, expected: tuple[int, ...]) -> None:
-    memory = tuning_memory(SHAPE, tuning(), n_tokens=5, zero=zero, n_workers=4)
+    memory = memory_of(SHAPE, tuning(), n_tokens=5, zero=zero, n_workers=4)
     assert (memory.weights, memory.gradients, memory.optimizer) == expected
     assert (memory.adapter, memory.activations) == (0, 3 * 50 * 2 + 34 * 50)
     assert memory.total == sum(expected) + memory.activations
 
 
 def test_a_tuned_adapter_is_in_float32_on_a_model_that_is_not() -> None:
-    memory = tuning_memory(SHAPE, tuning({"r": 2}), n_tokens=5, zero=None, n_workers=1)
+    memory = memory_of(SHAPE, tuning({"r": 2}), n_tokens=5, zero=None, n_workers=1)
     assert (memory.weights, memory.adapter, memory.gradients, memory.optimizer) == (2000, 480, 480, 960)
-    shared = tuning_memory(SHAPE, tuning({"r": 2}), n_tokens=5, zero=2, n_workers=2)
+    shared = memory_of(SHAPE, tuning({"r": 2}), n_tokens=5, zero=2, n_workers=2)
     assert (shared.weights, shared.adapter, shared.gradients, shared.optimizer) == (2000, 480, 240, 720)
 
 
 def test_what_is_offloaded_is_no_memory_of_the_device() -> None:
-    whole = tuning_memory(SHAPE, tuning(), n_tokens=5, zero=3, n_workers=4)
-    memory = tuning_memory(SHAPE, tuning(), n_tokens=5, zero=3, n_workers=4, offloaded=["optimizer"])
+    whole = memory_of(SHAPE, tuning(), n_tokens=5, zero=3, n_workers=4)
+    memory = memory_of(SHAPE, tuning(), n_tokens=5, zero=3, n_workers=4, offloaded=["optimizer"])
     assert (memory.optimizer, memory.offloaded, memory.weights) == (0, 3000, 500)
     assert memory.total == whole.total - 3000
 
 
-def test_published_models_need_several_gpus_for_all_parameters() -> None:
-    def needed(*offloaded: str) -> list[int]:
-        def gpus(shape: ModelShape) -> int:
-            return fewest_gpus(lambda zero, n: tuning_memory(shape, tuning(), 2048, zero, n, offloaded if zero else ()))
-
-        return [gpus(shape) for shape in PUBLISHED_SHAPES]
-
+def test_published_models_need_several_gpus_for_all_parameters(tmp_path: Path) -> None:
     # 16 bytes a parameter: 100, 194 and 615 GiB, over GPUs of which 72 GiB are usable.
-    assert needed() == [2, 4, 16]
+    assert gpus(tuning()) == [2, 4, 16]
     # 2 bytes a parameter where Adam and the gradients are in the machine's memory: 13, 24 and 77 GiB.
-    assert needed("optimizer", "gradients") == [1, 1, 2]
+    file = write(tmp_path, {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})
+    assert gpus(tuning(zero=3, deepspeed_config=file)) == [1, 1, 2]
 
 
-def test_tuning_flops_are_those_of_a_case_done_by_hand() -> None:
-    assert tuning_flops(1000, 100, tuning()) == 8 * 1000 * 100
-    assert tuning_flops(1000, 100, tuning(gradient_checkpointing=False)) == 6 * 1000 * 100
-    assert tuning_flops(1000, 100, tuning({"r": 2})) == 6 * 1000 * 100
+def test_costs_are_those_of_each_shape_and_stage(tmp_path: Path) -> None:
+    both = {"offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+    file = write(tmp_path, {"zero_optimization": both})
+    recipe = tuning(zero=2, workers=2, deepspeed_config=file)
+    cost = training_cost(SHAPE, recipe, row_tokens=5, step_tokens=100)
+    assert (cost.row_tokens, cost.flops) == (5, 8 * 1000 * 100)
+    assert cost.shapes == [SHAPE, *PUBLISHED_SHAPES]
+    assert cost.n_trainable == [shape.n_parameters for shape in cost.shapes]
+    own = cost.memory[0]
+    assert own["none"] == memory_of(SHAPE, recipe, 5, None, 2)
+    assert own["2"] == memory_of(SHAPE, recipe, 5, 2, 2, ["optimizer"])
+    assert own["3"] == memory_of(SHAPE, recipe, 5, 3, 2, ["optimizer", "weights", "gradients"])
 
 
 def test_layers_of_a_real_model_are_counted_without_its_weights(tiny_llama: Path) -> None:
-    from biaseval.spec import ModelSpec
-
-    shapes = target_shapes(ModelSpec(path=str(tiny_llama)), LoraSpec())
+    shapes = target_shapes(bare_model(ModelSource(str(tiny_llama))), LoraSpec())
     assert len(shapes) == 2 * 7 + 1
     assert shapes[-1][0] == 32
-    assert target_shapes(ModelSpec(path=str(tiny_llama)), LoraSpec(targets=["q_proj"])) == [(32, 32)] * 2
+    assert target_shapes(bare_model(ModelSource(str(tiny_llama))), LoraSpec(targets=["q_proj"])) == [(32, 32)] * 2
     with pytest.raises(InputError, match=r"lora.targets: c_attn: no such linear layer in LlamaForCausalLM; it has"):
-        target_shapes(ModelSpec(path=str(tiny_llama)), LoraSpec(targets=["c_attn"]))
+        target_shapes(bare_model(ModelSource(str(tiny_llama))), LoraSpec(targets=["c_attn"]))
 
 
 def write(folder: Path, content: object) -> str:
@@ -197,3 +205,11 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
         deepspeed_config(LoraSpec(zero=2, deepspeed_config=str(tmp_path / "ds.json")), n_trainable=1)
     with pytest.raises(InputError, match="is no JSON object"):
         deepspeed_config(LoraSpec(zero=2, deepspeed_config=write(tmp_path, [])), n_trainable=1)
+
+
+def test_checkpoints_cannot_hold_what_is_not_in_memory(tmp_path: Path) -> None:
+    file = write(tmp_path, {"zero_optimization": {"offload_optimizer": {"device": "nvme"}, "offload_param": "cpu"}})
+    with pytest.raises(InputError, match=r"(?s)offload_optimizer .*use the device cpu.*offload_param 'cpu': write an"):
+        check_deepspeed(tuning(zero=3, deepspeed_config=file))
+    # Where none are kept it may be anywhere.
+    check_deepspeed(few_shot(zero=3, deepspeed_config=file))

@@ -1,29 +1,21 @@
-"""Instruction tuning on a real Ray: in one process or several, with DeepSpeed or without, and whatever is killed."""
+"""Instruction tuning on a real Ray: planned, made, killed and gone on with."""
 
 from __future__ import annotations
 
 import json
-import signal
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 import torch
 import yaml
-from ray.exceptions import ActorDiedError
-from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from safetensors.torch import load_file
 
 from biaseval.analysis import query
 from biaseval.cli import app
-from biaseval.errors import BiasevalError, InputError
-from biaseval.execute.workers import _is_loss
-from biaseval.models import load_model, load_tokenizer
+from biaseval.errors import InputError
+from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.pipelines import run_spec, run_status, summarize_instruct, train_instruct
 from biaseval.scoring import LabelScorer
 from biaseval.spec import InstructSpec, load_spec
@@ -31,12 +23,17 @@ from biaseval.store import Run
 from biaseval.tables import CONVERSATIONS, TRAINING
 from biaseval.training.conversations import read_conversations
 from biaseval.training.deepspeed_config import deepspeed_config
-from biaseval.training.model_files import MODEL, MODEL_CONFIG
+from biaseval.training.loop import training_steps
+from biaseval.training.objectives import Conversations
+from biaseval.training.preparation import load_base, prepared
+from biaseval.training.recipe import tuning_recipe
+from biaseval.training.rows import MODEL_CONFIG
 from biaseval.training.templates import EncodedConversation, encode_conversations
-from biaseval.training.tuning import prepared, tuning_steps
 from tests.processes import run_until_killed
 from tests.taskfiles import WORDS
 from tests.tinymodels import make_llama
+from tests.training.interruptions import MARKER
+from tests.training.trainingtexts import CPU
 
 TRAINING_SECTION = {
     "learning_rate": 2e-3,
@@ -82,7 +79,9 @@ def load(path: Path, *overrides: str) -> InstructSpec:
 def conversations(spec: InstructSpec, run_dir: Path, role: str) -> list[EncodedConversation]:
     """Return those of a run in tokens, made anew from the file; the run says which are held out."""
     found = read_conversations(spec.data)
-    encoded = encode_conversations(load_tokenizer(spec.model.path), found.kept, spec.template, spec.max_tokens)
+    encoded = encode_conversations(
+        load_tokenizer(ModelSource(spec.model.path)), found.kept, spec.template, spec.max_tokens
+    )
     roles = Run.open(str(run_dir)).read_table("conversations")["role"].to_pylist()
     return [one for own, (_, one) in zip(roles, encoded.kept, strict=True) if own == role]
 
@@ -90,10 +89,11 @@ def conversations(spec: InstructSpec, run_dir: Path, role: str) -> list[EncodedC
 def undisturbed(spec: InstructSpec, run_dir: Path) -> tuple[dict[str, torch.Tensor], list[float]]:
     """Train without Ray, checkpoints or DeepSpeed; return weights and losses."""
     spec = spec.model_copy(update={"training": spec.training.model_copy(update={"workers": 1, "zero": None})})
-    tuned = prepared(load_model(spec.model.path), spec, torch.device("cpu"))
-    train = conversations(spec, run_dir, "train")
-    losses = [one.loss for one in tuning_steps(tuned.optimization, train, [], spec, capacity=spec.max_tokens)]
-    return {name: parameter.detach() for name, parameter in tuned.trained.items()}, losses
+    recipe, objective = tuning_recipe(spec), Conversations(conversations(spec, run_dir, "train"), spec.max_tokens)
+    base = load_base(recipe, CPU)
+    with prepared(base, recipe, objective) as ready:
+        losses = [one.loss for one in training_steps(ready.optimization, objective, recipe, base.share)]
+    return {name: parameter.detach() for name, parameter in ready.trained.items()}, losses
 
 
 def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float) -> None:
@@ -107,42 +107,6 @@ def losses(run_dir: Path) -> list[float]:
     return [row["loss"] for row in rows]
 
 
-def assert_resumed(run_dir: Path) -> None:
-    [sitting] = json.loads((run_dir / "environment.json").read_text())["training"]
-    assert sitting["first_step"] in range(4, N_STEPS, 4)
-
-
-class Killer(threading.Thread):
-    """Kills one process once a condition holds."""
-
-    def __init__(self, is_time: Callable[[], bool], victims: Callable[[], list[psutil.Process]]) -> None:
-        super().__init__(daemon=True)
-        self.is_time, self.victims, self.n_killed = is_time, victims, 0
-
-    def run(self) -> None:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            if self.is_time():
-                # Only now: those of an earlier training may just be ending.
-                for victim in self.victims()[:1]:
-                    victim.send_signal(signal.SIGKILL)
-                    self.n_killed += 1
-                return
-            time.sleep(0.01)
-
-
-def workers_of_this_session() -> list[psutil.Process]:
-    return [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if "RayTrainWorker" in " ".join(process.cmdline())
-    ]
-
-
-def has_checkpoint(run_dir: Path) -> bool:
-    return bool(list(run_dir.glob("checkpoints/*/checkpoint.json")))
-
-
 @pytest.mark.ray
 @pytest.mark.slow
 def test_all_parameters_are_tuned_and_the_result_is_a_model(
@@ -151,7 +115,7 @@ def test_all_parameters_are_tuned_and_the_result_is_a_model(
     path, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
     spec = load(path)
     summary = train_instruct(spec, str(run_dir))
-    assert (summary.folder, summary.n_steps, summary.n_made) == (MODEL, N_STEPS, N_STEPS)
+    assert (summary.folder, summary.n_steps, summary.n_made) == ("model", N_STEPS, N_STEPS)
     expected, expected_losses = undisturbed(spec, run_dir)
     found = load_file(run_dir / "model" / "model.safetensors")
     assert_same(found, expected, 1e-6)
@@ -172,7 +136,7 @@ def test_all_parameters_are_tuned_and_the_result_is_a_model(
     ]
     assert json.loads((run_dir / "environment.json").read_text())["training"][0]["packing"] is True
     status = run_status(str(run_dir))
-    assert (status.kind, status.n_rows_done, status.n_rows, status.n_parts_done) == ("instruct", N_STEPS, N_STEPS, 1)
+    assert (status.kind, status.size_done, status.size, status.n_parts_done) == ("instruct", N_STEPS, N_STEPS, 1)
     assert query([run_dir], "select count(*) as n from training").to_pylist() == [{"n": N_STEPS}]
 
     # Scored by model.path, the answers that it was trained on are likelier than before.
@@ -181,14 +145,14 @@ def test_all_parameters_are_tuned_and_the_result_is_a_model(
     prompts = pa.table({"prompt_id": ["p"], "text": [f"User: {question}\n\nAssistant:"], "labels": [[answer]]})
     before, after = (
         sum(LabelScorer.load(str(model)).score(prompts)["token_logprobs"][0].as_py())
-        for model in (tiny_llama, run_dir / MODEL)
+        for model in (tiny_llama, run_dir / "model")
     )
     assert after > before
 
-    modified = (run_dir / MODEL / MODEL_CONFIG).stat().st_mtime_ns
+    modified = (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns
     again = train_instruct(spec, str(run_dir))
     assert again.n_made == 0
-    assert (run_dir / MODEL / MODEL_CONFIG).stat().st_mtime_ns == modified
+    assert (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns == modified
     assert f"all {N_STEPS} steps are made already" in capsys.readouterr().err
     with pytest.raises(InputError, match=r"belongs to another spec.*\n.*training.epochs: the run has 6, the spec 7"):
         train_instruct(load(path, "training.epochs=7"), str(run_dir))
@@ -199,78 +163,48 @@ def test_all_parameters_are_tuned_and_the_result_is_a_model(
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_replaced_and_the_adapter_loads(
-    tmp_path: Path, tiny_llama: Path, ray_cluster: None
+def test_a_killed_command_goes_on_also_with_other_resources(
+    tmp_path: Path, tiny_llama: Path, ray_cluster: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_dir = tmp_path / "run"
-    spec = load(write_spec(tmp_path, tiny_llama, lora=LORA))
-    killer = Killer(lambda: has_checkpoint(run_dir), workers_of_this_session)
-    killer.start()
-    train_instruct(spec, str(run_dir))
-    assert killer.n_killed == 1
-    assert_resumed(run_dir)
+    """An adapter, killed in one process and ended by two, the same as without Ray; and it loads."""
+    path, run_dir, marker = write_spec(tmp_path, tiny_llama, lora=LORA), tmp_path / "run", tmp_path / "marker"
+    run_until_killed(
+        marker.exists,
+        "from tests.training.interruptions import waiting_command; waiting_command()",
+        *("train", "instruct", str(path), "--run-dir", str(run_dir)),
+        **{MARKER: str(marker)},
+    )
+    # Six steps were made, four of them before the checkpoint.
+    assert (run_dir / ".train").exists()
+    status = run_status(str(run_dir))
+    assert 4 <= status.size_done <= 6
+    assert status.n_parts_done == 0
+    spec = load(path, "training.workers=2", "packing=false", "training.checkpoint_steps=100")
+    summary = train_instruct(spec, str(run_dir))
+    assert f"resuming: 4 of {N_STEPS} steps are made" in capsys.readouterr().err
+    assert (summary.folder, summary.n_made) == ("adapter", N_STEPS - 4)
+    [sitting] = json.loads((run_dir / "environment.json").read_text())["training"]
+    assert list(sitting) == ["first_step", "n_steps", "workers", "zero", "packing", "seconds", "step_seconds"]
+    assert list(sitting.values())[:5] == [4, N_STEPS, 2, None, False]
     expected, expected_losses = undisturbed(spec, run_dir)
     found = load_file(run_dir / "adapter" / "adapter_model.safetensors")
     named = {f"base_model.model.{name.replace('.default', '')}": value for name, value in expected.items()}
-    assert_same(found, named, 1e-6)
-    assert losses(run_dir) == pytest.approx(expected_losses, rel=1e-6)
-    adapted = load_model(str(tiny_llama), adapter=str(run_dir / "adapter"))
+    assert_same(found, named, 1e-4)
+    assert losses(run_dir) == pytest.approx(expected_losses, abs=1e-4)
+    assert {row["adapter"] for row in Run.open(str(run_dir)).read_table("training").to_pylist()} == {"adapter"}
+    for left in ("checkpoints", "progress.json", ".train"):
+        assert not (run_dir / left).exists()
+    adapted = load_model(ModelSource(str(tiny_llama), adapter=str(run_dir / "adapter")))
     assert any("lora_A" in name for name, _ in adapted.named_parameters())
     with pytest.raises(InputError, match="adapter"):
-        load_model(str(make_llama(tmp_path / "other", hidden=48)), adapter=str(run_dir / "adapter"))
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_a_killed_command_resumes_also_with_other_resources(
-    tmp_path: Path, tiny_llama: Path, ray_cluster: None
-) -> None:
-    """All parameters by two workers: killed under ZeRO 2, ended under ZeRO 3, the same as by one without DeepSpeed."""
-    path, run_dir = write_spec(tmp_path, tiny_llama, workers=2, zero=2), tmp_path / "run"
-    run_until_killed(lambda: has_checkpoint(run_dir), "train", "instruct", str(path), "--run-dir", str(run_dir))
-    status = run_status(str(run_dir))
-    assert 4 <= status.n_rows_done < N_STEPS
-    assert status.n_parts_done == 0
-    spec = load(path, "training.zero=3", "packing=false", "training.checkpoint_steps=100")
-    train_instruct(spec, str(run_dir))
-    assert_resumed(run_dir)
-    expected, expected_losses = undisturbed(spec, run_dir)
-    assert_same(load_file(run_dir / "model" / "model.safetensors"), expected, 1e-4)
-    assert losses(run_dir) == pytest.approx(expected_losses, abs=1e-4)
-    assert not (run_dir / "checkpoints").exists()
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_with_its_step(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
-    spec = load(write_spec(tmp_path, tiny_llama, learning_rate=1e30, warmup=0.0))
-    with pytest.raises(
-        BiasevalError, match=r"training stopped at step [12]: loss .*lower training.learning_rate"
-    ) as caught:
-        train_instruct(spec, str(tmp_path / "run"))
-    assert caught.value.exit_code == 1
-    assert Run.open(str(tmp_path / "run")).read_table("training").num_rows in (2, 3)
-    assert not (tmp_path / "run" / "model").exists()
-
-
-def test_a_dead_worker_is_told_from_an_error_of_its_code() -> None:
-    dead = WorkerHealthCheckFailedError("A worker health check failed.", failure=ActorDiedError())
-    left = RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer.")
-    assert [_is_loss(cause) for cause in (dead, left, ValueError("shapes differ"))] == [True, True, False]
-
-
-@pytest.mark.ray
-def test_more_workers_than_resources_are_refused(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
-    spec = load(write_spec(tmp_path, tiny_llama, workers=8, accumulation=8))
-    with pytest.raises(InputError, match=r"training.workers: 8 need 8 CPUs, one each, and Ray has 4: 4 missing"):
-        train_instruct(spec, str(tmp_path / "run"))
+        load_model(ModelSource(str(make_llama(tmp_path / "other", hidden=48)), adapter=str(run_dir / "adapter")))
 
 
 def test_planning_says_what_tuning_reads_and_costs(tmp_path: Path, tiny_llama: Path) -> None:
     path = write_spec(tmp_path, tiny_llama)
     plan = summarize_instruct(load(path))
     encoded = encode_conversations(
-        load_tokenizer(str(tiny_llama)), read_conversations(load(path).data).kept, "plain", 128
+        load_tokenizer(ModelSource(str(tiny_llama))), read_conversations(load(path).data).kept, "plain", 128
     ).kept
     lengths = [len(one.token_ids) for _, one in encoded]
     assert (plan.n_conversations, plan.n_held_out, plan.n_steps) == (16, 2, N_STEPS)

@@ -8,7 +8,7 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.pipelines import train_lora
-from biaseval.spec import LabelBiasSpec, LoraSpec, differences, dump_spec, load_spec
+from biaseval.spec import LabelBiasSpec, LoraSpec, differences, load_spec
 
 MINIMAL = "kind: label_bias\nname: x\nmodel: {path: m}\ntasks: {path: tasks}\n"
 
@@ -75,7 +75,7 @@ def test_the_deepspeed_file_is_relative_to_the_spec(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_may_change_the_resources_of_training_alone(tmp_path: Path) -> None:
-    before = dump_spec(load(tmp_path, "lora: {precision: float32}\n"))
+    before = load(tmp_path, "lora: {precision: float32}\n")
     resources = ("lora.workers=2", "lora.zero=2", "lora.deepspeed_config=ds.json", "lora.gradient_checkpointing=false")
     assert differences(before, load(tmp_path, "lora: {precision: float32}\n", *resources)) == []
     assert differences(before, load(tmp_path, "lora: {precision: float32, r: 8}\n")) == [
@@ -98,7 +98,7 @@ def test_a_resumed_run_may_change_the_resources_of_training_alone(tmp_path: Path
 def test_resources_that_would_change_adapters_stay(
     tmp_path: Path, before: str, after: str, expected: str | None
 ) -> None:
-    old = dump_spec(load(tmp_path, f"lora: {{{before}}}\n"))
+    old = load(tmp_path, f"lora: {{{before}}}\n")
     found = differences(old, load(tmp_path, f"lora: {{{after}}}\n"))
     assert len(found) == (expected is not None)
     assert all(line.startswith(str(expected)) for line in found)

@@ -20,11 +20,13 @@ from transformers import (
     PreTrainedModel,
 )
 
-from biaseval.training.loss import RowLoss, attention_inputs
-from biaseval.training.packing import conversation_batches, pack, why_not_packed
+from biaseval.training.batches import Batch
+from biaseval.training.loss import attention_inputs
+from biaseval.training.objectives import Conversations, Loss, Share
+from biaseval.training.packing import pack, why_not_packed
 from biaseval.training.templates import EncodedConversation
+from tests.training.trainingtexts import CPU, random_conversations
 
-CPU = torch.device("cpu")
 SMALL = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 LAYERS = {**SMALL, "intermediate_size": 64, "num_key_value_heads": 2, "initializer_range": 0.3}
 GPT2 = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
@@ -48,22 +50,21 @@ def make(name: str, attention: str = "sdpa") -> PreTrainedModel:
     return model.train()
 
 
-def some(n: int = 7, seed: int = 0, longest: int = 30) -> list[EncodedConversation]:
-    generator = np.random.default_rng(seed)
-    found = []
-    for length in generator.integers(6, longest, size=n):
-        is_answer = generator.random(length) < 0.5
-        is_answer[:2] = False
-        is_answer[-1] = True
-        found.append(EncodedConversation(generator.integers(2, 97, size=length), is_answer))
-    return found
+def some(n: int = 7) -> list[EncodedConversation]:
+    return random_conversations(n, vocabulary=97)
 
 
-def loss_and_gradients(model: PreTrainedModel, conversations: list[EncodedConversation], **how: Any) -> Any:
+def batches_of(conversations: list[EncodedConversation], capacity: int | None, share: Share) -> list[Batch]:
+    return Conversations(conversations, capacity).batches(range(len(conversations)), share)
+
+
+def loss_and_gradients(
+    model: PreTrainedModel, conversations: list[EncodedConversation], capacity: int | None, share: Share
+) -> Any:
     model.zero_grad()
-    module = RowLoss(model, "float32", CPU)
+    module = Loss(model, Conversations(conversations, capacity), "float32", CPU)
     total = 0.0
-    for batch in conversation_batches(conversations, **how):
+    for batch in batches_of(conversations, capacity, share):
         loss = module(batch)
         loss.backward()
         total += loss.item()
@@ -90,12 +91,8 @@ def test_packed_rows_have_the_loss_and_the_gradients_of_each_conversation_alone(
     expected = plain_loss(model, conversations)
     expected.backward()
     wanted = {name: own.grad.clone() for name, own in model.named_parameters() if own.grad is not None}
-    for how in (
-        {"batch_size": 1, "capacity": 64},
-        {"batch_size": 3, "capacity": 64},
-        {"batch_size": 2, "capacity": None},
-    ):
-        loss, gradients = loss_and_gradients(model, conversations, **how)
+    for how in ((64, Share(1)), (64, Share(3)), (None, Share(2))):
+        loss, gradients = loss_and_gradients(model, conversations, *how)
         assert loss == pytest.approx(expected.item(), abs=1e-5), how
         assert gradients.keys() == wanted.keys()
         largest = max((gradients[key] - value).abs().max().item() for key, value in wanted.items())
@@ -105,7 +102,7 @@ def test_packed_rows_have_the_loss_and_the_gradients_of_each_conversation_alone(
 def test_without_blocks_the_loss_would_be_another() -> None:
     """What the test above would miss if conversations were so alike that seeing each other made no difference."""
     model, conversations = make("llama"), some()
-    batch = conversation_batches(conversations, 1, capacity=1000)[0]
+    batch = batches_of(conversations, 1000, Share(1))[0]
     assert batch.text_numbers.max() == 7
     seen = model(input_ids=torch.from_numpy(batch.input_ids)).logits
     alone = model(
@@ -117,20 +114,17 @@ def test_without_blocks_the_loss_would_be_another() -> None:
 def test_workers_share_a_step_evenly_and_sum_to_it() -> None:
     model, conversations = make("llama"), some(5)
     whole = plain_loss(model, conversations).item()
-    module = RowLoss(model, "float32", CPU)
     for capacity in (None, 40):
+        module = Loss(model, Conversations(conversations, capacity), "float32", CPU)
         for n_workers in (2, 3, 7):
-            dealt = [
-                conversation_batches(conversations, 1, capacity=capacity, rank=rank, n_workers=n_workers)
-                for rank in range(n_workers)
-            ]
+            dealt = [batches_of(conversations, capacity, Share(1, rank, n_workers)) for rank in range(n_workers)]
             assert len({len(own) for own in dealt}) == 1
             assert sum(module(batch).item() for own in dealt for batch in own) == pytest.approx(whole, abs=1e-5)
 
 
 def test_a_batch_that_counts_nothing_still_reaches_every_parameter() -> None:
     model, conversations = make("llama"), some(1)
-    loss, gradients = loss_and_gradients(model, conversations, batch_size=1, capacity=None, rank=1, n_workers=2)
+    loss, gradients = loss_and_gradients(model, conversations, None, Share(1, rank=1, n_workers=2))
     assert loss == 0
     assert gradients.keys() == dict(model.named_parameters()).keys()
     assert all(not value.any() for value in gradients.values())
@@ -149,7 +143,7 @@ def test_rows_are_filled_first_fit_from_the_longest_on() -> None:
 def test_a_row_is_laid_out_by_hand() -> None:
     one = EncodedConversation(np.array([5, 6, 7]), np.array([False, True, True]))
     other = EncodedConversation(np.array([8, 9]), np.array([False, True]))
-    [batch] = conversation_batches([one, other, one], 2, capacity=5)
+    [batch] = batches_of([one, other, one], 5, Share(2))
     assert batch.input_ids.tolist() == [[5, 6, 7, 8, 9], [5, 6, 7, 0, 0]]
     assert batch.text_numbers.tolist() == [[1, 1, 1, 2, 2], [1, 1, 1, 0, 0]]
     assert batch.positions.tolist() == [0, 1, 3]

@@ -10,14 +10,16 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from biaseval.label_bias.prompts import PromptFitter, TokenCounter
+from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.splits import Splits, splits_of
-from biaseval.label_bias.tasks import Task, read_task
 from biaseval.label_bias.training_rows import training_rows
+from biaseval.prompting.lengths import TokenCounter
+from biaseval.prompting.task_files import Task, read_task
 from biaseval.scoring.encoding import encode
 from biaseval.spec import LoraSpec, training_positions
 from biaseval.tables import TRAINING_ROWS
-from biaseval.training.batches import EncodedRow, collate, step_batches
+from biaseval.training.batches import EncodedRow, collate
+from biaseval.training.objectives import LabelledPrompts, Share
 from biaseval.training.rows import adapters_of, encoded_rows, rows_of, with_tokens
 from tests.taskfiles import write_task
 from tests.tinymodels import make_tokenizer
@@ -128,8 +130,8 @@ def test_only_label_and_eos_count() -> None:
 @pytest.mark.parametrize("n_workers", [1, 2, 4])
 @pytest.mark.parametrize("n_rows", [8, 5, 1])
 def test_workers_share_the_rows_of_a_step(n_workers: int, n_rows: int) -> None:
-    rows = encoded(*range(4, 4 + n_rows))
-    own = [step_batches(rows, 1, rank, n_workers) for rank in range(n_workers)]
+    objective = LabelledPrompts(encoded(*range(4, 4 + n_rows)))
+    own = [objective.batches(range(n_rows), Share(1, rank, n_workers)) for rank in range(n_workers)]
     assert len({len(batches) for batches in own}) == 1
     weights = [batch.target_weights.sum() for batches in own for batch in batches]
     assert sum(weights) == pytest.approx(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +12,53 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-import torch.distributed as dist
 from peft import PeftModel
 from safetensors.torch import load
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import InputError
-from biaseval.models import load_model, load_tokenizer
+from biaseval.models import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    Loading,
+    ModelSource,
+    adapter_files,
+    bare_model,
+    load_model,
+    load_tokenizer,
+    target_names,
+    target_shapes,
+)
 from biaseval.scoring import LabelScorer
 from biaseval.spec import LoraSpec, ModelSpec
-from biaseval.training.adapters import adapter_files, attached, set_precision, target_names, target_shapes
 from biaseval.training.batches import EncodedRow, TrainingRow, collate, encode_rows
-from biaseval.training.loss import RowLoss, weighted_loss
-from biaseval.training.rows import CONFIG_FILE, WEIGHTS_FILE
+from biaseval.training.loss import weighted_loss
+from biaseval.training.objectives import LabelledPrompts, Loss
+from biaseval.training.preparation import prepared, set_precision
+from biaseval.training.recipe import adapters_recipe
 from biaseval.training.schedule import learning_rate_at, n_steps_of, step_rows
-from biaseval.training.trainer import TrainedAdapter, train_adapter
-from tests.training.trainingtexts import SMALL, plain_training, random_rows
+from tests.training.trainingtexts import (
+    CPU,
+    SMALL,
+    TrainedAdapter,
+    base_of,
+    plain_training,
+    random_rows,
+    train_adapter,
+)
 
-CPU = torch.device("cpu")
+RECIPE = adapters_recipe(ModelSpec(path="in memory"), SMALL)
 
 
 @pytest.fixture
 def model(tiny_llama: Path) -> PreTrainedModel:
-    return load_model(str(tiny_llama))
+    return load_model(ModelSource(str(tiny_llama)))
 
 
 def train(model: PreTrainedModel, rows: list[EncodedRow], **changes: Any) -> TrainedAdapter:
-    return train_adapter(model, rows, SMALL.model_copy(update=changes), device=CPU)
+    """Train an adapter for four steps, if the rows are sixteen."""
+    return train_adapter(model, rows, SMALL.model_copy(update={"epochs": 2, **changes}))
 
 
 def weights(trained: TrainedAdapter) -> dict[str, torch.Tensor]:
@@ -57,7 +75,7 @@ def hooks(model: torch.nn.Module) -> int:
 def test_the_adapter_is_that_of_a_plain_loop(tiny_llama: Path, model: PreTrainedModel, n_rows: int) -> None:
     rows = random_rows(n_rows)
     lora = SMALL.model_copy(update={"learning_rate": LoraSpec().learning_rate})
-    trained = train_adapter(model, rows, lora, device=CPU)
+    trained = train_adapter(model, rows, lora)
     expected = plain_training(tiny_llama, rows, lora)
     found = weights(trained)
     assert set(found) == set(expected)
@@ -91,10 +109,8 @@ def test_the_model_is_left_without_residue(model: PreTrainedModel, checkpointing
     assert not model.training
     assert not any(parameter.requires_grad or parameter.grad is not None for parameter in model.parameters())
     # So an adapter does not depend on those trained before it.
-    train(model, random_rows(seed=1))
-    assert weights(train(model, rows, gradient_checkpointing=checkpointing)).keys() == weights(first).keys()
-    again = weights(train(model, rows, gradient_checkpointing=checkpointing))
-    assert all(torch.equal(again[name], value) for name, value in weights(first).items())
+    train(model, random_rows(seed=1), epochs=1)
+    assert train(model, rows, gradient_checkpointing=checkpointing).files == first.files
 
 
 def test_a_model_is_whole_again_after_an_error(model: PreTrainedModel) -> None:
@@ -104,7 +120,7 @@ def test_a_model_is_whole_again_after_an_error(model: PreTrainedModel) -> None:
         assert [name for name, _ in model.named_parameters()] != names
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), attached(model, SMALL):
+    with pytest.raises(ZeroDivisionError), prepared(base_of(model), RECIPE, LabelledPrompts(random_rows(1))):
         fail()
     assert [name for name, _ in model.named_parameters()] == names
 
@@ -119,7 +135,7 @@ def test_what_is_trained_is_every_linear_layer_and_the_head(model: PreTrainedMod
 
 
 def test_a_tied_output_layer_is_changed_and_its_embedding_is_not(tmp_path: Path) -> None:
-    model = load_model(str(MODEL_PATH))
+    model = load_model(ModelSource(str(MODEL_PATH)))
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     before = model.get_input_embeddings().weight.clone()
     trained = train(model, random_rows(), learning_rate=0.01)
@@ -130,7 +146,7 @@ def test_a_tied_output_layer_is_changed_and_its_embedding_is_not(tmp_path: Path)
         (tmp_path / name).write_bytes(content)
     # The head itself, as large as the embedding, is in no adapter.
     assert {name.split(".")[-2] for name in weights(trained)} == {"lora_A", "lora_B"}
-    adapted = load_model(str(MODEL_PATH), adapter=str(tmp_path))
+    adapted = load_model(ModelSource(str(MODEL_PATH), adapter=str(tmp_path)))
     assert adapted.get_input_embeddings().weight is adapted.get_output_embeddings().get_base_layer().weight
     assert torch.equal(adapted.get_input_embeddings().weight, before)
 
@@ -142,9 +158,11 @@ def test_merged_and_attached_adapters_score_the_same(tiny_llama: Path, model: Pr
     (tmp_path / "adapter").mkdir()
     for name, content in trained.files.items():
         (tmp_path / "adapter" / name).write_bytes(content)
-    merged: Any = PeftModel.from_pretrained(load_model(str(tiny_llama)), tmp_path / "adapter").merge_and_unload()
+    merged: Any = PeftModel.from_pretrained(
+        load_model(ModelSource(str(tiny_llama))), tmp_path / "adapter"
+    ).merge_and_unload()
     merged.save_pretrained(tmp_path / "merged")
-    load_tokenizer(str(tiny_llama)).save_pretrained(tmp_path / "merged")
+    load_tokenizer(ModelSource(str(tiny_llama))).save_pretrained(tmp_path / "merged")
     texts = [f"Say which.\n\nInput: river {number}.\n\nOutput:" for number in range(4)]
     prompts = pa.table({"prompt_id": list("abcd"), "text": texts, "labels": [["yes", "not sure"]] * 4})
     loaded = [(str(tiny_llama), str(tmp_path / "adapter")), (str(tmp_path / "merged"), None), (str(tiny_llama), None)]
@@ -159,7 +177,7 @@ def test_merged_and_attached_adapters_score_the_same(tiny_llama: Path, model: Pr
 def test_a_row_counts_by_the_mean_over_its_own_targets(model: PreTrainedModel) -> None:
     rows = random_rows(2)
     assert rows[0].n_targets != rows[1].n_targets
-    loss = RowLoss(model, "float32", CPU)
+    loss = Loss(model, LabelledPrompts(rows), "float32", CPU)
     expected = []
     for row in rows:
         ids = torch.from_numpy(row.token_ids)[None]
@@ -198,42 +216,42 @@ def test_a_loss_that_is_not_finite_ends_the_adapter_and_not_the_next(model: PreT
     trained = train(model, random_rows(), learning_rate=1e30)
     assert trained.files is None
     last = trained.steps[-1]
-    assert len(trained.steps) < 10
+    assert len(trained.steps) < 4
     assert not np.isfinite(last.loss) or last.grad_norm is None or not np.isfinite(last.grad_norm)
     assert all(np.isfinite(step.loss) for step in trained.steps[:-1])
     assert train(model, random_rows()).files is not None
 
 
 def test_bfloat16_leaves_norms_in_float32_and_trains() -> None:
-    model = load_model(str(MODEL_PATH), dtype="bfloat16")
+    model = load_model(ModelSource(str(MODEL_PATH)), Loading("bfloat16"))
     set_precision(model, "bfloat16")
     dtypes = {name.split(".")[-2]: value.dtype for name, value in model.named_parameters()}
     assert dtypes["input_layernorm"] == dtypes["norm"] == torch.float32
     assert dtypes["q_proj"] == dtypes["embed_tokens"] == torch.bfloat16
     assert model.model.rotary_emb.inv_freq.dtype == torch.float32
     trained = train(model, random_rows(), precision="bfloat16")
-    expected = train(load_model(str(MODEL_PATH)), random_rows())
+    expected = train(load_model(ModelSource(str(MODEL_PATH))), random_rows())
     assert {value.dtype for value in weights(trained).values()} == {torch.bfloat16}
     losses, wanted = ([step.loss for step in each.steps] for each in (trained, expected))
     assert losses == pytest.approx(wanted, rel=0.05)
 
 
 def test_the_loss_falls_on_a_real_task() -> None:
-    tokenizer = load_tokenizer(str(MODEL_PATH))
+    tokenizer = load_tokenizer(ModelSource(str(MODEL_PATH)))
     texts = ["The soup was cold", "The bread was fresh", "The tea was bitter", "The cake was sweet"] * 4
     rows = [
         TrainingRow(f"Say good or bad.\n\nInput: {text} {n}.\n\nOutput:", ("bad", "good")[n % 2], ("bad", "good"))
         for n, text in enumerate(texts)
     ]
     encoded = encode_rows(tokenizer, rows)
-    trained = train(load_model(str(MODEL_PATH)), encoded, r=16)
+    trained = train(load_model(ModelSource(str(MODEL_PATH))), encoded, r=16, epochs=5)
     losses = [step.loss for step in trained.steps]
     assert np.mean(losses[-2:]) < 0.7 * np.mean(losses[:2])
 
 
 def test_files_do_not_depend_on_where_they_were_made(tiny_llama: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_llama, tmp_path / "copy")
-    made = [train(load_model(str(path)), random_rows(8)).files for path in (tiny_llama, tmp_path / "copy")]
+    made = [train(load_model(ModelSource(str(path))), random_rows(8)).files for path in (tiny_llama, tmp_path / "copy")]
     assert made[0] is not None
     assert made[0] == made[1]
     config = json.loads(made[0][CONFIG_FILE])
@@ -242,17 +260,18 @@ def test_files_do_not_depend_on_where_they_were_made(tiny_llama: Path, tmp_path:
 
 def test_files_name_a_base_model_of_the_hub(model: PreTrainedModel) -> None:
     model.name_or_path = "somebody/model"
-    with attached(model, SMALL) as adapted:
-        assert json.loads(adapter_files(adapted)[CONFIG_FILE])["base_model_name_or_path"] == "somebody/model"
+    with prepared(base_of(model), RECIPE, LabelledPrompts(random_rows(1))) as ready:
+        assert ready.adapter is not None
+        assert json.loads(adapter_files(ready.adapter)[CONFIG_FILE])["base_model_name_or_path"] == "somebody/model"
 
 
 def test_norms_keep_what_their_files_have(tmp_path: Path, tiny_llama: Path) -> None:
-    stored = load_model(str(tiny_llama), dtype="float16")
+    stored = load_model(ModelSource(str(tiny_llama)), Loading("float16"))
     for name, value in stored.named_parameters():
         if "norm" in name:
             value.data.fill_(1 + 2**-10)
     stored.save_pretrained(tmp_path)
-    model = load_model(str(tmp_path), dtype=None)
+    model = load_model(ModelSource(str(tmp_path)), Loading(None))
     assert model.dtype == torch.float16
     set_precision(model, "bfloat16")
     parameters = dict(model.named_parameters())
@@ -267,9 +286,9 @@ def test_layers_with_transposed_weights_are_trained(tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"vocab_size": 300, "n_positions": 64, "n_embd": 16, "n_layer": 1, "n_head": 2}
     config = GPT2Config(**sizes, bos_token_id=0, eos_token_id=1, initializer_range=0.3, tie_word_embeddings=False)
     GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt2")
-    model = load_model(str(tmp_path / "gpt2"))
+    model = load_model(ModelSource(str(tmp_path / "gpt2")))
     assert target_names(model, SMALL) == ["c_attn", "c_fc", "c_proj", "lm_head"]
-    shapes = target_shapes(ModelSpec(path=str(tmp_path / "gpt2")), SMALL)
+    shapes = target_shapes(bare_model(ModelSource(str(tmp_path / "gpt2"))), SMALL)
     assert sorted(shapes) == [(16, 16), (16, 48), (16, 64), (16, 300), (64, 16)]
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -286,26 +305,3 @@ def test_layers_with_transposed_weights_are_trained(tmp_path: Path) -> None:
     kept = adapted(input_ids=ids).logits
     assert (kept - bare).abs().max() > 0.01
     assert torch.allclose(adapted.merge_and_unload()(input_ids=ids).logits, kept, atol=1e-4)
-
-
-@pytest.fixture(scope="module")
-def process_group() -> Iterator[None]:
-    """Be the one worker of a group."""
-    with pytest.MonkeyPatch.context() as patch:
-        for key, value in {"DS_ACCELERATOR": "cpu", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
-            patch.setenv(key, value)
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        yield
-        dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("zero", [0, 1])
-def test_deepspeed_trains_the_same_adapter(model: PreTrainedModel, process_group: None, zero: int) -> None:
-    rows = random_rows()
-    plain, found = train(model, rows), train(model, rows, zero=zero)
-    expected = weights(plain)
-    for name, value in weights(found).items():
-        assert torch.allclose(value, expected[name], rtol=0, atol=1e-5), name
-    for one, other in zip(found.steps, plain.steps, strict=True):
-        assert (one.loss, one.grad_norm) == pytest.approx((other.loss, other.grad_norm), abs=1e-5)
-    assert train(model, rows, zero=zero, learning_rate=1e30).files is None

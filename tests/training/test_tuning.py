@@ -16,18 +16,21 @@ from transformers import AutoModelForCausalLM, get_cosine_schedule_with_warmup, 
 
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import load_model, load_tokenizer, unfilled_model
+from biaseval.models import Loading, ModelSource, load_model, load_tokenizer, unfilled_model
 from biaseval.spec import AdapterSpec, InstructSpec
 from biaseval.store import Run
 from biaseval.training import checkpoints, model_files
-from biaseval.training.checkpoints import in_files, keep_only, newest_checkpoint, read_states, write_checkpoint
-from biaseval.training.model_files import write_model
-from biaseval.training.schedule import step_rows
+from biaseval.training.checkpoints import Checkpoint, in_files, newest_checkpoint, read_states, write_checkpoint
+from biaseval.training.loop import StepRecord, training_steps
+from biaseval.training.objectives import Conversations
+from biaseval.training.outcome import Outcome, train
+from biaseval.training.preparation import Prepared, load_base, prepared
+from biaseval.training.recipe import tuning_recipe
+from biaseval.training.schedule import planned_steps, step_rows
 from biaseval.training.templates import EncodedConversation
-from biaseval.training.trainer import StepRecord
-from biaseval.training.tuning import Tuned, n_tuning_steps, prepared, tuning_steps, weights_dtype
+from biaseval.training.work import Work
+from tests.training.trainingtexts import CPU, random_conversations
 
-CPU = torch.device("cpu")
 LORA = AdapterSpec(r=4, alpha=8)
 CAPACITY = 64
 
@@ -47,30 +50,18 @@ def spec_of(model: Path, lora: AdapterSpec | None = None, **training: Any) -> In
     )
 
 
-def some(n: int = 16, seed: int = 0) -> list[EncodedConversation]:
-    generator = np.random.default_rng(seed)
-    found = []
-    for length in generator.integers(8, 30, size=n):
-        is_answer = generator.random(length) < 0.5
-        is_answer[:2], is_answer[-1] = False, True
-        found.append(EncodedConversation(generator.integers(2, 250, size=length), is_answer))
-    return found
+def tuned(spec: InstructSpec, objective: Conversations | None = None) -> tuple[Prepared, list[StepRecord]]:
+    """Train on a fresh model; what is trained stays in the first value."""
+    objective = objective or Conversations(random_conversations(), CAPACITY)
+    recipe = tuning_recipe(spec)
+    base = load_base(recipe, CPU)
+    with prepared(base, recipe, objective) as ready:
+        return ready, list(training_steps(ready.optimization, objective, recipe, base.share))
 
 
-def ready(spec: InstructSpec) -> Tuned:
-    model = load_model(spec.model.path, dtype=weights_dtype(spec))
-    return prepared(model, spec, CPU)
-
-
-def steps(tuned: Tuned, spec: InstructSpec, train: list[EncodedConversation], **how: Any) -> list[StepRecord]:
-    how = {"capacity": CAPACITY, **how}
-    return list(tuning_steps(tuned.optimization, train, how.pop("held_out", []), spec, **how))
-
-
-def tuned_weights(spec: InstructSpec, train: list[EncodedConversation], **how: Any) -> dict[str, torch.Tensor]:
-    tuned = ready(spec)
-    steps(tuned, spec, train, **how)
-    return {name: parameter.detach().clone() for name, parameter in tuned.trained.items()}
+def tuned_weights(spec: InstructSpec, capacity: int | None = CAPACITY) -> dict[str, torch.Tensor]:
+    trained = tuned(spec, Conversations(random_conversations(), capacity))[0].trained
+    return {name: parameter.detach() for name, parameter in trained.items()}
 
 
 def furthest(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
@@ -107,11 +98,10 @@ def plain_training(spec: InstructSpec, train: list[EncodedConversation]) -> dict
 
 @pytest.mark.parametrize(("lora", "schedule"), [(LORA, "linear"), (None, "cosine")])
 def test_the_result_is_that_of_a_plain_loop(tiny_llama: Path, lora: AdapterSpec | None, schedule: str) -> None:
-    spec, train = spec_of(tiny_llama, lora, schedule=schedule), some()
-    found = tuned_weights(spec, train, capacity=None)
-    expected = plain_training(spec, train)
-    assert furthest(found, expected) < 1e-6
-    before = dict(load_model(str(tiny_llama)).named_parameters())
+    spec = spec_of(tiny_llama, lora, schedule=schedule)
+    expected = plain_training(spec, random_conversations())
+    assert furthest(tuned_weights(spec, None), expected) < 1e-6
+    before = dict(load_model(ModelSource(str(tiny_llama))).named_parameters())
     moved = [
         value.abs().max() if "lora_B" in name else (value - before[name]).abs().max()
         for name, value in expected.items()
@@ -122,36 +112,37 @@ def test_the_result_is_that_of_a_plain_loop(tiny_llama: Path, lora: AdapterSpec 
 
 @pytest.mark.parametrize("lora", [LORA, None])
 def test_packing_and_memory_settings_change_nothing(tiny_llama: Path, lora: AdapterSpec | None) -> None:
-    train = some()
-    expected = tuned_weights(spec_of(tiny_llama, lora), train)
-    for how, training in (
-        ({"capacity": None}, {}),
-        ({"capacity": 30}, {}),
-        ({}, {"batch_size": 2, "accumulation": 3}),
-        ({}, {"gradient_checkpointing": True}),
+    expected = tuned_weights(spec_of(tiny_llama, lora))
+    for capacity, training in (
+        (None, {}),
+        (30, {}),
+        (CAPACITY, {"batch_size": 2, "accumulation": 3}),
+        (CAPACITY, {"gradient_checkpointing": True}),
     ):
-        assert furthest(tuned_weights(spec_of(tiny_llama, lora, **training), train, **how), expected) < 1e-5
+        assert furthest(tuned_weights(spec_of(tiny_llama, lora, **training), capacity), expected) < 1e-5
 
 
 def test_records_say_what_a_step_was(tiny_llama: Path) -> None:
-    spec, train, held_out = spec_of(tiny_llama), some(), some(5, seed=1)
-    tuned = ready(spec)
-    records = steps(tuned, spec, train, held_out=held_out)
-    assert [record.step for record in records] == list(range(6)) == list(range(n_tuning_steps(16, spec)))
+    rows, held_out = random_conversations(), random_conversations(5, seed=1)
+    spec = spec_of(tiny_llama)
+    ready, records = tuned(spec, Conversations(rows, CAPACITY, Conversations(held_out, CAPACITY)))
+    assert [record.step for record in records] == list(range(6))
     assert [record.epoch for record in records] == [0, 0, 0, 1, 1, 1]
     assert [record.eval_loss is None for record in records] == [True, True, False] * 2
-    total = sum(len(one.token_ids) for one in train)
-    assert sum(record.n_tokens or 0 for record in records[:3]) == total
+    assert sum(record.n_tokens or 0 for record in records[:3]) == sum(len(one.token_ids) for one in rows)
     # The held-out loss is the plain mean over all their answer tokens, behind the last step.
-    model = tuned.model.eval()
+    assert not ready.model.training
     losses: list[float] = []
     for one in held_out:
         ids = torch.from_numpy(one.token_ids)[None]
-        logprobs = model(input_ids=ids).logits[0].log_softmax(-1)
+        logprobs = ready.model(input_ids=ids).logits[0].log_softmax(-1)
         losses += [-logprobs[place - 1, ids[0, place]].item() for place in np.flatnonzero(one.is_answer)]
     assert records[-1].eval_loss == pytest.approx(np.mean(losses), abs=1e-5)
-    assert tuned.model.training is False
-    assert len(steps(ready(spec), spec_of(tiny_llama, max_steps=4), train)) == 4
+    assert len(planned_steps(16, tuning_recipe(spec_of(tiny_llama, max_steps=4)))) == 4
+
+
+class KilledError(Exception):
+    """Stands for the death of a process."""
 
 
 @pytest.mark.parametrize("lora", [LORA.model_copy(update={"dropout": 0.2}), None])
@@ -159,48 +150,58 @@ def test_behind_a_checkpoint_training_goes_on_as_if_nothing_were(
     tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: AdapterSpec | None
 ) -> None:
     monkeypatch.setattr(checkpoints, "_FILE_BYTES", 20_000)
-    spec, train, run = spec_of(tiny_llama, lora), some(), Run.open(str(tmp_path))
-    undisturbed = ready(spec)
-    wanted = steps(undisturbed, spec, train)
-    tuned = ready(spec)
-    for record in tuning_steps(tuned.optimization, train, [], spec, capacity=CAPACITY):
-        if record.step in (1, 3):
-            write_checkpoint(run, record.step + 1, 1, tuned.trained, tuned.optimization, 0, 1)
-        if record.step == 3:
-            break
-    [folder] = (tmp_path / "checkpoints").iterdir()
-    assert folder.name == "step-00000004"
-    assert len(list(folder.glob("*.safetensors"))) > 1
-    # One that was killed half-way is none.
+    recipe = tuning_recipe(spec_of(tiny_llama, lora, checkpoint_steps=2))
+    work = Work(Conversations(random_conversations(), CAPACITY), {"model": "tiny"})
+    # Of an adapter all is in one file, of a model in this tokenizer's.
+    folder, file = ("adapter", "adapter_model.safetensors") if lora else ("model", "model.safetensors")
+
+    def sitting(run: Run, killed_behind: int | None = None) -> tuple[Outcome, list[StepRecord]]:
+        heard: list[StepRecord] = []
+
+        def hear(record: StepRecord) -> None:
+            heard.append(record)
+            if record.step == killed_behind:
+                raise KilledError
+
+        return train(run, load_base(recipe, CPU), work, recipe, folder, hear), heard
+
+    run, other = Run.open(str(tmp_path / "run")), Run.open(str(tmp_path / "other"))
+    _, wanted = sitting(other)
+    with pytest.raises(KilledError):
+        sitting(run, killed_behind=4)
+    [checkpoint] = (tmp_path / "run" / "checkpoints").iterdir()
+    assert checkpoint.name == "step-00000004"
+    assert len(list(checkpoint.glob("*.safetensors"))) > 1
+    # What a killed process began is none: neither a checkpoint, nor a result, nor steps behind the checkpoint.
     run.write_text("checkpoints/step-00000005/state-00000.safetensors", "half")
-    checkpoint = newest_checkpoint(run)
-    assert checkpoint is not None
-    assert checkpoint.n_steps == 4
-    keep_only(run, checkpoint)
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
-    again = ready(spec)
-    again.optimization.restore(read_states(run, checkpoint, again.trained), checkpoint.n_steps)
-    found = steps(again, spec, train, start=4)
+    run.write_text(f"{folder}/half.safetensors", "half")
+    run.write_part("training", 2, run.read_part("training", 1))
+    outcome, found = sitting(run)
+    assert (outcome.first_step, outcome.n_steps, outcome.is_complete) == (4, 6, True)
     assert [replace(record, seconds=0) for record in found] == [replace(record, seconds=0) for record in wanted[4:]]
-    assert all(torch.equal(again.trained[name], value) for name, value in undisturbed.trained.items())
+    assert [row["step"] for row in run.read_table("training").to_pylist()] == list(range(6))
+    assert run.read_bytes(f"{folder}/{file}") == other.read_bytes(f"{folder}/{file}")
+    assert run.files(folder) == other.files(folder)
 
 
 def test_checkpoints_that_do_not_fit_are_refused(tiny_llama: Path, tmp_path: Path) -> None:
-    run, spec = Run.open(str(tmp_path)), spec_of(tiny_llama, LORA, max_steps=1)
+    run = Run.open(str(tmp_path))
     assert newest_checkpoint(run) is None
-    tuned = ready(spec)
-    steps(tuned, spec, some())
-    write_checkpoint(run, 1, 1, tuned.trained, tuned.optimization, 0, 1)
+    spec = spec_of(tiny_llama, LORA)
+    recipe = tuning_recipe(spec)
+    base = load_base(recipe, CPU)
+    with prepared(base, recipe, Conversations([], None)) as ready:
+        write_checkpoint(run, 1, 1, ready, base.share)
     checkpoint = newest_checkpoint(run)
-    assert checkpoint is not None
+    assert checkpoint == Checkpoint(n_steps=1, n_parts=1, n_files=1)
     with pytest.raises(BiasevalError, match="which is not trained here"):
-        list(read_states(run, checkpoint, ready(spec_of(tiny_llama)).trained))
-    more = {**tuned.trained, "another": torch.nn.Parameter(torch.zeros(1))}
+        list(read_states(run, checkpoint, dict(load_model(ModelSource(str(tiny_llama))).named_parameters())))
+    more = {**ready.trained, "another": torch.nn.Parameter(torch.zeros(1))}
     with pytest.raises(BiasevalError, match=r"lacks 1 parameters \(first: another\)"):
         list(read_states(run, checkpoint, more))
     run.write_bytes(checkpoint.file(0), run.read_bytes(checkpoint.file(0))[:-3])
     with pytest.raises(BiasevalError, match=r"state-00000.safetensors: cannot be read .*delete .*checkpoints"):
-        list(read_states(run, checkpoint, tuned.trained))
+        list(read_states(run, checkpoint, ready.trained))
 
 
 def test_files_share_what_fits() -> None:
@@ -215,30 +216,30 @@ def test_a_written_model_loads_and_is_the_tuned_one(
 ) -> None:
     """The bundled model, whose output layer is tied to the embedding; in several shards."""
     monkeypatch.setattr(model_files, "_SHARD_BYTES", 500_000)
-    spec = spec_of(MODEL_PATH, precision=precision, max_steps=2)
-    tuned = ready(spec)
+    recipe = tuning_recipe(spec_of(MODEL_PATH, precision=precision, max_steps=2))
+    base = load_base(recipe, CPU)
     # Small updates would be lost in bfloat16.
-    assert {parameter.dtype for parameter in tuned.model.parameters()} == {torch.float32}
-    steps(tuned, spec, some())
-    run = Run.open(str(tmp_path))
-    run.write_text("model/left.txt", "what a killed process began")
-    write_model(run, tuned.model, load_tokenizer(str(MODEL_PATH)), tuned.optimization, precision, 0, 1)
+    assert {parameter.dtype for parameter in base.model.parameters()} == {torch.float32}
+    work = Work(Conversations(random_conversations(), CAPACITY), {"model": "tiny"})
+    train(Run.open(str(tmp_path)), base, work, recipe, "model", lambda record: None)
     folder = tmp_path / "model"
     shards = sorted(folder.glob("model-*.safetensors"))
     assert len(shards) > 1
-    assert not (folder / "left.txt").exists()
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     stored = {name: value for shard in shards for name, value in load_file(shard).items()}
     assert index["weight_map"].keys() == stored.keys()
     assert "lm_head.weight" not in stored
     assert index["metadata"]["total_size"] == sum(value.nbytes for value in stored.values())
-    loaded = load_model(str(folder), dtype=precision)
+    loaded = load_model(ModelSource(str(folder)), Loading(precision))
     assert loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
-    for name, parameter in tuned.model.named_parameters():
+    for name, parameter in base.model.named_parameters():
         assert torch.equal(loaded.get_parameter(name), parameter.to(loaded.dtype)), name
     assert json.loads((folder / "config.json").read_text())["dtype"] == precision
-    assert load_tokenizer(str(folder))("a word")["input_ids"] == load_tokenizer(str(MODEL_PATH))("a word")["input_ids"]
-    assert loaded.generation_config.eos_token_id == tuned.model.generation_config.eos_token_id
+    assert (
+        load_tokenizer(ModelSource(str(folder)))("a word")["input_ids"]
+        == load_tokenizer(ModelSource(str(MODEL_PATH)))("a word")["input_ids"]
+    )
+    assert loaded.generation_config.eos_token_id == base.model.generation_config.eos_token_id
 
 
 def test_what_is_trained_is_never_in_bfloat16_alone(tiny_llama: Path) -> None:
@@ -248,28 +249,36 @@ def test_what_is_trained_is_never_in_bfloat16_alone(tiny_llama: Path) -> None:
         (None, 2, "bfloat16"),
         (LORA, None, "bfloat16"),
     ):
-        assert weights_dtype(spec_of(tiny_llama, lora, precision="bfloat16", zero=zero)) == expected
-    spec = spec_of(tiny_llama, LORA, precision="bfloat16", learning_rate=1e-2)
-    tuned = ready(spec)
-    assert {parameter.dtype for parameter in tuned.trained.values()} == {torch.float32}
-    assert tuned.model.get_input_embeddings().weight.dtype == torch.bfloat16
-    records = steps(tuned, spec, some())
+        recipe = tuning_recipe(spec_of(tiny_llama, lora, precision="bfloat16", zero=zero))
+        assert recipe.weights_dtype == expected
+    ready, records = tuned(spec_of(tiny_llama, LORA, precision="bfloat16", learning_rate=1e-2))
+    assert {parameter.dtype for parameter in ready.trained.values()} == {torch.float32}
+    assert ready.model.get_input_embeddings().weight.dtype == torch.bfloat16
     assert records[-1].loss < records[0].loss
-    exact = steps(
-        ready(spec_of(tiny_llama, LORA, learning_rate=1e-2)), spec_of(tiny_llama, LORA, learning_rate=1e-2), some()
-    )
+    _, exact = tuned(spec_of(tiny_llama, LORA, learning_rate=1e-2))
     assert [record.loss for record in records] == pytest.approx([record.loss for record in exact], rel=0.02)
 
 
-def test_a_loss_that_is_not_finite_ends_training(tiny_llama: Path) -> None:
-    spec = spec_of(tiny_llama, learning_rate=1e30, warmup=0.0)
-    records = steps(ready(spec), spec, some())
-    assert 1 < len(records) < 6
-    assert [record.is_finite for record in records] == [True] * (len(records) - 1) + [False]
+def test_a_loss_that_is_not_finite_ends_training_and_leaves_its_steps(tiny_llama: Path, tmp_path: Path) -> None:
+    recipe = tuning_recipe(spec_of(tiny_llama, learning_rate=1e30, warmup=0.0, checkpoint_steps=1))
+    run, work = Run.open(str(tmp_path)), Work(Conversations(random_conversations(), CAPACITY), {"model": "tiny"})
+    outcome = train(run, load_base(recipe, CPU), work, recipe, "model", lambda record: None)
+    assert not outcome.is_complete
+    assert 1 < outcome.n_steps < 6
+    rows = run.read_table("training").to_pylist()
+    finite = [row["grad_norm"] is not None and bool(np.isfinite(row["grad_norm"])) for row in rows]
+    assert finite == [True] * (outcome.n_steps - 1) + [False]
+    checkpoint = newest_checkpoint(run)
+    assert checkpoint is not None
+    assert checkpoint.n_steps == outcome.n_steps - 1
+    assert not run.has("model")
 
 
 def test_a_model_without_weights_has_the_right_form_and_buffers(tiny_llama: Path) -> None:
-    bare, whole = unfilled_model(str(tiny_llama), dtype="bfloat16"), load_model(str(tiny_llama), dtype="bfloat16")
+    bare, whole = (
+        unfilled_model(ModelSource(str(tiny_llama)), "bfloat16"),
+        load_model(ModelSource(str(tiny_llama)), Loading("bfloat16")),
+    )
     shapes, wanted = (
         {name: (own.shape, own.dtype) for name, own in model.named_parameters()} for model in (bare, whole)
     )

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 import ray
+from ray.exceptions import ActorDiedError
 from ray.train import PreemptionInfo, TrainingFailedError, WorkerGroupError
+from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2.api.exceptions import PreemptionError
 from ray.util.placement_group import placement_group, remove_placement_group
 
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import workers
-from biaseval.execute.workers import Groups, Wait, fit, share
+from biaseval.execute.resources import Groups, Resources, share
+from biaseval.execute.workers import Wait, _is_loss, fit
 from biaseval.spec import ExecutionSpec, LoraSpec
 from biaseval.store import Run
 
@@ -71,13 +74,63 @@ def test_an_error_of_the_work_is_not_tried_again(monkeypatch: pytest.MonkeyPatch
     assert Trainer.made == [6]
 
 
-def test_a_cluster_without_gpus_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    nodes = [{"CPU": 4.0}]
-    for execution, is_local in ((ExecutionSpec(), True), (ExecutionSpec(gpus_per_actor=0), False)):
-        share(LoraSpec(), execution, 1, nodes, is_local=is_local)
-        assert not caplog.records
-    share(LoraSpec(), ExecutionSpec(), 1, nodes, is_local=False)
-    assert "training on CPUs: the cluster shows no GPU" in caplog.text
+def test_a_dead_worker_is_told_from_an_error_of_its_code() -> None:
+    dead = WorkerHealthCheckFailedError("A worker health check failed.", failure=ActorDiedError())
+    left = RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer.")
+    assert [_is_loss(cause) for cause in (dead, left, ValueError("shapes differ"))] == [True, True, False]
+
+
+def node(cpus: float = 0, gpus: float = 0) -> dict[str, float]:
+    return {"CPU": cpus, "GPU": gpus}
+
+
+@pytest.mark.parametrize(
+    ("workers", "actors", "n_adapters", "nodes", "is_local", "expected"),
+    [
+        (1, "auto", 10, [node(8, 4)], True, (4, {"GPU": 1})),
+        (2, "auto", 10, [node(8, 4), node(8, 1)], False, (2, {"GPU": 1})),
+        (2, "auto", 1, [node(8, 4)], True, (1, {"GPU": 1})),
+        (2, 1, 10, [node(8, 4)], True, (1, {"GPU": 1})),
+        (1, "auto", 10, [node(4)], True, (1, {"CPU": 4})),
+        (2, "auto", 10, [node(4)], True, (1, {"CPU": 2})),
+        (2, "auto", 10, [node(5), node(5), node(5), node(5)], False, (2, {"CPU": 5})),
+        (4, "auto", 10, [node(5), node(5), node(5)], False, (1, {"CPU": 2})),
+    ],
+)
+def test_groups_share_a_cluster(
+    workers: int,
+    actors: Any,
+    n_adapters: int,
+    nodes: list[dict[str, float]],
+    is_local: bool,
+    expected: tuple[int, dict[str, float]],
+) -> None:
+    resources = Resources(nodes, is_local, n_cores=4)
+    groups = share(LoraSpec(workers=workers), ExecutionSpec(actors=actors), n_adapters, resources)
+    assert (groups.n_groups, groups.resources_per_worker) == expected
+    assert groups.use_gpu == ("GPU" in expected[1])
+
+
+def test_gpus_that_are_missing_are_counted() -> None:
+    lora = LoraSpec(workers=4)
+    cluster, machine = Resources([node(16, 2)], False, 16), Resources([node(16, 4)], True, 16)
+    with pytest.raises(InputError, match="4 need 4 GPUs, one each, and Ray has 2: 2 missing"):
+        share(lora, ExecutionSpec(), 3, cluster)
+    with pytest.raises(InputError, match=r"4 in each of 2 groups .* need 8 GPUs, one each, and Ray has 4: 4 missing"):
+        share(lora, ExecutionSpec(actors=2), 3, machine)
+    # Where GPU nodes come on demand, a number says so.
+    assert share(lora, ExecutionSpec(gpus_per_actor=1), 3, Resources([node(4)], False, 4)).use_gpu
+    assert not share(lora, ExecutionSpec(gpus_per_actor=0), 3, machine).use_gpu
+
+
+def test_a_cluster_without_gpus_is_told_of() -> None:
+    for execution, is_local, caution in (
+        (ExecutionSpec(), True, None),
+        (ExecutionSpec(gpus_per_actor=0), False, None),
+        (ExecutionSpec(), False, "training on CPUs: the cluster shows no GPU"),
+    ):
+        found = share(LoraSpec(), execution, 1, Resources([node(4)], is_local, 4)).caution
+        assert found is None if caution is None else str(found).startswith(caution)
 
 
 @pytest.mark.ray

@@ -1,18 +1,28 @@
-"""Small training rows, and a plain loop that training is compared with."""
+"""Small rows to train on, training them in this process, and a plain loop that it is compared with."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from biaseval.spec import LoraSpec
+from biaseval.models import adapter_files
+from biaseval.spec import LoraSpec, ModelSpec
 from biaseval.training.batches import EncodedRow
+from biaseval.training.loop import StepRecord, training_steps
+from biaseval.training.objectives import LabelledPrompts, Share
+from biaseval.training.preparation import Base, prepared
+from biaseval.training.recipe import adapters_recipe
 from biaseval.training.schedule import step_rows
+from biaseval.training.templates import EncodedConversation
+
+CPU = torch.device("cpu")
 
 SMALL = LoraSpec(r=4, precision="float32", learning_rate=2e-3, gradient_checkpointing=False)
 """Rank and rate for tiny models; everything else as published."""
@@ -26,6 +36,44 @@ def random_rows(n_rows: int = 16, vocabulary: int = 250, seed: int = 0) -> list[
         EncodedRow(generator.integers(2, vocabulary, size=length), length - generator.integers(2, 6))
         for length in lengths
     ]
+
+
+def random_conversations(n: int = 16, vocabulary: int = 250, seed: int = 0) -> list[EncodedConversation]:
+    """Return conversations of 8 to 30 tokens, about half of them answers, the last among them."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for length in generator.integers(8, 30, size=n):
+        is_answer = generator.random(length) < 0.5
+        is_answer[:2], is_answer[-1] = False, True
+        found.append(EncodedConversation(generator.integers(2, vocabulary, size=length), is_answer))
+    return found
+
+
+@dataclass(frozen=True)
+class TrainedAdapter:
+    """What came of one adapter."""
+
+    steps: list[StepRecord]
+    files: dict[str, bytes] | None
+    """None if loss or gradient was not finite at the last step."""
+
+
+def base_of(model: PreTrainedModel, batch_size: int = 1) -> Base:
+    """Return a model in memory as the one worker of a group holds it, without its tokenizer."""
+    tokenizer: Any = None
+    return Base(model, tokenizer, CPU, Share(batch_size))
+
+
+def train_adapter(model: PreTrainedModel, rows: list[EncodedRow], lora: LoraSpec) -> TrainedAdapter:
+    """Train a fresh few-shot adapter on the model and take it off again."""
+    recipe, objective = adapters_recipe(ModelSpec(path="in memory"), lora), LabelledPrompts(rows)
+    base = base_of(model, lora.batch_size)
+    with prepared(base, recipe, objective) as ready:
+        steps = list(training_steps(ready.optimization, objective, recipe, base.share))
+        assert ready.adapter is not None
+        with ready.optimization.gathered():
+            files = adapter_files(ready.adapter)
+    return TrainedAdapter(steps, files if steps[-1].is_finite else None)
 
 
 def plain_training(model_path: Path, rows: list[EncodedRow], lora: LoraSpec) -> dict[str, torch.Tensor]:

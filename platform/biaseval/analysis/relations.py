@@ -2,7 +2,8 @@
 
 Each file there is one relation of the same name. ``intermediate`` and ``marts`` read only relations, and each of
 ``checks`` must return no row. A kind of run has the relations that its tables allow. ``comparisons`` are relations
-over several runs, whose rows have a column ``run``. ``macros`` are functions that queries over any run may use.
+over several runs, whose rows have a column ``run``. ``macros`` are functions that queries over any run may use; so is
+the table ``calibration_methods``, of which there is no file.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 import pyarrow.fs as pafs
-from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
 
 from biaseval.errors import BiasevalError
+from biaseval.prompting.calibration import calibration_rows
 from biaseval.store import Run
 from biaseval.tables import TABLES, TableSchema
 
@@ -65,7 +66,7 @@ def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
 
 
 def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.DuckDBPyConnection:
-    """Return a connection with the macros.
+    """Return a connection with the macros, and the table ``calibration_methods`` of the records of planning.
 
     It never fetches extensions, and reads object stores through the runs' file systems.
     """
@@ -83,10 +84,13 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
     # A query of more than two seconds would draw a progress bar on standard output, among its results.
     connection.execute("set enable_progress_bar = false").fetchall()
     for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
+        from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
+
         store = ArrowFSWrapper(filesystem, skip_instance_cache=True)
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.
         store.glob, store.info = cache(store.glob), cache(store.info)
         connection.register_filesystem(store)
+    connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create("calibration_methods")
     for macro in sorted(ANALYTICS.glob("macros/*.sql")):
         connection.execute(macro.read_text(encoding="utf-8")).fetchall()
     return connection
@@ -173,7 +177,7 @@ def _select(run: Run, table: TableSchema, part: int) -> str:
     if not table.later:
         return select
     try:
-        found = run.read_part(table.name, part).schema.names
+        found = run.part_columns(table.name, part)
     except (OSError, pa.ArrowException):  # what reads the view says what is wrong with it
         return select
     added = "".join(f", {value} as {name}" for name, value in table.later.items() if name not in found)

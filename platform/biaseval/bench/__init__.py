@@ -7,4 +7,9 @@ memory      the highest memory use while something runs
 flops       the work that scoring needs, and the rate of a plain matrix product
 measure     runs every method on every scenario
 results     from measurements to records and a Markdown table
+
+Beside it:
+
+reading     the extractive reader against the published code's settings
+start       how long commands take that compute nothing
 """

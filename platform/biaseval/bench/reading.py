@@ -25,7 +25,7 @@ from transformers import AutoModelForQuestionAnswering, BertConfig, PreTrainedMo
 from biaseval.bench.flops import matrix_flops_per_s
 from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
-from biaseval.reading import ExtractiveReader
+from biaseval.reading import ExtractiveReader, WindowSettings
 
 MAX_TOKENS, STRIDE, BATCH_SIZE, N_BEST, MAX_ANSWER_TOKENS = 384, 128, 8, 20, 30
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -177,7 +177,7 @@ def _ours(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, questions: pa.Table
 ) -> tuple[Timed, pa.Table, dict[str, Any]]:
     """Read all questions; the median of several runs."""
-    reader = ExtractiveReader(model, tokenizer, max_tokens=MAX_TOKENS, stride=STRIDE, n_best=N_BEST)
+    reader = ExtractiveReader(model, tokenizer, WindowSettings(MAX_TOKENS, STRIDE, N_BEST))
     reader.read(questions.slice(0, 16))  # warms up, and tests itself once
     runs = []
     for _ in range(_N_REPEATS):

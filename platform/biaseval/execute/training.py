@@ -1,202 +1,170 @@
-"""Trains the missing adapters of a run on Ray Train: groups of workers, each with the base model, side by side.
+"""A stage whose units are trained, on Ray Train: groups of workers, each with the base model, side by side.
 
-A group trains one adapter after another; several workers of a group share every step of each. Its adapters are dealt
-out before it starts, the costliest first, so groups need not talk to each other. A worker writes an adapter when it is
-trained, its steps before it: what is complete stays, whatever dies, and a group that lost a worker starts again with
-what is missing.
+A group trains one unit after another; several workers of a group share every step of each. Units are dealt out before
+it starts, the costliest first, so groups need not talk to each other. What is complete stays, whatever dies, and a
+group that lost a worker starts again with what is missing: behind the last checkpoint, where there are any.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import ray
-import ray.train
-
-from biaseval.execute.cluster import connected, quiet_worker
-from biaseval.execute.workers import STORAGE, Groups, Wait, collected, fit, share, this_node
-from biaseval.spec import CausalSpec, LoraSpec, ModelSpec
+from biaseval.environment import amend_environment, read_environment
+from biaseval.errors import BiasevalError
+from biaseval.execute.resources import Groups, share
+from biaseval.progress import say
+from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
-from biaseval.tables import TRAINING
-from biaseval.training.rows import ADAPTERS, encoded_rows, rows_of
+from biaseval.training.recipe import Recipe
+from biaseval.units import Done, Unit
 
-_SECONDS_BETWEEN_LOOKS = 5.0
+if TYPE_CHECKING:
+    from biaseval.execute.cluster import Cluster
+    from biaseval.training.work import Work
 
-_OUTCOMES = f"{STORAGE}/outcomes"
-"""The folder of a run that holds, while it trains, what came of each adapter of this sitting."""
-
-
-@dataclass(frozen=True)
-class AdapterToTrain:
-    """An adapter that is missing."""
-
-    part: int
-    """Number of its part of ``training``: its place among all adapters of the run."""
-    rows_part: int
-    """Number of the part of ``training_rows`` that holds its examples."""
-    adapter: str
-    """Its folder below ``adapters/``."""
-    tokens: int
-    """Of its examples."""
+logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class AdapterOutcome:
-    """What came of an adapter."""
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A stage of adapters or models that are trained independently of each other.
+
+    The last file of a unit makes it complete; its folder is where the adapter or the model goes.
+    """
 
     name: str
-    n_steps: int
-    loss: float
-    """Of the last step."""
-    is_complete: bool
-    """False if loss or gradient was not finite at the last step, so that there is no adapter."""
-    seconds: float
-    """From its rows' tokens to its files, without loading the model."""
-    step_seconds: float
-    """Of these, in optimizer steps: forward, backward and update."""
+    """What is done, for messages: ``training``."""
+    verb: str
+    """What has happened to a unit that is complete: ``trained``."""
+    noun: str
+    """What units are measured in: ``adapters``, ``steps``."""
+    units: Sequence[Unit]
+    """One only where checkpoints are kept; ``tokens`` of their work says what each costs."""
+    execution: ExecutionSpec
+    recipe: Recipe
+    work: Callable[..., Work]
+    """Says in a worker what is trained for a unit: ``work(run, unit.work, base, **arguments)``."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
+    def begun(self, run: Run) -> int:
+        """Return the steps of a training with checkpoints, those behind its last checkpoint included."""
+        if self.recipe.checkpoint_steps is None:
+            return 0
+        from biaseval.execute.groups import PROGRESS
 
-def train_missing(
-    run: Run,
-    spec: CausalSpec,
-    lora: LoraSpec,
-    missing: Sequence[AdapterToTrain],
-    on_progress: Callable[[int], None],
-) -> list[AdapterOutcome]:
-    """Train ``missing`` and write each with its steps.
-
-    Args:
-        run: the run directory, which every node must reach.
-        spec: the run's.
-        lora: its section ``lora``.
-        missing: at least one.
-        on_progress: hears now and then how many of them are done.
-
-    Returns:
-        What came of each, in the order of ``missing``.
-
-    Raises:
-        InputError: the model cannot be trained, or Ray lacks the resources asked for.
-        BiasevalError: training failed; complete adapters stay.
-    """
-    run.delete(STORAGE)  # what a killed process left
-    with connected(spec.execution) as is_local:
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        groups = share(lora, spec.execution, len(missing), nodes, is_local=is_local)
-        content = {"name": spec.name, "model": spec.model.model_dump(), "lora": lora.model_dump()}
-        started = [
-            _train_group.options(scheduling_strategy=this_node()).remote(
-                run.uri, content, [asdict(adapter) for adapter in own], asdict(groups)
-            )
-            for own in deal(missing, groups.n_groups)
+        norms = [
+            norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
         ]
-        parts = {adapter.part for adapter in missing}
-        n_before = len(parts & run.parts("training"))
-        waiting = started
+        kept = sum(norm is not None and math.isfinite(norm) for norm in norms)  # where it is not, no step was made
+        said = run.read_json(PROGRESS)["n_steps"] if run.has(PROGRESS) else 0
+        return max(kept, int(said))
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Train the missing units in any order, and yield each when it is complete or given up.
+
+        A unit without checkpoints is given up where a loss or gradient is not finite: nothing is written but its steps,
+        and ``is_complete`` of its facts is false.
+
+        Raises:
+            InputError: the model cannot be trained, or Ray lacks the resources asked for.
+            BiasevalError: training failed, or a loss or gradient of a unit with checkpoints was not finite. What is
+                complete stays, and so does the last checkpoint.
+        """
+        from biaseval.execute.groups import PROGRESS, Job, lead
+        from biaseval.execute.workers import STORAGE, this_node
+
+        for left in (STORAGE, PROGRESS):  # by a killed process
+            run.delete(left)
+        groups = share(self.recipe.training, self.execution, len(missing), cluster.resources())
+        if groups.caution is not None:
+            logger.warning(groups.caution)
+        job = Job(run.uri, self.recipe, self.work, self.arguments, groups)
+        started = [
+            lead.options(scheduling_strategy=this_node()).remote(job, own) for own in deal(missing, groups.n_groups)
+        ]
+        ended: list[Done] = []
+        stopped: Done | None = None
         try:
-            wait = Wait(groups)
-            while waiting:
-                _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_BETWEEN_LOOKS)
-                on_progress(max(0, len(parts & run.parts("training")) - n_before))
-                wait.look(len(waiting))
-            collected(started, LoraSpec.SECTION)
-            return [AdapterOutcome(**run.read_json(_outcome_file(adapter.part))) for adapter in missing]
+            for done in self._ended(run, missing, started, groups):
+                if self.recipe.checkpoint_steps is not None and not done.facts["is_complete"]:
+                    stopped = done
+                    continue
+                ended.append(done)
+                yield done
         finally:
-            run.delete(STORAGE)
+            for left in (STORAGE, PROGRESS):
+                run.delete(left)
+            if ended:
+                sittings = [*read_environment(run).get("training", []), self._sitting(ended)]
+                amend_environment(run, training=sittings)
+        if stopped is not None:
+            raise self._stopped(stopped.facts)
+
+    def _ended(self, run: Run, missing: Sequence[Unit], started: Sequence[Any], groups: Groups) -> Iterator[Done]:
+        """Yield each unit of which something came, and say how far a training with checkpoints is."""
+        import ray
+
+        from biaseval.execute.groups import OUTCOMES, SECONDS_BETWEEN_LOOKS, outcome_file
+        from biaseval.execute.workers import Wait, collected
+
+        left = {outcome_file(unit): unit for unit in missing}
+        waiting, wait, heard = list(started), Wait(groups), 0
+        while waiting:
+            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=SECONDS_BETWEEN_LOOKS)
+            heard = _say_progress(run, heard, missing[0].size)
+            for name in sorted(run.files(OUTCOMES) & left.keys()):
+                unit, facts = left.pop(name), run.read_json(name)
+                yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, busy_s=facts["seconds"])
+            wait.look(len(waiting))
+        collected(started, self.recipe.training.SECTION)
+
+    def _stopped(self, facts: Mapping[str, Any]) -> BiasevalError:
+        section = self.recipe.training.SECTION
+        return BiasevalError(
+            f"training stopped at step {facts['n_steps'] - 1}: loss {facts['loss']:.4g}, gradient norm "
+            f"{facts['grad_norm']}; lower {section}.learning_rate, or set {section}.precision to float32, in another "
+            "--run-dir"
+        )
+
+    def _sitting(self, ended: Sequence[Done]) -> dict[str, Any]:
+        """Return what ``environment.json`` says of this sitting."""
+        facts, training = [done.facts for done in ended], self.recipe.training
+        n_complete = {"n_adapters": sum(own["is_complete"] for own in facts)}
+        steps = {name: facts[0][name] for name in ("first_step", "n_steps")}
+        packing = {"packing": facts[0]["packing"]} if "packing" in facts[0] else {}
+        seconds = {name: round(sum(own[name] for own in facts), 3) for name in ("seconds", "step_seconds")}
+        return {
+            **(n_complete if self.recipe.checkpoint_steps is None else steps),
+            "workers": training.workers,
+            "zero": training.zero,
+            **packing,
+            **seconds,
+        }
 
 
-def deal(missing: Sequence[AdapterToTrain], n_groups: int) -> list[list[AdapterToTrain]]:
-    """Return what each group trains: the adapters from the costliest on, each to the group with the least so far."""
-    dealt: list[list[AdapterToTrain]] = [[] for _ in range(n_groups)]
+def deal(missing: Sequence[Unit], n_groups: int) -> list[list[Unit]]:
+    """Return what each group trains: the units from the costliest on, each to the group with the least so far."""
+    dealt: list[list[Unit]] = [[] for _ in range(n_groups)]
     tokens = [0] * n_groups
-    for adapter in sorted(missing, key=lambda adapter: (-adapter.tokens, adapter.part)):
+    for unit in sorted(missing, key=lambda unit: (-unit.work.get("tokens", 0), unit.number)):
         group = tokens.index(min(tokens))
-        dealt[group].append(adapter)
-        tokens[group] += adapter.tokens
-    return [sorted(own, key=lambda adapter: adapter.part) for own in dealt if own]
+        dealt[group].append(unit)
+        tokens[group] += unit.work.get("tokens", 0)
+    return [sorted(own, key=lambda unit: unit.number) for own in dealt if own]
 
 
-def _outcome_file(part: int) -> str:
-    return f"{_OUTCOMES}/{part:05d}.json"
+def _say_progress(run: Run, heard: int, n_planned: int) -> int:
+    """Say at which step a training with checkpoints is, if that is new; return the step."""
+    from biaseval.execute.groups import PROGRESS
 
-
-@ray.remote(num_cpus=0, max_retries=0)
-def _train_group(run_uri: str, spec: dict[str, Any], adapters: list[dict[str, Any]], groups: dict[str, Any]) -> None:
-    """Train a group's adapters; when a worker or its node dies, those of which nothing came yet."""
-    run = Run.open(run_uri)
-
-    def config() -> dict[str, Any]:
-        left = [adapter for adapter in adapters if not run.has(_outcome_file(AdapterToTrain(**adapter).part))]
-        return {"run_uri": run_uri, "spec": spec, "adapters": left, "groups": groups}
-
-    fit(run, _train_adapters, config, LoraSpec.SECTION, Groups(**groups))
-
-
-def _train_adapters(config: dict[str, Any]) -> None:
-    """Train adapters one after another; runs in every worker of a group, the first of which writes."""
-    quiet_worker()
-    groups = Groups(**config["groups"])
-    # Before DeepSpeed is imported: it would look for accelerators and find those that this worker may not use.
-    os.environ["DS_ACCELERATOR"] = "cuda" if groups.use_gpu else "cpu"
-    import torch
-
-    from biaseval.models import load_model, load_tokenizer
-    from biaseval.training.adapters import set_precision
-    from biaseval.training.optimization import partition
-    from biaseval.training.trainer import train_adapter
-
-    if groups.n_threads is not None:
-        torch.set_num_threads(groups.n_threads)
-    run = Run.open(config["run_uri"])
-    model_spec, lora = ModelSpec(**config["spec"]["model"]), LoraSpec(**config["spec"]["lora"])
-    context = ray.train.get_context()
-    rank, n_workers = context.get_world_rank(), context.get_world_size()
-    device = ray.train.torch.get_device()
-    identity: dict[str, Any] = {"revision": model_spec.revision, "trust_remote_code": model_spec.trust_remote_code}
-    tokenizer = load_tokenizer(model_spec.path, **identity)
-    # ZeRO 3 moves to a GPU only what is the worker's share: the whole model need not fit there.
-    where = "cpu" if lora.zero == 3 else str(device)
-    dtype = None if lora.precision == "bfloat16" else lora.precision
-    model = load_model(model_spec.path, dtype=dtype, device=where, **identity)
-    set_precision(model, lora.precision)
-    partition(model, lora, device)
-    for adapter in (AdapterToTrain(**each) for each in config["adapters"]):
-        started = time.perf_counter()
-        rows = rows_of(adapter.adapter, run.read_part("training_rows", adapter.rows_part))
-        encoded = encoded_rows(tokenizer, rows)
-        trained = train_adapter(model, encoded, lora, device=device, rank=rank, n_workers=n_workers)
-        if rank == 0:
-            records = [asdict(step) for step in trained.steps]
-            _write(run, config["spec"]["name"], adapter, rows, records, trained.files)
-            outcome = AdapterOutcome(
-                name=adapter.adapter,
-                n_steps=len(trained.steps),
-                loss=trained.steps[-1].loss,
-                is_complete=trained.files is not None,
-                seconds=time.perf_counter() - started,
-                step_seconds=sum(step.seconds for step in trained.steps),
-            )
-            run.write_text(_outcome_file(adapter.part), json.dumps(asdict(outcome)) + "\n")
-
-
-def _write(
-    run: Run,
-    model: str,
-    adapter: AdapterToTrain,
-    rows: pa.Table,
-    steps: list[dict[str, Any]],
-    files: Mapping[str, bytes] | None,
-) -> None:
-    """Write an adapter's steps and files; the last file makes it complete."""
-    [key] = rows.select(["adapter", "task", "n_demos", "demo_set", "setting", "instruction"]).slice(0, 1).to_pylist()
-    run.write_part("training", adapter.part, TRAINING.rows([{"model": model, **key, **step} for step in steps]))
-    folder = f"{ADAPTERS}/{adapter.adapter}"
-    run.delete(folder)  # what a killed process began
-    for name, content in (files or {}).items():
-        run.write_bytes(f"{folder}/{name}", content)
+    if not run.has(PROGRESS):
+        return heard
+    found = run.read_json(PROGRESS)
+    n_steps: int = found["n_steps"]
+    if n_steps != heard:
+        say(f"step {n_steps:,} of {n_planned:,}, loss {found['loss']:.4f}, {found['seconds']:.1f} s a step")
+    return n_steps

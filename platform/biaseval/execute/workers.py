@@ -1,13 +1,11 @@
-"""Groups of workers that train together on Ray Train: how they share a cluster, and what is done when one dies."""
+"""Groups of workers that train together on Ray Train: what is done when one dies, and when one must wait."""
 
 from __future__ import annotations
 
 import logging
-import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import ray
@@ -17,9 +15,9 @@ from ray.train.torch import TorchTrainer
 from ray.util.placement_group import placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from biaseval.errors import BiasevalError, InputError
-from biaseval.execute.cluster import n_cores, quiet_worker
-from biaseval.spec import ExecutionSpec, TrainingSpec
+from biaseval.errors import BiasevalError
+from biaseval.execute.machine import quiet_worker
+from biaseval.execute.resources import Groups
 from biaseval.store import Run
 
 logger = logging.getLogger(__name__)
@@ -35,78 +33,6 @@ _LONG = 60.0
 
 _LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
 """What gloo and NCCL say when a worker is gone."""
-
-
-@dataclass(frozen=True)
-class Groups:
-    """How workers share a cluster."""
-
-    n_groups: int
-    n_workers: int
-    """Of one group."""
-    resources_per_worker: dict[str, float]
-    use_gpu: bool
-    n_threads: int | None
-    """Of one worker on CPUs; on this machine ``OMP_NUM_THREADS`` where that is set, else its part of the cores."""
-
-
-def share(
-    training: TrainingSpec,
-    execution: ExecutionSpec,
-    n_models: int,
-    nodes: Sequence[Mapping[str, float]],
-    *,
-    is_local: bool,
-) -> Groups:
-    """Return how many groups of ``training.workers`` train side by side, and what each worker gets.
-
-    With GPUs, a worker has one, and there are as many groups as the GPUs allow. On CPUs there is one group on this
-    machine, and on a cluster one for every ``training.workers`` nodes. ``execution.actors`` sets another number; there
-    are never more groups than models.
-
-    Args:
-        training: says how many workers make a group.
-        execution: ``actors`` and ``gpus_per_actor``; the latter 0 keeps training off GPUs, and a number on a cluster
-            says that GPU nodes come on demand.
-        n_models: adapters or models that are to be trained.
-        nodes: ``CPU`` and ``GPU`` of each node.
-        is_local: Ray is this machine's own.
-
-    Raises:
-        InputError: there are fewer GPUs or CPUs than the workers need, and none will come.
-    """
-    gpus = int(sum(node.get("GPU", 0) for node in nodes))
-    cpus = [node["CPU"] for node in nodes if node.get("CPU", 0)]
-    asked = None if execution.actors == "auto" else min(execution.actors, n_models)
-    if execution.gpus_per_actor != 0 and (gpus or execution.gpus_per_actor != "auto"):
-        n_groups = asked or max(1, min(n_models, gpus // training.workers))
-        comes_on_demand = not is_local and execution.gpus_per_actor != "auto"
-        if n_groups * training.workers > gpus and not comes_on_demand:
-            raise _too_few(training, n_groups, gpus, "GPU")
-        return Groups(n_groups, training.workers, {"GPU": 1}, use_gpu=True, n_threads=None)
-    n_groups = asked or max(1, min(n_models, 1 if is_local else len(cpus) // training.workers))
-    n_workers = n_groups * training.workers
-    if not is_local and execution.gpus_per_actor == "auto":
-        logger.warning(
-            "training on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
-        )
-    most = int(max(cpus, default=0))
-    per_worker = next((n for n in range(most, 0, -1) if sum(int(own // n) for own in cpus) >= n_workers), 0)
-    if not per_worker:
-        raise _too_few(training, n_groups, int(sum(cpus)), "CPU")
-    # Logical CPUs of a local Ray are more than the machine's cores, and Ray hides what the environment says of threads.
-    n_threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or n_cores() // n_workers)) if is_local else per_worker
-    return Groups(n_groups, training.workers, {"CPU": per_worker}, use_gpu=False, n_threads=n_threads)
-
-
-def _too_few(training: TrainingSpec, n_groups: int, found: int, kind: str) -> InputError:
-    needed = n_groups * training.workers
-    key = f"{training.SECTION}.workers"
-    groups = "" if n_groups == 1 else f" in each of {n_groups} groups (execution.actors)"
-    return InputError(
-        f"{key}: {training.workers}{groups} need {needed} {kind}s, one each, and Ray has {found}: {needed - found} "
-        f"missing; lower {key}{' or execution.actors' if groups else ''}, or submit the run to a larger cluster"
-    )
 
 
 def this_node() -> NodeAffinitySchedulingStrategy:

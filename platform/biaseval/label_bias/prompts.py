@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from biaseval.prompting.lengths import JOINT_MARGIN, PieceLengths, TokenCounter, merge_margin
 
 _PUNCTUATION = frozenset(string.punctuation)
 
@@ -43,29 +44,6 @@ def build_prompt(definition: str, demonstrations: Sequence[tuple[str, str]], tex
     return definition_text(definition) + demos + test_text(text)
 
 
-class TokenCounter:
-    """Token counts of texts, by a Hugging Face tokenizer."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-
-    def count(self, text: str) -> int:
-        """Return the number of tokens of ``text``, special tokens included."""
-        return len(self._tokenizer(text, verbose=False)["input_ids"])
-
-    def count_bare(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, without special tokens."""
-        if not texts:
-            return []
-        encoded = self._tokenizer(list(texts), add_special_tokens=False, verbose=False)
-        return [len(ids) for ids in encoded["input_ids"]]
-
-    def cut(self, text: str, max_tokens: int) -> str:
-        """Return the text of the first ``max_tokens`` ids of ``text``, special tokens left out."""
-        ids = self._tokenizer(text, verbose=False)["input_ids"][:max_tokens]
-        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
-
-
 @dataclass(frozen=True)
 class FittedPrompt:
     """A prompt under the length limit."""
@@ -91,29 +69,18 @@ class PromptFitter:
     """
 
     def __init__(self, tokenizer: TokenCounter, max_tokens: int) -> None:
+        self.lengths = PieceLengths(tokenizer)
         self._tokenizer = tokenizer
         self._max_tokens = max_tokens
-        self._lengths: dict[str, int] = {}
         self._offsets: dict[str, int] = {}
-        self._n_special = tokenizer.count("x") - tokenizer.count_bare(["x"])[0]
-
-    def measure(self, pieces: Iterable[str]) -> None:
-        """Tokenise pieces in one batch, so that later look-ups are free."""
-        new = [piece for piece in dict.fromkeys(pieces) if piece not in self._lengths]
-        self._lengths.update(zip(new, self._tokenizer.count_bare(new), strict=True))
-
-    def length(self, piece: str) -> int:
-        """Return the number of tokens of a piece, without special tokens."""
-        self.measure([piece])
-        return self._lengths[piece]
 
     def fit(self, definition: str, demonstrations: Sequence[str], test: str) -> FittedPrompt:
         """Return the prompt made of these pieces (each as it stands in a prompt) under the limit."""
-        self.measure([definition, *demonstrations, test])
+        self.lengths.measure([definition, *demonstrations, test])
         kept = 0
-        total = self._n_special + self._lengths[definition] + self._lengths[test]
+        total = self.lengths.n_special + self.lengths.of(definition) + self.lengths.of(test)
         for demonstration in demonstrations:
-            longer = total + self._lengths[demonstration]
+            longer = total + self.lengths.of(demonstration)
             if not self._fits(longer, definition, demonstrations[: kept + 1], " ", test):
                 break
             kept, total = kept + 1, longer
@@ -130,14 +97,6 @@ class PromptFitter:
         if head not in self._offsets:
             self._offsets[head] = self._tokenizer.count(head + test) - estimate
         # What merges inside the head is now known; only its joint with this test item may differ.
-        if abs(estimate + self._offsets[head] - self._max_tokens) > _JOINT_MARGIN:
+        if abs(estimate + self._offsets[head] - self._max_tokens) > JOINT_MARGIN:
             return estimate + self._offsets[head] < self._max_tokens
         return self._tokenizer.count(head + test) <= self._max_tokens
-
-
-_JOINT_MARGIN = 8
-
-
-def merge_margin(n_demos: int) -> int:
-    """Return how far the sum over a prompt's pieces may be from its token count: a few tokens where pieces meet."""
-    return 4 * (n_demos + 3)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from biaseval.errors import InputError
-from biaseval.label_bias.tasks import Instance, Task
+from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import N_DEMONSTRATIONS, POOL_SIZE
 from biaseval.store import Run
 from biaseval.tables import SPLITS
@@ -90,9 +90,10 @@ class Sampler:
         self._main_stream.shuffle(order)
         return order
 
-    def words_generator(self, task: str) -> np.random.Generator:
-        """Return the generator that draws the words of this task's domain-context inputs."""
-        return self._word_stream if self._sampling == "reif2024" else self._task_generator(task, "dc")
+    def words_generator(self, task: str, method: str) -> np.random.Generator:
+        """Return the generator that draws a task's inputs of a calibration method; P1 has one of random words."""
+        is_published = self._sampling == "reif2024" and method == "dc"
+        return self._word_stream if is_published else self._task_generator(task, method)
 
     def _task_generator(self, task: str, use: str) -> np.random.Generator:
         digest = hashlib.sha256(f"{task}/{use}".encode()).digest()

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from biaseval.errors import InputError
-from biaseval.label_bias.tasks import Task
-
-SLOT = "{INPUT}"
+from biaseval.prompting.calibration import SLOT
+from biaseval.prompting.task_files import Task
 
 
 def read_templates(path: Path) -> dict[str, str]:
@@ -44,35 +43,6 @@ def template_of(task: Task, templates: dict[str, str]) -> tuple[str, str]:
         if key in templates:
             return templates[key], "table"
     return infer_template([instance.input for instance in task.instances]), "inferred"
-
-
-def split_by_template(prefixes: Sequence[str], text: str) -> list[str]:
-    """Return the texts between the literal parts of a template, as P1's code splits an input.
-
-    Walks through ``prefixes`` from left to right and keeps what stands before each, stripped; the walk goes on from
-    the last character of the prefix, so a prefix that does not end in a space leaves that character at the head of the
-    next part. A prefix that is not found is tried without the spaces around it, then with double spaces made single,
-    and is skipped if that fails too.
-
-    Args:
-        prefixes: the literal parts, ``template.split("{INPUT}")``.
-        text: one input.
-
-    Returns:
-        ``len(prefixes) + 1`` parts, the first normally empty; fewer if a prefix was not found.
-    """
-    parts: list[str] = []
-    rest = text
-    for prefix in prefixes:
-        variants = (prefix, prefix.strip(), prefix.strip().replace("  ", " "))
-        position = next((found for variant in variants if (found := rest.find(variant)) >= 0), None)
-        if position is None:
-            continue
-        parts.append(rest[:position].strip())
-        # Always the length of the prefix as written, also when a shorter variant matched: this may eat text.
-        rest = rest[position + max(len(prefix) - 1, 0) :]
-    parts.append(rest.strip())
-    return parts
 
 
 def infer_template(inputs: Sequence[str]) -> str:

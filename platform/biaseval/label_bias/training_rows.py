@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from biaseval.label_bias.prompts import PromptFitter, definition_text, demonstration_text, test_text
 from biaseval.label_bias.splits import Splits
-from biaseval.label_bias.tasks import Task
+from biaseval.prompting.task_files import Task
 from biaseval.spec import training_positions
 
 

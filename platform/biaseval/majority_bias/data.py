@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from biaseval.errors import InputError
-from biaseval.label_bias.tasks import parse_task
 from biaseval.majority_bias.prompts import PRESETS, item_fields
+from biaseval.prompting.task_files import parse_task
 from biaseval.spec import MajorityBiasSpec, label_key
 
 _SHOWN_PROBLEMS = 10
@@ -114,16 +115,17 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
     )
 
 
-def stream(seed: int, use: Literal["split", "max_test", "dc", "lora"], number: int = 0) -> np.random.Generator:
+def stream(seed: int, use: str, number: int = 0) -> np.random.Generator:
     """Return the generator of one use of randomness, apart from the others and from those of demonstrations.
 
     Args:
         seed: the spec's.
-        use: what is drawn.
+        use: what is drawn; a calibration method's inputs by its name.
         number: which of several draws of this use.
     """
     # NumPy takes [a, b, c] and [a, b, c, 0] for the same seed: the last is never 0 here.
-    return np.random.default_rng([number, seed, 0, 1 + _USES.index(use)])
+    place = 1 + (_USES.index(use) if use in _USES else len(_USES) + zlib.crc32(use.encode()))
+    return np.random.default_rng([number, seed, 0, place])
 
 
 class _File:

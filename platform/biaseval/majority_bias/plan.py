@@ -5,26 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from biaseval.errors import InputError
-from biaseval.label_bias.calibration import CC_INPUTS, domain_context
-from biaseval.label_bias.plan import PlannedPart, label_problem
-from biaseval.label_bias.prompts import TokenCounter, merge_margin
-from biaseval.label_bias.templates import SLOT
 from biaseval.majority_bias.data import Dataset, Example, stream
 from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.majority_bias.proportions import Setting, same_counts, settings_of
-from biaseval.spec import N_NEW_TOKENS, MajorityBiasSpec
-from biaseval.tables import CONTEXTS, PROMPTS, SETTINGS, TRAINING_ROWS
-
-_ROWS_PER_PART = 512
-_SCORES_PER_PART = 2048
-_JOINT_MARGIN = 8
+from biaseval.prompting.calibration import SLOT, calibrations, domain_context, leaves_one_out, shared_inputs
+from biaseval.prompting.labels import label_problem, separator
+from biaseval.prompting.lengths import JOINT_MARGIN, PieceLengths, TokenCounter, merge_margin
+from biaseval.prompting.matching import N_NEW_TOKENS
+from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
+from biaseval.spec import MajorityBiasSpec
+from biaseval.tables import CONTEXTS, SETTINGS, TRAINING_ROWS
 
 
 @dataclass(frozen=True)
@@ -39,16 +35,8 @@ class SettingPlan:
     parts: list[PlannedPart]
     notes: list[str]
     """What a reader of the results should know, in words."""
-
-    @property
-    def n_prompts(self) -> int:
-        """Scored inputs."""
-        return sum(part.prompts.num_rows for part in self.parts)
-
-    @property
-    def n_scores(self) -> int:
-        """(prompt, label) pairs."""
-        return sum(int(pa.compute.list_value_length(part.prompts["labels"]).to_numpy().sum()) for part in self.parts)
+    problems: list[str] = field(default_factory=list)
+    """What keeps the run from being scored, in the plan of the last setting."""
 
 
 def plan_settings(
@@ -66,8 +54,9 @@ def plan_settings(
         window: tokens that the model can take; None if unknown.
 
     Raises:
-        InputError: the grid does not fit the labels, a label has too few examples, an instruction is missing; after
-            the last setting, labels that the tokenizer does not tell apart, and prompts that do not fit the window.
+        InputError: before the first: the grid does not fit the labels, a label has too few examples, an instruction is
+            missing. Labels that the tokenizer does not tell apart, and prompts that do not fit the window, are problems
+            of the last plan.
     """
     planner = _Planner(spec, dataset, tokenizer, window)
     settings = settings_of(spec, dataset.labels, dataset.available())
@@ -80,9 +69,9 @@ def plan_settings(
                 f"with n_demos {spec.prompt.n_demos}, {', '.join(names)} and {last} have the same counts of "
                 f"demonstrations ({'/'.join(map(str, setting.counts))}); they count as several settings and are one"
             )
+        if setting is settings[-1]:
+            plan.problems.extend(planner.problems())
         yield plan
-    if problems := planner.problems():
-        raise InputError.of(problems)
 
 
 def draw_demonstrations(dataset: Dataset, setting: Setting, *, seed: int, run_seed: int) -> tuple[Example, ...]:
@@ -135,14 +124,15 @@ def _adapter_name(setting: Setting, seed: int, *, instruction: bool) -> str:
 class _Context:
     """A prompt prefix and the inputs behind it."""
 
-    row: dict[str, object]
-    n_demos: int
-    tokens: int
+    row: dict[str, Any]
     demo_tokens: int
-    """Of ``tokens``, without instruction and special tokens."""
-    prompts: list[dict[str, object]] = field(default_factory=list)
-    prompt_tokens: list[int] = field(default_factory=list)
-    """Of context and input."""
+    """Of its tokens, those without instruction and special tokens."""
+    prompts: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def n_demos(self) -> int:
+        """How many demonstrations it has."""
+        return len(self.row["demo_ids"])
 
 
 class _Planner:
@@ -151,11 +141,11 @@ class _Planner:
         self._dataset = dataset
         self._template = template_of(spec.prompt, dataset.definition)
         self._tokenizer = tokenizer
-        self._lengths = _Lengths(TokenCounter(tokenizer))
+        self._lengths = PieceLengths(TokenCounter(tokenizer))
         self._test_items = [self._template.test_item(example.fields) for example in dataset.test]
         self._free_items = self._calibration_items()
         self._window = _Window(spec, dataset.labels, tokenizer, window)
-        self._label_tokens = sum(self._lengths.of(f" {label}") + 1 for label in dataset.labels)
+        self._label_tokens = self._lengths.with_eos(dataset.labels)
         self._n_missing_examples = 0
 
     def plan(self, setting: Setting) -> SettingPlan:
@@ -209,22 +199,14 @@ class _Planner:
         )
 
     def _calibration_items(self) -> dict[str, list[str]]:
-        """Return the inputs of cc and dc, the same for every context; each field of the prompt gets such a text."""
-        fields = item_fields(self._spec.prompt)
-        items: dict[str, list[str]] = {}
-        if "cc" in self._spec.calibration:
-            items["cc"] = [self._template.test_item(dict.fromkeys(fields, text)) for text in CC_INPUTS]
-        if "dc" in self._spec.calibration:
-            generator = stream(self._spec.seed, "dc")
-            by_field = {name: [example.fields[name] for example in self._dataset.test] for name in fields}
-            drawn = {
-                name: domain_context(self._spec.name, SLOT, texts).draw(generator) for name, texts in by_field.items()
-            }
-            items["dc"] = [
-                self._template.test_item(dict(zip(fields, texts, strict=True)))
-                for texts in zip(*drawn.values(), strict=True)
-            ]
-        return items
+        """Return the calibration inputs that are the same for every context, by method."""
+        asked, seed, fields = self._spec.calibration, self._spec.seed, item_fields(self._spec.prompt)
+        words = {}
+        if any(method.needs_words for method in calibrations(asked)):
+            texts = {name: [example.fields[name] for example in self._dataset.test] for name in fields}
+            words = {name: domain_context(self._spec.name, SLOT, own) for name, own in texts.items()}
+        inputs = shared_inputs(asked, fields, words, lambda method: stream(seed, method))
+        return {method: [self._template.test_item(item) for item in items] for method, items in inputs.items()}
 
     def _contexts(self, setting: Setting, seed: int, demos: Sequence[Example], *, instruction: bool) -> list[_Context]:
         """Return the contexts of one (setting, seed, instruction) with their prompts."""
@@ -250,10 +232,9 @@ class _Planner:
                 "demo_labels": [demos[index].label for index in kept],
                 "n_tokens": head + demo_tokens,
             }
-            return _Context(row, len(kept), head + demo_tokens, demo_tokens)
+            return _Context(row, demo_tokens)
 
         def add(to: _Context, purpose: str, row: int, text: str, example: Example | None = None) -> None:
-            n_tokens = to.tokens + self._lengths.of(text)
             to.prompts.append(
                 {
                     "prompt_id": f"{place}/{purpose}/{row}",
@@ -267,10 +248,9 @@ class _Planner:
                     "input_text": text,
                     "n_demos_used": to.n_demos,
                     "is_truncated": False,
-                    "n_tokens": n_tokens,
+                    "n_tokens": to.row["n_tokens"] + self._lengths.of(text),
                 }
             )
-            to.prompt_tokens.append(n_tokens)
 
         everything = list(range(len(demos)))
         full = context("all", everything)
@@ -280,9 +260,11 @@ class _Planner:
             for row, text in enumerate(items):
                 add(full, purpose, row, text)
         contexts = [full]
-        for row in everything if "looc" in self._spec.calibration else ():
+        left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
+        for row in everything if left_out else ():
             contexts.append(context(f"without{row}", everything[:row] + everything[row + 1 :]))
-            add(contexts[-1], "looc", row, self._template.test_item(demos[row].fields), demos[row])
+            for method in left_out:
+                add(contexts[-1], method, row, self._template.test_item(demos[row].fields), demos[row])
         return contexts
 
     def _training_rows(
@@ -309,50 +291,30 @@ class _Planner:
 
         With adapters, no part has prompts of two draws.
         """
-        asked = self._spec.execution.part_rows
-        automatic = max(32, min(_ROWS_PER_PART, _SCORES_PER_PART // len(self._dataset.labels)))
-        limit = automatic if asked == "auto" else asked
-        parts: list[PlannedPart] = []
-        rows: list[tuple[_Context, int]] = []
-        for adapter, group in groups.items():
-            own = [(context, index) for context in group for index in range(len(context.prompts))]
-            if rows and len(rows) + len(own) > limit:
-                parts.append(self._part(rows))
-                rows = []
-            rows += own
-            is_own = self._spec.lora is not None
-            while len(rows) > limit or (is_own and rows):
-                parts.append(self._part(rows[:limit], adapter if is_own else None))
-                rows = rows[limit:]
-        if rows:
-            parts.append(self._part(rows))
+        n_labels = len(self._dataset.labels)
+        limit = rows_per_part(self._spec.execution.part_rows, n_labels)
+        context_tokens = {
+            context.row["context_id"]: context.row["n_tokens"] for group in groups.values() for context in group
+        }
+        draws = [
+            (adapter, [prompt for context in group for prompt in context.prompts]) for adapter, group in groups.items()
+        ]
+        together: list[tuple[str | None, list[list[dict[str, Any]]]]] = [(None, [rows for _, rows in draws])]
+        if self._spec.lora is not None:
+            together = [(adapter, [rows]) for adapter, rows in draws]
+        parts = []
+        for adapter, blocks in together:
+            prompts = list(chain.from_iterable(blocks))
+            for start, stop in part_bounds(len(prompts), limit, list(map(len, blocks))):
+                part = planned_part(
+                    prompts[start:stop],
+                    context_tokens,
+                    n_labels=n_labels,
+                    label_tokens=self._label_tokens,
+                    adapter=adapter,
+                )
+                parts.append(part)
         return parts
-
-    def _part(self, rows: Sequence[tuple[_Context, int]], adapter: str | None = None) -> PlannedPart:
-        contexts = {str(context.row["context_id"]): context.tokens for context, _ in rows}
-        tokens = [context.prompt_tokens[index] for context, index in rows]
-        labels = len(rows) * self._label_tokens
-        return PlannedPart(
-            prompts=PROMPTS.rows([context.prompts[index] for context, index in rows]),
-            tokens=sum(contexts.values()) + sum(tokens) - sum(context.tokens for context, _ in rows) + labels,
-            tokens_unshared=len(self._dataset.labels) * sum(tokens) + labels,
-            adapter=adapter,
-        )
-
-
-class _Lengths:
-    """Tokens of the pieces of prompts, each counted once."""
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self._known: dict[str, int] = {"": 0}
-        self.n_special = counter.count("x") - counter.count_bare(["x"])[0]
-
-    def of(self, piece: str) -> int:
-        """Return the number of tokens of a piece, special tokens left out."""
-        if piece not in self._known:
-            (self._known[piece],) = self._counter.count_bare([piece])
-        return self._known[piece]
 
 
 class _Window:
@@ -375,7 +337,7 @@ class _Window:
         Lengths summed over pieces decide, except near the window: there the error of the sum is measured on the
         longest prompt, and prompts that come within a joint of the window are tokenised whole.
         """
-        guesses = [tokens + self._n_new for tokens in context.prompt_tokens]
+        guesses = [prompt["n_tokens"] + self._n_new for prompt in context.prompts]
         if self._window is None or max(guesses) + merge_margin(context.n_demos) <= self._window:
             return
         longest = max(range(len(guesses)), key=guesses.__getitem__)
@@ -383,11 +345,11 @@ class _Window:
         worst = 0
         for index, guess in enumerate(guesses):
             needed = guess + offset
-            if abs(needed - self._window) <= _JOINT_MARGIN:
+            if abs(needed - self._window) <= JOINT_MARGIN:
                 needed = self._needed(context, index)
             if needed > self._window:
                 self._n_over += 1
-                self._first = self._first or str(context.prompts[index]["prompt_id"])
+                self._first = self._first or context.prompts[index]["prompt_id"]
                 worst = max(worst, needed)
         self._worst = max(self._worst, worst)
         if worst and context.n_demos:
@@ -407,8 +369,6 @@ class _Window:
 
     def _needed(self, context: _Context, index: int) -> int:
         """Return the tokens of a prompt with its longest label and EOS, or with the tokens generated."""
-        from biaseval.scoring.encoding import separator
-
         text = f"{context.row['text']}{context.prompts[index]['input_text']}"
         labelled = f"{text}{separator(text, self._longest_label)}{self._longest_label}"
         return max(self._counter.count(labelled) + 1, self._counter.count(text) + N_NEW_TOKENS)

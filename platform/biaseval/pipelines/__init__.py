@@ -1,41 +1,35 @@
 """What runs are: ``run`` is the main path, from spec to report; open it first.
 
-``claim`` guards run directories; ``label_outputs`` plans and scores the runs of causal LMs, ``prompts_file`` scores a
-file of prompts, ``training`` trains adapters, ``instruct`` tunes models on conversations; ``questions`` plans, answers
-and measures the runs of QA models.
+``kind`` is what it knows of a kind of run, ``kinds`` lists them, and each has a file. ``directory`` guards run
+directories. ``causal`` is what the kinds that score labels share, with the stages ``label_scores`` and ``adapters``;
+``questions`` has the stages of QA models. ``train`` makes the stages that train alone, ``status`` looks at a directory.
 """
 
-from biaseval.pipelines.instruct import InstructPlan, InstructSummary
-from biaseval.pipelines.label_outputs import PlanSummary
-from biaseval.pipelines.prompts_file import score_prompts
-from biaseval.pipelines.questions import QuestionsPlan
+from biaseval.pipelines.kind import Description, Trained
 from biaseval.pipelines.run import (
-    Status,
+    analyse_run,
+    describe,
+    headline,
+    report_run,
     run_spec,
-    run_status,
-    summarize_instruct,
-    summarize_plan,
-    summarize_questions,
-    train_instruct,
-    train_lora,
+    score_prompts,
+    write_report,
 )
-from biaseval.pipelines.training import TrainingCost, TrainingSummary, refuse_stopped
+from biaseval.pipelines.status import Status, run_status
+from biaseval.pipelines.train import train_instruct, train_lora
 
 __all__ = [
-    "InstructPlan",
-    "InstructSummary",
-    "PlanSummary",
-    "QuestionsPlan",
+    "Description",
     "Status",
-    "TrainingCost",
-    "TrainingSummary",
-    "refuse_stopped",
+    "Trained",
+    "analyse_run",
+    "describe",
+    "headline",
+    "report_run",
     "run_spec",
     "run_status",
     "score_prompts",
-    "summarize_instruct",
-    "summarize_plan",
-    "summarize_questions",
     "train_instruct",
     "train_lora",
+    "write_report",
 ]

@@ -1,49 +1,35 @@
-"""Instruction tuning: what a model is tuned on and what that costs, and making the steps that are missing."""
+"""The kind instruct: a model is tuned on conversations (P2 section 4 tunes its models on OASST1 first)."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biaseval.environment import describe_environment
-from biaseval.errors import InputError
-from biaseval.pipelines.claim import as_json, file_digests, read_plan
-from biaseval.pipelines.label_outputs import model_inputs
+from biaseval.errors import InputError, Problems
+from biaseval.models import CONFIG_FILE
+from biaseval.pipelines.causal import model_inputs
+from biaseval.pipelines.kind import Description, Kind, Plan, Stage
+from biaseval.pipelines.words import cost_lines
 from biaseval.progress import say
-from biaseval.spec import InstructSpec, dump_spec
+from biaseval.spec import InstructSpec
 from biaseval.store import Run
-from biaseval.tables import CONVERSATIONS, TABLES
-from biaseval.training.estimate import PUBLISHED_SHAPES, Memory, ModelShape, fewest_gpus, tuning_flops, tuning_memory
-from biaseval.training.rows import CONFIG_FILE
-from biaseval.training.schedule import step_rows
+from biaseval.tables import CONVERSATIONS
+from biaseval.training.deepspeed_config import check_deepspeed
+from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
+from biaseval.training.recipe import tuning_recipe
+from biaseval.training.rows import MODEL_CONFIG
+from biaseval.training.schedule import planned_steps, step_rows
+from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
+    from biaseval.models.causal import ModelFacts
     from biaseval.training.conversations import Conversation
     from biaseval.training.templates import EncodedConversation
 
 _PART_ROWS = 4096
-
-
-@dataclass(frozen=True)
-class InstructCost:
-    """What tuning is going to cost, about."""
-
-    flops: int
-    row_tokens: int
-    """Of a row: ``max_tokens`` where rows are packed, else those of the longest conversation."""
-    shapes: list[ModelShape]
-    """The spec's model, then those of P1."""
-    n_trainable: list[int]
-    memory: list[dict[str, Memory]]
-    """Of one worker, by ZeRO stage, for each shape."""
-    gpus: list[int]
-    """Needed for each shape; 0 where none will do."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +51,6 @@ class InstructPlan:
     why_not_packed: str | None
     notes: list[str]
     """What was left out or cut."""
-    cost: InstructCost
 
 
 @dataclass(frozen=True)
@@ -73,12 +58,20 @@ class InstructInputs:
     """What planning starts from, validated."""
 
     plan: InstructPlan
-    facts: Any
-    """The model's."""
-    sha256: dict[str, str]
-    """Of the input files, by key of the spec."""
+    model: ModelFacts
+    cost: TrainingCost
     conversations: list[tuple[str, Conversation, EncodedConversation]]
     """Each with its role, in the order of the file."""
+
+    @property
+    def subject(self) -> str:
+        """What is planned."""
+        return f"{self.plan.n_conversations:,} conversations"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``environment.json`` says of it."""
+        return {"model_facts": asdict(self.model)}
 
 
 @dataclass(frozen=True)
@@ -99,25 +92,41 @@ class InstructSummary:
     seconds: float
     """Of this sitting, without starting workers."""
 
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Names and values, for a person."""
+        lines = [
+            ("steps", f"{self.n_steps:,} ({self.n_made:,} made now)"),
+            ("loss, first to last step", f"{self.first_loss:.4f} to {self.last_loss:.4f}"),
+        ]
+        if self.eval_losses:
+            lines.append(("held-out loss, by epoch", ", ".join(f"{loss:.4f}" for loss in self.eval_losses)))
+        if self.n_made:
+            lines.append(("seconds", f"{self.seconds:,.1f}"))
+        return lines
 
-def read_instruct_inputs(spec: InstructSpec) -> InstructInputs:
-    """Return what a model would be tuned on; loads no weights.
+    def refuse_given_up(self) -> None:
+        """Do nothing: a tuning that is not finite is an error at once, as its checkpoints stay."""
 
-    Raises:
-        InputError: the data, the template, the model or the DeepSpeed file will not do.
-    """
+
+def _read(spec: InstructSpec) -> InstructInputs:
     from biaseval.training.conversations import read_conversations
     from biaseval.training.templates import encode_conversations
 
-    _check_deepspeed(spec)
-    found = read_conversations(spec.data)
-    held_out = _held_out(spec, [conversation.group for conversation in found.kept])
-    facts, tokenizer = model_inputs(spec.model)
-    if facts.window is not None and spec.max_tokens > facts.window:
-        raise InputError(
-            f"max_tokens {spec.max_tokens}: {spec.model.path} takes {facts.window} tokens; lower it, or choose a model "
-            "with a longer window"
-        )
+    problems = Problems()
+    with problems.noted():
+        check_deepspeed(tuning_recipe(spec))
+    with problems.noted():
+        found = read_conversations(spec.data)
+        held_out = _held_out(spec, [conversation.group for conversation in found.kept])
+    with problems.noted():
+        facts, tokenizer = model_inputs(spec.model)
+        if facts.window is not None and spec.max_tokens > facts.window:
+            raise InputError(
+                f"max_tokens {spec.max_tokens}: {spec.model.path} takes {facts.window} tokens; lower it, or choose a "
+                "model with a longer window"
+            )
+    problems.refuse()
     encoded = encode_conversations(tokenizer, found.kept, spec.template, spec.max_tokens)
     rows = [("held_out" if kept[0].group in held_out else "train", *kept) for kept in encoded.kept]
     notes = [f"left out {n:,} {reason}" for reason, n in [*found.left_out.items(), *encoded.left_out.items()]]
@@ -129,26 +138,31 @@ def read_instruct_inputs(spec: InstructSpec) -> InstructInputs:
             f"data.held_out {spec.data.held_out}: nothing is left on one side ({'; '.join(notes)}); choose another "
             "share, or raise max_tokens"
         )
-    plan = _plan(spec, asdict(facts), train, len(rows) - len(train), notes)
-    return InstructInputs(plan, facts, file_digests(spec), rows)
+    plan, cost = _planned(spec, facts, train, len(rows) - len(train), notes)
+    return InstructInputs(plan, facts, cost, rows)
 
 
-def write_instruct_plan(run: Run, spec: InstructSpec, inputs: InstructInputs) -> None:
-    """Write the plan of a tuning: its conversations, in tokens; ``plan.json`` comes last."""
-    from biaseval.models import fingerprint_model
+def _describe(spec: InstructSpec, inputs: InstructInputs) -> Description:
+    plan, cost = inputs.plan, inputs.cost
+    is_packed = plan.n_rows != plan.n_conversations
+    lines = [
+        ("conversations", f"{plan.n_conversations:,} ({plan.n_held_out:,} more held out)"),
+        ("tokens", f"{plan.n_tokens:,} (longest conversation {plan.longest:,})"),
+        ("answer tokens", f"{plan.n_answer_tokens:,}, which the loss is of"),
+        (
+            "rows of an epoch",
+            f"{plan.n_rows:,}, {f'of {cost.row_tokens:,} tokens' if is_packed else 'one conversation each'}",
+        ),
+        ("optimizer steps", f"{plan.n_steps:,}"),
+        *cost_lines("training FLOPs", cost.flops),
+    ]
+    notes = [f"note: {note}" for note in plan.notes]
+    if plan.why_not_packed is not None:
+        notes.append(f"note: rows are not packed: {plan.why_not_packed}")
+    return Description(lines, notes, {**asdict(plan), "model": asdict(inputs.model)}, training=cost)
 
-    environment = {
-        **describe_environment(),
-        "seed": spec.seed,
-        "model": fingerprint_model(spec.model.path, revision=spec.model.revision),
-        "model_facts": asdict(inputs.facts),
-        "inputs": inputs.sha256,
-    }
-    # First of all: it is what tells a run from other people's files.
-    run.write_text("environment.json", as_json(environment))
-    run.write_text("spec.yaml", dump_spec(spec))
-    for table in TABLES:
-        run.delete(table)
+
+def _write(run: Run, spec: InstructSpec, inputs: InstructInputs) -> Plan:
     rows = [
         {
             "number": number,
@@ -164,88 +178,7 @@ def write_instruct_plan(run: Run, spec: InstructSpec, inputs: InstructInputs) ->
         run.write_part("conversations", part, CONVERSATIONS.rows(rows[start : start + _PART_ROWS]))
     for note in inputs.plan.notes:
         say(note)
-    content = asdict(inputs.plan)
-    del content["cost"]
-    run.write_text("plan.json", as_json(content))
-
-
-def tune_planned(run: Run, spec: InstructSpec) -> InstructSummary:
-    """Make the steps that a planned run lacks.
-
-    Raises:
-        InputError: the model cannot be trained as the spec says, or resources are missing.
-        BiasevalError: training failed, or a loss or gradient was not finite; the last checkpoint stays.
-    """
-    from biaseval.execute.instruct import PROGRESS, TuningOutcome, tune
-    from biaseval.training.checkpoints import CHECKPOINTS, newest_checkpoint
-
-    n_steps = read_plan(run)["n_steps"]
-    outcome: TuningOutcome | None = None
-    if tuned_folder(run) is not None:
-        say(f"all {n_steps:,} steps are made already")
-    else:
-        _check_deepspeed(spec)
-        run.delete(PROGRESS)  # of a sitting that was killed
-        checkpoint = newest_checkpoint(run)
-        if checkpoint is not None:
-            say(f"resuming: {checkpoint.n_steps:,} of {n_steps:,} steps are made")
-        heard = -1
-
-        def on_progress(said: dict[str, Any]) -> None:
-            nonlocal heard
-            if said["n_steps"] != heard:
-                heard = said["n_steps"]
-                say(f"step {heard:,} of {n_steps:,}, loss {said['loss']:.4f}, {said['seconds']:.1f} s a step")
-
-        outcome = tune(run, spec, on_progress)
-        if outcome.why_not_packed is not None:
-            say(f"rows are not packed: {outcome.why_not_packed}")
-        _record(run, spec, outcome)
-    run.delete(CHECKPOINTS)
-    return _summary(run, outcome)
-
-
-def tuned_folder(run: Run) -> str | None:
-    """Return the folder of a complete result; None where there is none yet."""
-    return next((name for name, last in _RESULTS.items() if run.has(f"{name}/{last}")), None)
-
-
-_RESULTS = {"model": "config.json", "adapter": CONFIG_FILE}
-"""Folder of a result to its last file."""
-
-
-def n_steps_done(run: Run) -> int:
-    """Return how many steps a tuning has made, those behind its last checkpoint included."""
-    from biaseval.execute.instruct import PROGRESS
-
-    norms = [
-        norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
-    ]
-    kept = sum(norm is not None and math.isfinite(norm) for norm in norms)  # where it is not, no step was made
-    said = run.read_json(PROGRESS)["n_steps"] if run.has(PROGRESS) else 0
-    return max(kept, int(said))
-
-
-def _check_deepspeed(spec: InstructSpec) -> None:
-    """Make sure that a DeepSpeed file does not contradict the spec, and that checkpoints can hold what it asks for."""
-    from biaseval.training.deepspeed_config import deepspeed_config, deepspeed_file
-
-    if spec.training.zero is None:
-        return
-    deepspeed_config(spec.training, n_trainable=1)
-    section = deepspeed_file(spec.training).get("zero_optimization", {})
-    problems = []
-    for key in ("offload_optimizer", "offload_param"):
-        own = section.get(key) or {}
-        if not isinstance(own, dict):
-            problems.append(f"{spec.training.deepspeed_config}: zero_optimization.{key} {own!r}: write an object")
-        elif own.get("device", "none") not in ("none", "cpu") or own.get("ratio", 1) != 1:
-            problems.append(
-                f"{spec.training.deepspeed_config}: zero_optimization.{key} {own}: checkpoints are made of what is in "
-                "memory; use the device cpu, and no ratio"
-            )
-    if problems:
-        raise InputError.of(problems)
+    return asdict(inputs.plan)
 
 
 def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
@@ -261,99 +194,102 @@ def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
     return {distinct[number] for number in drawn}
 
 
-def _plan(
-    spec: InstructSpec, facts: dict[str, Any], train: list[EncodedConversation], n_held_out: int, notes: list[str]
-) -> InstructPlan:
-    from biaseval.training.adapters import bare_model, target_shapes
+def _planned(
+    spec: InstructSpec, model: ModelFacts, train: list[EncodedConversation], n_held_out: int, notes: list[str]
+) -> tuple[InstructPlan, TrainingCost]:
+    """Return what a model is going to be tuned on, and what that costs."""
+    from biaseval.models import ModelSource, bare_model, target_shapes
     from biaseval.training.packing import pack, why_not_packed
-    from biaseval.training.tuning import n_tuning_steps
 
+    source, recipe = ModelSource.of(spec.model), tuning_recipe(spec)
     lengths = [len(one.token_ids) for one in train]
-    problem = why_not_packed(bare_model(spec.model), spec.max_tokens) if spec.packing else None
+    bare = bare_model(source)
+    problem = why_not_packed(bare, spec.max_tokens) if spec.packing else None
     is_packed = spec.packing and problem is None
-    n_steps = n_tuning_steps(len(train), spec)
-    epochs = list(step_rows(len(train), spec.training, spec.seed))
-    steps = epochs[:n_steps]
+    epochs = step_rows(len(train), spec.training, spec.seed)
+    steps = planned_steps(len(train), recipe)
     n_rows = sum(
         len(pack([lengths[number] for number in chosen], spec.max_tokens)) if is_packed else len(chosen)
         for epoch, chosen in epochs
         if epoch == 0
     )
-    own = ModelShape(
-        facts["family"],
-        facts["n_parameters"],
-        facts["hidden_size"],
-        facts["n_layers"],
-        [] if spec.lora is None else target_shapes(spec.model, spec.lora),
+    cost = training_cost(
+        ModelShape.of(asdict(model), [] if spec.lora is None else target_shapes(bare, spec.lora)),
+        recipe,
+        row_tokens=spec.max_tokens if is_packed else max(lengths),
+        step_tokens=sum(lengths[number] for _, chosen in steps for number in chosen),
     )
-    n_step_tokens = sum(lengths[number] for _, chosen in steps for number in chosen)
-    row_tokens = spec.max_tokens if is_packed else max(lengths)
-    return InstructPlan(
+    plan = InstructPlan(
         n_conversations=len(train),
         n_held_out=n_held_out,
         n_tokens=sum(lengths),
         n_answer_tokens=sum(int(one.is_answer.sum()) for one in train),
         longest=max(lengths),
         n_rows=n_rows,
-        n_steps=n_steps,
+        n_steps=len(steps),
         why_not_packed=problem,
         notes=notes,
-        cost=_cost(spec, own, n_step_tokens, row_tokens),
     )
+    return plan, cost
 
 
-def _cost(spec: InstructSpec, own: ModelShape, n_step_tokens: int, row_tokens: int) -> InstructCost:
-    from biaseval.training.deepspeed_config import deepspeed_file
+def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
+    from biaseval.execute.training import Training
+    from biaseval.training.work import tuned_model
 
-    section = deepspeed_file(spec.training).get("zero_optimization", {})
-    keys = {"optimizer": "offload_optimizer", "weights": "offload_param"}
-    named = [name for name, key in keys.items() if (section.get(key) or {}).get("device") == "cpu"]
-
-    def memory(shape: ModelShape, zero: int | None, n_workers: int) -> Memory:
-        offloaded = [name for name in named if (zero or 0) >= (1 if name == "optimizer" else 3)]
-        if zero == 3 and "optimizer" in offloaded:
-            offloaded.append("gradients")  # DeepSpeed keeps them beside the optimizer
-        return tuning_memory(shape, spec, row_tokens, zero, n_workers, offloaded)
-
-    shapes = [own, *PUBLISHED_SHAPES]
-    stages = {"none": None, "1": 1, "2": 2, "3": 3}
-    return InstructCost(
-        flops=tuning_flops(own.n_parameters, n_step_tokens, spec),
-        row_tokens=row_tokens,
-        shapes=shapes,
-        n_trainable=[shape.n_parameters if spec.lora is None else shape.n_trainable(spec.lora.r) for shape in shapes],
-        memory=[
-            {name: memory(shape, stage, spec.training.workers) for name, stage in stages.items()} for shape in shapes
-        ],
-        gpus=[fewest_gpus(partial(memory, shape)) for shape in shapes],
-    )
+    folder = _folder(spec)
+    return [
+        Training(
+            name="training",
+            verb="made",
+            noun="steps",
+            units=[Unit(0, plan["n_steps"], (f"{folder}/{_RESULTS[folder]}",))],
+            execution=spec.execution,
+            recipe=tuning_recipe(spec),
+            work=tuned_model,
+            arguments={
+                "name": spec.name,
+                "adapter": None if spec.lora is None else folder,
+                "max_tokens": spec.max_tokens,
+                "packing": spec.packing,
+            },
+        )
+    ]
 
 
-def _record(run: Run, spec: InstructSpec, outcome: Any) -> None:
-    """Add a sitting of training to ``environment.json``."""
-    environment = json.loads(run.read_text("environment.json"))
-    sitting = {
-        "first_step": outcome.first_step,
-        "n_steps": outcome.n_steps,
-        "workers": spec.training.workers,
-        "zero": spec.training.zero,
-        "packing": spec.packing and outcome.why_not_packed is None,
-        "seconds": round(outcome.seconds, 3),
-        "step_seconds": round(outcome.step_seconds, 3),
-    }
-    environment["training"] = [*environment.get("training", []), sitting]
-    run.write_text("environment.json", as_json(environment))
+def _folder(spec: InstructSpec) -> str:
+    return "model" if spec.lora is None else "adapter"
 
 
-def _summary(run: Run, outcome: Any) -> InstructSummary:
+_RESULTS = {"model": MODEL_CONFIG, "adapter": CONFIG_FILE}
+"""Folder of a result to its last file."""
+
+
+def instruct_summary(run: Run, spec: InstructSpec, made: Sequence[Done]) -> InstructSummary:
+    """Return what a finished tuning is, and drop its checkpoints.
+
+    Args:
+        run: the run directory.
+        spec: its spec.
+        made: in this sitting; nothing if all was made before.
+    """
+    from biaseval.training.checkpoints import CHECKPOINTS
+
+    run.delete(CHECKPOINTS)
+    facts: Mapping[str, Any] = made[0].facts if made else {"n_steps": 0, "first_step": 0, "seconds": 0.0}
+    if facts.get("why_not_packed") is not None:
+        say(f"rows are not packed: {facts['why_not_packed']}")
     rows = run.read_table("training").select(["loss", "eval_loss"]).to_pylist()
     return InstructSummary(
         uri=run.uri,
-        folder=str(tuned_folder(run)),
+        folder=_folder(spec),
         n_steps=len(rows),
         first_loss=rows[0]["loss"],
         last_loss=rows[-1]["loss"],
         eval_losses=[row["eval_loss"] for row in rows if row["eval_loss"] is not None],
-        n_made=0 if outcome is None else outcome.n_steps - outcome.first_step,
-        seconds=0.0 if outcome is None else outcome.seconds,
+        n_made=facts["n_steps"] - facts["first_step"],
+        seconds=facts["seconds"],
     )
+
+
+INSTRUCT = Kind(read=_read, describe=_describe, write=_write, stages=_stages)

@@ -1,67 +1,101 @@
-"""Scores any prompts with any labels: no tasks, no metrics."""
+"""The kind score: any prompts with any labels, without tasks or metrics."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import yaml
 
-from biaseval.environment import describe_environment
-from biaseval.errors import InputError
-from biaseval.label_bias.plan import label_problem
-from biaseval.label_bias.prompts import TokenCounter
-from biaseval.pipelines.claim import as_json, refuse_another_model, refuse_foreign
-from biaseval.pipelines.label_outputs import LIKELIHOOD, model_inputs, part_entry, score_missing
-from biaseval.spec import ExecutionSpec, ModelSpec
+from biaseval.errors import InputError, Problems
+from biaseval.pipelines.causal import model_inputs, part_entry
+from biaseval.pipelines.kind import Description, Kind, Plan, Stage
+from biaseval.pipelines.label_scores import scoring_stage
+from biaseval.prompting.labels import label_problem
+from biaseval.prompting.lengths import TokenCounter
+from biaseval.spec import ExecutionSpec, ModelSpec, ScoreSpec
 from biaseval.store import Run
-from biaseval.tables import CONTEXTS, PROMPTS, TABLES
+from biaseval.tables import CONTEXTS, PROMPTS
 
 _SHOWN_PROBLEMS = 10
 _END_CHARACTERS = 16
+_PART_ROWS = 512
 
 
-def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path, out_uri: str) -> Run:
-    """Score any prompts with any labels; the scores are OUT/label_scores/part-*.parquet.
+@dataclass(frozen=True)
+class PromptsInputs:
+    """What planning starts from, validated."""
+
+    prompts: pa.Table
+    """``prompt_id``, ``text``, ``labels``."""
+    facts: dict[str, Any]
+    subject: str
+
+
+def score_spec(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path) -> ScoreSpec:
+    """Return the spec of scoring a file of prompts: it names them by content.
 
     Args:
         model: what to score with.
         execution: actors and their resources.
         prompts_file: Parquet or JSONL with ``prompt_id``, ``text`` and ``labels`` (list of text).
-        out_uri: the directory for the scores; the same call resumes.
 
     Raises:
-        InputError: bad input; the directory belongs to other prompts or another model.
+        InputError: the file cannot be read, or has rows that cannot be scored; the message lists them.
     """
-    from biaseval.models import fingerprint_model
+    rows = _read_prompts(prompts_file)
+    content_hash = hashlib.sha256(repr(rows.to_pylist()).encode()).hexdigest()
+    return ScoreSpec(
+        kind="score", model=model, prompts_sha256=content_hash, execution=execution, prompts=str(prompts_file)
+    )
 
-    prompts = _read_prompts(prompts_file)
-    facts, tokenizer = model_inputs(model)
-    _refuse_indistinct_labels(prompts_file, prompts, tokenizer)
-    _refuse_long_prompts(prompts_file, prompts, TokenCounter(tokenizer), facts.window)
-    run = Run.open(out_uri)
-    refuse_foreign(run)
-    fingerprint = fingerprint_model(model.path, revision=model.revision, adapter=model.adapter)
-    content_hash = hashlib.sha256(repr(prompts.to_pylist()).encode()).hexdigest()
-    claim = {"kind": "score", "model": model.model_dump(), "prompts_sha256": content_hash}
-    run.create()
-    with run.lock():
-        run.sweep()
-        claimed = run.read_yaml("spec.yaml") if run.has("plan.json") else None
-        if claimed == claim:
-            refuse_another_model(run, model)
-        elif claimed is not None and (claimed.get("kind") != "score" or run.parts("label_scores")):
-            raise InputError(f"{run.uri}: holds scores of other prompts or another model; choose another --out")
-        else:
-            run.write_text("environment.json", as_json({**describe_environment(), "model": fingerprint}))
-            run.write_text("spec.yaml", yaml.safe_dump(claim, sort_keys=False, allow_unicode=True))
-            _write_prompts(run, prompts, execution)
-        score_missing(run, model, execution, LIKELIHOOD)
-    return run
+
+def _read(spec: ScoreSpec) -> PromptsInputs:
+    path = Path(spec.prompts)
+    prompts = _read_prompts(path)
+    facts, tokenizer = model_inputs(spec.model)
+    problems = Problems()
+    with problems.noted():
+        _refuse_indistinct_labels(path, prompts, tokenizer)
+    with problems.noted():
+        _refuse_long_prompts(path, prompts, TokenCounter(tokenizer), facts.window)
+    problems.refuse()
+    return PromptsInputs(prompts, {"model_facts": asdict(facts)}, f"{prompts.num_rows:,} prompts")
+
+
+def _describe(spec: ScoreSpec, inputs: PromptsInputs) -> Description:
+    n_prompts = inputs.prompts.num_rows
+    return Description([("prompts", f"{n_prompts:,}")], [], {"n_prompts": n_prompts})
+
+
+def _write(run: Run, spec: ScoreSpec, inputs: PromptsInputs) -> Plan:
+    asked = spec.execution.part_rows
+    part_rows = _PART_ROWS if asked == "auto" else asked
+    # One empty context: the text is the prompt.
+    run.write_part("contexts", 0, CONTEXTS.rows([{"context_id": "", "text": ""}]))
+    parts = []
+    for number, start in enumerate(range(0, inputs.prompts.num_rows, part_rows)):
+        rows = [
+            {
+                "prompt_id": row["prompt_id"],
+                "context_id": "",
+                "labels": row["labels"],
+                "input_text": row["text"],
+            }
+            for row in inputs.prompts.slice(start, part_rows).to_pylist()
+        ]
+        run.write_part("prompts", number, PROMPTS.rows(rows))
+        characters = sum(len(row["input_text"]) for row in rows)
+        parts.append(part_entry(number, 0, len(rows), characters // 4))
+    return {"n_prompts": inputs.prompts.num_rows, "n_parts": len(parts), "parts": parts}
+
+
+def _stages(run: Run, spec: ScoreSpec, plan: Plan) -> list[Stage]:
+    return [scoring_stage(run, plan, spec.model, spec.execution)]
 
 
 def _read_prompts(path: Path) -> pa.Table:
@@ -151,24 +185,4 @@ def _prompt_rows(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"{path}: cannot be read as Parquet or UTF-8 JSONL ({error}); check --prompts") from error
 
 
-def _write_prompts(run: Run, prompts: pa.Table, execution: ExecutionSpec) -> None:
-    for table in TABLES:
-        run.delete(table)
-    part_rows = 512 if execution.part_rows == "auto" else execution.part_rows
-    # One empty context: the text is the prompt.
-    run.write_part("contexts", 0, CONTEXTS.rows([{"context_id": "", "text": ""}]))
-    parts = []
-    for number, start in enumerate(range(0, prompts.num_rows, part_rows)):
-        rows = [
-            {
-                "prompt_id": row["prompt_id"],
-                "context_id": "",
-                "labels": row["labels"],
-                "input_text": row["text"],
-            }
-            for row in prompts.slice(start, part_rows).to_pylist()
-        ]
-        run.write_part("prompts", number, PROMPTS.rows(rows))
-        characters = sum(len(row["input_text"]) for row in rows)
-        parts.append(part_entry(number, 0, len(rows), characters // 4))
-    run.write_text("plan.json", as_json({"n_prompts": prompts.num_rows, "n_parts": len(parts), "parts": parts}))
+SCORE = Kind(read=_read, describe=_describe, write=_write, stages=_stages)

@@ -1,79 +1,28 @@
 """What a run is, from spec to report. Read this first.
 
-spec → claim the run directory → plan (Parquet parts) → train the missing adapters on Ray, where the spec has some →
-compute the missing parts on Ray → marts by SQL → report
+spec → claim the run directory → plan (Parquet parts) → make what is missing, stage by stage, on Ray → marts by SQL →
+report. What is planned, which stages there are and what is shown differs by kind: see `kind` and `kinds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
 
-from biaseval.errors import InputError
-from biaseval.pipelines.claim import read_plan, refuse_another, refuse_foreign
-from biaseval.pipelines.instruct import (
-    InstructPlan,
-    InstructSummary,
-    n_steps_done,
-    read_instruct_inputs,
-    tune_planned,
-    tuned_folder,
-    write_instruct_plan,
-)
-from biaseval.pipelines.label_outputs import (
-    LIKELIHOOD,
-    PlanSummary,
-    check_lora,
-    missing_outputs,
-    needed_adapters,
-    read_inputs,
-    score_missing,
-    ways_of,
-    write_plan,
-)
-from biaseval.pipelines.questions import (
-    QuestionsPlan,
-    answer_and_measure_missing,
-    n_missing_parts,
-    n_missing_rows,
-    read_questions_inputs,
-    refuse_other_sources,
-    write_questions_plan,
-)
-from biaseval.pipelines.training import (
-    TrainingCost,
-    TrainingSummary,
-    lora_of,
-    refuse_stopped,
-    train_missing_adapters,
-    training_cost,
-)
-from biaseval.progress import say
-from biaseval.spec import CausalSpec, InstructSpec, QaBiasSpec, Spec
+from biaseval.errors import BiasevalError, InputError
+from biaseval.pipelines.adapters import refuse_given_up
+from biaseval.pipelines.directory import is_planned, read_plan, read_spec, refuse_another, refuse_foreign, write_plan
+from biaseval.pipelines.kind import AnyKind, Description, Stage
+from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.prompts_file import score_spec
+from biaseval.progress import making_progress, say
+from biaseval.spec import AnySpec, ExecutionSpec, ModelSpec
 from biaseval.store import Run
-from biaseval.training.rows import trained_adapters
+from biaseval.units import Done, Unit, files_of, missing_units
 
 
-@dataclass(frozen=True)
-class Status:
-    """How far a run is."""
-
-    n_parts: int
-    n_parts_done: int
-    n_rows: int
-    """Prompts to score; of a QA-bias run, questions to measure and, by each model, to answer; of tuning, steps."""
-    n_rows_done: int
-    kind: str
-    n_adapters: int
-    """Of the run; 0 where it has none."""
-    n_adapters_done: int
-    has_marts: bool
-    has_report: bool
-
-
-def run_spec(spec: Spec, run_uri: str) -> Run:
+def run_spec(spec: AnySpec, run_uri: str) -> Run:
     """Plan, train, score, analyse and report a run; on a directory that has it already, only what is missing.
 
     Returns:
@@ -81,151 +30,204 @@ def run_spec(spec: Spec, run_uri: str) -> Run:
 
     Raises:
         InputError: bad input, before any model is loaded.
-        BiasevalError: scoring or a check failed; the same call resumes.
+        BiasevalError: making something or a check failed; the same call resumes.
     """
-    from biaseval.analysis import build_marts
-    from biaseval.report import write_report
-
-    if isinstance(spec, InstructSpec):
-        raise InputError("kind: instruct is a training, not a measurement; use biaseval train instruct")
+    kind = kind_of(spec)
+    if kind.page is None:
+        raise InputError(f"kind: {spec.kind} is a training, not a measurement; use biaseval train {spec.kind}")
     with planned_run(spec, run_uri) as run:
-        if isinstance(spec, QaBiasSpec):
-            answer_and_measure_missing(run, spec)
-        else:
-            if spec.lora is not None:
-                needed = needed_adapters(run, ways_of(spec))
-                refuse_stopped(train_missing_adapters(run, spec, spec.lora, needed))
-            score_missing(run, spec.model, spec.execution, ways_of(spec))
+        make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
         say("computing the metrics")
-        build_marts(run.uri)
-        write_report([run.uri])
+        _analyse(run, kind, spec)
+        _write_page(run, kind)
     return run
 
 
+def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path, out_uri: str) -> Run:
+    """Score any prompts with any labels; the scores are OUT/label_scores/part-*.parquet.
+
+    Args:
+        model: what to score with.
+        execution: actors and their resources.
+        prompts_file: Parquet or JSONL with ``prompt_id``, ``text`` and ``labels`` (list of text).
+        out_uri: the directory for the scores; the same call resumes.
+
+    Raises:
+        InputError: bad input; the directory belongs to other prompts or another model.
+    """
+    spec = score_spec(model, execution, prompts_file)
+    with planned_run(spec, out_uri) as run:
+        make_missing(run, kind_of(spec).stages(run, spec, read_plan(run)), execution)
+    return run
+
+
+def describe(spec: AnySpec) -> Description:
+    """Return what a spec would run; loads no weights and writes nothing.
+
+    Raises:
+        InputError: bad input.
+    """
+    kind = kind_of(spec)
+    return kind.describe(spec, kind.read(spec))
+
+
+def headline(spec: AnySpec) -> str:
+    """Return the query whose rows are the metrics of a whole run of a spec."""
+    return kind_of(spec).headline
+
+
 @contextmanager
-def planned_run(spec: Spec, run_uri: str) -> Iterator[Run]:
+def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     """Yield the run directory, claimed for the spec, locked and planned.
 
     Raises:
         InputError: bad input, or the directory is another's.
     """
+    kind = kind_of(spec)
     run = Run.open(run_uri)
     refuse_foreign(run)
-    plan = None if run.has("plan.json") else _planner(spec)
+    inputs = None if is_planned(run) else kind.read(spec)
     run.create()
     with run.lock():
         run.sweep()
-        if run.has("plan.json"):
-            refuse_another(run, spec)
-            if isinstance(spec, QaBiasSpec):
-                refuse_other_sources(run, spec)
+        if is_planned(run):
+            refuse_another(run, kind, spec)
         else:
-            (plan or _planner(spec))(run)
+            write_plan(run, kind, spec, kind.read(spec) if inputs is None else inputs)
         yield run
 
 
-def train_lora(spec: Spec, run_uri: str) -> TrainingSummary:
-    """Plan a run as `run_spec` does, and train its adapters; on a directory that has it, only those that are missing.
+def make_missing(
+    run: Run, stages: Sequence[Stage], execution: ExecutionSpec, *, is_whole_run: bool = True
+) -> list[Done]:
+    """Make what each stage lacks, one stage behind the other; Ray starts once, and only if something is missing.
+
+    Args:
+        run: a planned run.
+        stages: in order; what one makes the next may need.
+        execution: actors and their resources.
+        is_whole_run: what nothing needs is not made, as its products are there, and what is given up ends the run;
+            otherwise the stages are made for themselves.
+
+    Returns:
+        What was made now; a unit that was given up is among it.
 
     Raises:
-        InputError: bad input, before any weights are loaded.
-        BiasevalError: training failed; the same call resumes.
+        InputError, BiasevalError: as the stages raise them; complete units stay.
     """
-    checked, lora = lora_of(spec)
-    with planned_run(checked, run_uri) as run:
-        return train_missing_adapters(run, checked, lora)
+    from biaseval.execute.cluster import Cluster
+
+    made: list[Done] = []
+    with Cluster(execution) as cluster:
+        for stage in stages:
+            missing = missing_units(run, stage.units, needed_only=is_whole_run)
+            total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
+            if not missing:
+                say(f"all {total:,} {stage.noun} are {stage.verb} already")
+                continue
+            if left < total:
+                say(f"resuming: {total - left:,} of {total:,} {stage.noun} are {stage.verb}")
+            _delete_products(run, missing)
+            cluster.settle()
+            with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
+                for done in stage.make(run, missing, cluster):
+                    progress.advance(done.unit.size, done.tokens)
+                    made.append(done)
+            _refuse_missing(run, stage, missing, made)
+            if is_whole_run:
+                refuse_given_up(made)
+    return made
 
 
-def train_instruct(spec: Spec, run_uri: str) -> InstructSummary:
-    """Tune a model on conversations; on a directory that has begun to, go on behind its last checkpoint.
+def report_run(run_uri: str | Path) -> Run:
+    """Compute the metrics of a finished run anew, and write its report.
 
     Raises:
-        InputError: bad input, before any weights are loaded.
-        BiasevalError: training failed, or a loss or gradient was not finite; the same call resumes.
+        InputError: it holds no run of a kind that has metrics.
+        BiasevalError: the run is not finished, or a check failed.
     """
-    if not isinstance(spec, InstructSpec):
-        raise InputError(f"kind: {spec.kind} is a measurement; name a spec of the kind instruct")
-    with planned_run(spec, run_uri) as run:
-        return tune_planned(run, spec)
+    analyse_run(run_uri)
+    return write_report(run_uri)
 
 
-def _planner(spec: Spec) -> Callable[[Run], None]:
-    """Validate a spec's inputs, and return what writes the plan that follows from them."""
-    if isinstance(spec, QaBiasSpec):
-        questions = read_questions_inputs(spec)
-        return lambda run: write_questions_plan(run, spec, questions)
-    if isinstance(spec, InstructSpec):
-        conversations = read_instruct_inputs(spec)
-        return lambda run: write_instruct_plan(run, spec, conversations)
-    inputs = read_inputs(spec)
-    if spec.lora is not None:
-        check_lora(spec, spec.lora)
-    return lambda run: write_plan(run, spec, inputs)
+def analyse_run(run_uri: str | Path) -> Run:
+    """Compute the metrics of a finished run anew; Raises: as `report_run`."""
+    run, kind, spec = _opened(run_uri)
+    lacking = [
+        (unit, stage)
+        for stage in kind.stages(run, spec, read_plan(run))
+        for unit in missing_units(run, stage.units, needed_only=True)
+    ]
+    if lacking:
+        unit, _ = lacking[0]
+        raise BiasevalError(
+            f"{run.uri}: {len(lacking)} parts missing (first: {unit.files[0]}); run the same command again"
+        )
+    _analyse(run, kind, spec)
+    return run
 
 
-def summarize_questions(spec: QaBiasSpec) -> QuestionsPlan:
-    """Return what a QA-bias spec would measure; writes nothing and loads no weights."""
-    return read_questions_inputs(spec).plan
-
-
-def summarize_instruct(spec: InstructSpec) -> InstructPlan:
-    """Return what tuning would read and cost; writes nothing and loads no weights."""
-    return read_instruct_inputs(spec).plan
-
-
-def summarize_plan(spec: CausalSpec) -> tuple[PlanSummary, dict[str, Any], TrainingCost | None]:
-    """Return what the spec would score, the facts of its model, and what training its adapters would cost.
-
-    Writes nothing and loads no weights.
-    """
-    inputs = read_inputs(spec)
-    if spec.lora is not None:
-        check_lora(spec, spec.lora)
-    facts = asdict(inputs.facts)
-    summary = inputs.start
-    adapters: list[dict[str, Any]] = []
-    problems: list[str] = []
-    for planned in inputs.planned:
-        summary += planned.summary
-        adapters += planned.adapters
-        problems += planned.problems
-    if problems:
-        raise InputError.of(problems)
-    return summary, facts, None if spec.lora is None else training_cost(spec, spec.lora, adapters, facts)
-
-
-def run_status(run_uri: str) -> Status:
-    """Return how far the run at ``run_uri`` is, from its directory alone.
+def write_report(run_uri: str | Path) -> Run:
+    """Write the report of a run that has its metrics; the same run gives the same bytes.
 
     Raises:
-        InputError: there is no planned run.
+        InputError: it holds no run of a kind that has metrics.
+        BiasevalError: it has no metrics yet.
     """
-    run = Run.open(run_uri)
-    plan = read_plan(run)
-    spec = run.read_yaml("spec.yaml")
-    if spec.get("kind") == "instruct":
-        n_parts, n_rows = 1, plan["n_steps"]
-        n_parts_done = int(tuned_folder(run) is not None)
-        n_rows_done = n_rows if n_parts_done else n_steps_done(run)
-    elif spec.get("kind") == "qa_bias":
-        n_models = len(spec["models"])
-        n_parts, n_rows = ((1 + n_models) * n for n in (plan["n_parts"], sum(plan["datasets"].values())))
-        n_parts_done = n_parts - n_missing_parts(run, plan, n_models)
-        n_rows_done = n_rows - n_missing_rows(run, plan, n_models)
-    else:
-        missing = missing_outputs(run, plan, spec.get("predict", LIKELIHOOD))
-        n_parts, n_rows = plan["n_parts"], plan["n_prompts"]
-        n_parts_done = n_parts - len(missing)
-        n_rows_done = n_rows - sum(part["n_prompts"] for part in plan["parts"] if part["part"] in missing)
-    adapters = {adapter["adapter"] for adapter in plan.get("adapters", ())}
-    return Status(
-        n_parts=n_parts,
-        n_parts_done=n_parts_done,
-        n_rows=n_rows,
-        n_rows_done=n_rows_done,
-        kind=str(spec.get("kind")),
-        n_adapters=len(adapters),
-        n_adapters_done=len(adapters & trained_adapters(run)) if adapters else 0,
-        has_marts=run.has("results.duckdb"),
-        has_report=run.has("report.html"),
-    )
+    run, kind, _ = _opened(run_uri)
+    _write_page(run, kind)
+    return run
+
+
+def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
+    """Return a run of a kind that has metrics.
+
+    Raises:
+        InputError: it holds none.
+    """
+    run = Run.open(str(run_uri))
+    spec = read_spec(run)
+    kind = kind_of(spec)
+    if kind.page is None:
+        raise InputError(
+            f"{run.uri}: holds a run of the kind {spec.kind}, which has no metrics; name another directory"
+        )
+    return run, kind, spec
+
+
+def _analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
+    from biaseval.analysis import write_marts
+
+    if kind.derive is not None:
+        kind.derive(run, spec)
+    write_marts(run, spec.kind)
+
+
+def _write_page(run: Run, kind: AnyKind) -> None:
+    if kind.page is not None:
+        figures, page = kind.page(run)
+        for name, svg in figures.items():
+            run.write_bytes(f"figures/{name}.svg", svg)
+        run.write_text("report.html", page)  # last: it says that the others are there
+
+
+def _delete_products(run: Run, units: Sequence[Unit]) -> None:
+    """Delete what was made with units that are made anew: it may not be the same to the last bit."""
+    products = {name for unit in units for name in unit.products}
+    for name in sorted(products & files_of(run, products)):
+        run.delete(name)
+
+
+def _refuse_missing(run: Run, stage: Stage, asked: Sequence[Unit], made: Sequence[Done]) -> None:
+    """Make sure that a stage left nothing out silently.
+
+    Raises:
+        BiasevalError: units are missing that nothing said why of.
+    """
+    given_up = {done.unit.number for done in made if not done.is_complete}
+    still = [unit for unit in missing_units(run, asked) if unit.number not in given_up]
+    if still:
+        raise BiasevalError(
+            f"{run.uri}: {len(still)} of {len(stage.units)} parts are missing (first: {still[0].files[0]}); "
+            "run the same command again to make them"
+        )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from biaseval.errors import InputError
 from biaseval.qa_bias import entity_rules, subject_rules
+from biaseval.qa_bias.heuristics import heuristic_of
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -32,10 +33,10 @@ _ENTITY_PIPES = frozenset({"ner", "beam_ner"})
 _NEEDED = frozenset({"tok2vec", "transformer", "curated_transformer", "parser", "senter", "sentencizer"})
 
 _ASSIGNED_BY = {
-    "sim_ents": ("doc.ents", "entities (ner or entity_ruler)"),
-    "subj_pos": ("token.dep", "dependencies (parser)"),
+    "entities": ("doc.ents", "entities (ner or entity_ruler)"),
+    "subjects": ("token.dep", "dependencies (parser)"),
 }
-"""What a pipeline must assign for a heuristic, and the components that do, in words."""
+"""What a pipeline must assign for what a heuristic needs, and the components that do, in words."""
 
 
 class Annotator(Protocol):
@@ -116,7 +117,7 @@ def load_annotator(spacy: str | None, heuristics: Collection[str]) -> Annotator:
 
     Args:
         spacy: a pipeline's name or directory; None for the embedded rules.
-        heuristics: those of the run; a pipeline must have what ``sim_ents`` and ``subj_pos`` need.
+        heuristics: those of the run; a pipeline must have what they need.
 
     Raises:
         InputError: the pipeline is not installed, cannot be read, or lacks a component.
@@ -145,8 +146,9 @@ def _load_spacy(name: str, heuristics: Collection[str]) -> SpacyAnnotator:
         f"text.spacy: {name} finds no {words}, which {heuristic} needs (its components: "
         f"{', '.join(pipeline.pipe_names) or 'none'}); use a pipeline with it, such as en_core_web_sm, "
         f"or take {heuristic} out of heuristics"
-        for heuristic, (value, words) in _ASSIGNED_BY.items()
-        if heuristic in heuristics and value not in assigned
+        for need, (value, words) in _ASSIGNED_BY.items()
+        for heuristic in heuristics
+        if heuristic_of(heuristic).needs == need and value not in assigned
     ]
     if problems:
         raise InputError.of(problems)

@@ -1,46 +1,98 @@
-"""The seven heuristics of P3, as values per question, and heuristics of the user's own.
+"""The heuristics of P3, as a table of records; one of the user's own is a record like them.
 
 A heuristic gives each question a number; whether a model's accuracy differs below and above a threshold of it is its
 prediction bias. Definitions and quirks are those of protocol section 3. ``variant`` is ``paper``, or ``reference``
-where the published code means something else (section 13).
+where the published code means something else (section 13). Imports nothing heavy: specs read the records.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import math
-import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
-from pathlib import Path
-from typing import Literal, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
-import pyarrow as pa
+from biaseval.qa_bias.text import words
 
-from biaseval.errors import InputError
-from biaseval.qa_bias.annotation import Annotator
-from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.text import EnglishText, words
-from biaseval.spec import HEURISTICS
-from biaseval.tables import QA_ATTRIBUTES
+if TYPE_CHECKING:
+    from biaseval.qa_bias.annotation import Annotator
+    from biaseval.qa_bias.similarity import Tfidf
+    from biaseval.qa_bias.text import EnglishText
 
 UNDEFINED = -1
-"""The value of a question for which a heuristic is not defined."""
-
-NEEDS_TEXT = frozenset({"word_dist", "sim_word", "ans_pos"})
-NEEDS_TFIDF = frozenset({"cos_sim"})
-NEEDS_ANNOTATOR = frozenset({"sim_ents", "subj_pos"})
-"""Which heuristics use what :func:`attributes` is given; none of the others does."""
+"""The value of a question for which a heuristic of P3 is not defined."""
 
 Variant = Literal["paper", "reference"]
 
-UserHeuristic = Callable[[dict[str, object]], object]
+Need = Literal["text", "tfidf", "entities", "subjects"]
 
-_Resource = TypeVar("_Resource")
+Resource = Literal["text", "tfidf", "annotator"]
+
+_RESOURCES: dict[Need, Resource] = {
+    "text": "text",
+    "tfidf": "tfidf",
+    "entities": "annotator",
+    "subjects": "annotator",
+}
+
+Values = tuple[Sequence[float | None], Sequence[str | None] | None]
+"""A value for each question, and the word that it comes from where a heuristic has one."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions, each with an answer, and in whose meaning they are measured."""
+
+    columns: Mapping[str, list[Any]]
+    """Of ``QA_EXAMPLES``."""
+    variant: Variant
+
+    @property
+    def contexts(self) -> list[str]:
+        """``[n_questions]``."""
+        return self.columns["context"]
+
+    @property
+    def texts(self) -> list[str]:
+        """``[n_questions]``, the questions themselves."""
+        return self.columns["question"]
+
+    @property
+    def answers(self) -> list[list[str]]:
+        """``[n_questions]``, at least one each."""
+        return self.columns["answers"]
+
+    @property
+    def first_answers(self) -> list[str]:
+        """``[n_questions]``."""
+        return [own[0] for own in self.answers]
+
+    @property
+    def first_starts(self) -> list[int]:
+        """``[n_questions]``, the first answer's first character in the context."""
+        return [own[0] for own in self.columns["answer_starts"]]
+
+
+@dataclass(frozen=True)
+class Heuristic:
+    """One heuristic."""
+
+    id: str
+    """In specs, tables and marts: a name, or ``module:function``."""
+    shown: str
+    """In reports."""
+    meaning: str
+    """What its values are."""
+    values: Callable[[Questions, Any], Values]
+    """Makes them of the questions and the resource that it needs."""
+    needs: Need | None = None
+    threshold: float | None = None
+    """P3's, found for BERT-base-cased on SQuAD validation (``thresholds: mikula2024``)."""
+    step: float | None = None
+    """Between the thresholds that are tried; None: 1 if a value is above 1, else 0.1."""
+    undefined: float | None = UNDEFINED
+    """What it gives a question for which it is not defined."""
 
 
 def word_dist(
@@ -152,7 +204,7 @@ def ans_len(answers: Sequence[Sequence[str]]) -> list[float]:
     Raises:
         ValueError: a question has no answer, which the reading of questions has refused.
     """
-    _require_answers(answers)
+    require_answers(answers)
     return [sum(len(words(answer)) for answer in own) / len(own) for own in answers]
 
 
@@ -168,7 +220,7 @@ def sim_ents(
     Raises:
         ValueError: a question has no answer.
     """
-    _require_answers(answers)
+    require_answers(answers)
     considered = [[own[-1]] if variant == "reference" else list(dict.fromkeys(own)) for own in answers]
     in_contexts = _once_each(contexts, annotator.entity_labels)
     in_answers = _once_each([answer for own in considered for answer in own], annotator.entity_labels)
@@ -226,154 +278,105 @@ def _once_each(
     return dict(zip(distinct, annotate(distinct), strict=True))
 
 
-def _require_answers(answers: Sequence[Sequence[str]]) -> None:
+def require_answers(answers: Sequence[Sequence[str]]) -> None:
+    """Make sure that every question has an answer, as the reading of questions has.
+
+    Raises:
+        ValueError: one has none.
+    """
     for row, own in enumerate(answers):
         if not own:
             raise ValueError(f"row {row} has no answer")
 
 
-def load_user_heuristic(name: str) -> UserHeuristic:
-    """Return the function that ``module:function`` in a spec names.
-
-    Raises:
-        InputError: the module cannot be imported, or has no such function.
-    """
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may fail in any way
-        raise InputError(
-            f"heuristics: {name}: module {module_name!r} cannot be imported ({type(error).__name__}: {error}); "
-            f"put its folder on PYTHONPATH"
-        ) from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        found = "has no" if function is None else "has no function"
-        raise InputError(f"heuristics: {name}: module {module_name!r} {found} {function_name!r}; write module:function")
-    return cast("UserHeuristic", function)
-
-
-def source_digest(name: str) -> str:
-    """Return the SHA-256 of the source of the module that ``module:function`` names; its name where it has none.
-
-    Raises:
-        InputError: see `load_user_heuristic`.
-    """
-    module = sys.modules[load_user_heuristic(name).__module__]
-    source = getattr(module, "__file__", None)
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else module.__name__
-
-
-def user_values(name: str, questions: Sequence[dict[str, object]]) -> list[float | None]:
-    """Return a user's heuristic of each question; None where it says that the question is not measured.
-
-    Args:
-        name: ``module:function``; the function takes one question and returns a finite number, a bool or None.
-        questions: dicts of ``example_id``, ``title``, ``question``, ``context``, ``answers``, ``answer_starts``.
-
-    Raises:
-        InputError: the function cannot be imported, fails, or returns something else.
-    """
-    function = load_user_heuristic(name)
-    return [_user_value(name, function, question) for question in questions]
-
-
-def _user_value(name: str, function: UserHeuristic, question: dict[str, object]) -> float | None:
-    place = f"heuristics: {name}: question {question['example_id']!r}"
-    try:
-        value = function(question)
-    except Exception as error:  # a user's function may fail in any way
-        raise InputError(f"{place}: failed with {type(error).__name__}: {error}; mend the function") from error
-    if value is None:
-        return None
-    if not isinstance(value, Real | np.bool_) or not math.isfinite(value):
-        raise InputError(f"{place}: returned {value!r}; return a finite number, or None for a question to leave out")
-    return float(value)
-
-
-def attributes(
-    examples: pa.Table,
-    heuristics: Sequence[str],
-    *,
-    variant: Variant,
-    text: EnglishText | None = None,
-    annotator: Annotator | None = None,
-    tfidf: Tfidf | None = None,
-) -> pa.Table:
-    """Return every heuristic of every question.
-
-    Args:
-        examples: a table of ``QA_EXAMPLES``; every question has an answer.
-        heuristics: ids of ``biaseval.spec.HEURISTICS``, or ``module:function``.
-        variant: the meaning where P3's text and its code differ.
-        text: for the heuristics of ``NEEDS_TEXT``.
-        annotator: for those of ``NEEDS_ANNOTATOR``.
-        tfidf: for those of ``NEEDS_TFIDF``.
-
-    Returns:
-        A table of ``QA_ATTRIBUTES``: the heuristics in the order asked for, each with the questions in their order.
-        ``is_measured`` is false where ``word_dist``, ``subj_pos`` or a user's function is undefined (value -1).
-
-    Raises:
-        InputError: a user's function is not to be had, or fails.
-        ValueError: something that a heuristic needs is not given, or a question has no answer.
-    """
-    columns = {name: examples[name].to_pylist() for name in examples.column_names}
-    contexts, questions, answers = columns["context"], columns["question"], columns["answers"]
-    _require_answers(answers)
-    first_answers = [own[0] for own in answers]
-    tables = []
-    for heuristic in heuristics:
-        values: Sequence[float | None]
-        closest: Sequence[str | None] = [None] * len(questions)
-        if heuristic == "word_dist":
-            values, closest = word_dist(contexts, questions, first_answers, _given(text, heuristic).stop_words)
-        elif heuristic == "sim_word":
-            values = sim_word(contexts, questions, _given(text, heuristic))
-        elif heuristic == "ans_pos":
-            values = ans_pos(contexts, first_answers, _given(text, heuristic))
-        elif heuristic == "cos_sim":
-            values = cos_sim(contexts, questions, _given(tfidf, heuristic))
-        elif heuristic == "ans_len":
-            values = ans_len(answers)
-        elif heuristic == "sim_ents":
-            values = sim_ents(contexts, answers, _given(annotator, heuristic), variant)
-        elif heuristic == "subj_pos":
-            first_starts = [own[0] for own in columns["answer_starts"]]
-            values = subj_pos(contexts, questions, first_starts, _given(annotator, heuristic), variant)
-        else:
-            names = ("example_id", "title", "question", "context", "answers", "answer_starts")
-            rows = [dict(zip(names, row, strict=True)) for row in zip(*(columns[name] for name in names), strict=True)]
-            values = user_values(heuristic, rows)
-        tables.append(_table(columns["dataset"], columns["example_id"], heuristic, values, closest))
-    return pa.concat_tables(tables) if tables else QA_ATTRIBUTES.empty()
-
-
-def _given(resource: _Resource | None, heuristic: str) -> _Resource:
-    if resource is None:
-        raise ValueError(
-            f"{heuristic} needs a resource that was not given: see NEEDS_TEXT, NEEDS_ANNOTATOR, NEEDS_TFIDF"
-        )
-    return resource
-
-
-def _table(
-    datasets: Sequence[str],
-    example_ids: Sequence[str],
-    heuristic: str,
-    values: Sequence[float | None],
-    closest: Sequence[str | None],
-) -> pa.Table:
-    # A user's -1 is a value like any other: only None says that a question is not measured.
-    undefined = None if heuristic not in HEURISTICS else UNDEFINED
-    return pa.table(
-        {
-            "dataset": pa.array(datasets, pa.string()),
-            "example_id": pa.array(example_ids, pa.string()),
-            "heuristic": pa.array([heuristic] * len(values), pa.string()),
-            "value": pa.array([UNDEFINED if value is None else value for value in values], pa.float64()),
-            "is_measured": pa.array([value != undefined for value in values], pa.bool_()),
-            "closest_word": pa.array(closest, pa.string()),
-        },
-        schema=QA_ATTRIBUTES.schema,
+HEURISTICS = {
+    heuristic.id: heuristic
+    for heuristic in (
+        Heuristic(
+            id="word_dist",
+            shown="word-dist",
+            meaning="words from the start of the answer to the nearest word of the question in the context",
+            values=lambda asked, text: word_dist(asked.contexts, asked.texts, asked.first_answers, text.stop_words),
+            needs="text",
+            threshold=7,
+            step=1,
+        ),
+        Heuristic(
+            id="sim_word",
+            shown="sim-word",
+            meaning="different words that question and context share",
+            values=lambda asked, text: (sim_word(asked.contexts, asked.texts, text), None),
+            needs="text",
+            threshold=3,
+            step=1,
+        ),
+        Heuristic(
+            id="ans_pos",
+            shown="ans-pos",
+            meaning="number, from 0, of the context's sentence that holds the answer",
+            values=lambda asked, text: (ans_pos(asked.contexts, asked.first_answers, text), None),
+            needs="text",
+            threshold=0,  # P3 finds no significant one and prints none; this is that of its released trials
+            step=1,
+        ),
+        Heuristic(
+            id="cos_sim",
+            shown="cos-sim",
+            meaning="TF-IDF similarity of question and context, 0 to 1",
+            values=lambda asked, tfidf: (cos_sim(asked.contexts, asked.texts, tfidf), None),
+            needs="tfidf",
+            threshold=0.1,
+            step=0.1,
+        ),
+        Heuristic(
+            id="ans_len",
+            shown="ans-len",
+            meaning="words of the answer, mean over the gold answers",
+            values=lambda asked, _: (ans_len(asked.answers), None),
+            threshold=4,
+            step=1,
+        ),
+        Heuristic(
+            id="sim_ents",
+            shown="sim-ents",
+            meaning="named entities in the context that are of the answer's kind",
+            values=lambda asked, annotator: (sim_ents(asked.contexts, asked.answers, annotator, asked.variant), None),
+            needs="entities",
+            threshold=0,
+            step=1,
+        ),
+        Heuristic(
+            id="subj_pos",
+            shown="subj-pos",
+            meaning="occurrences of the question's subject in the context up to the answer",
+            values=lambda asked, annotator: (
+                subj_pos(asked.contexts, asked.texts, asked.first_starts, annotator, asked.variant),
+                None,
+            ),
+            needs="subjects",
+            threshold=1,
+            step=1,
+        ),
     )
+}
+"""P3's, by id, in its order."""
+
+
+def heuristic_of(name: str) -> Heuristic:
+    """Return the heuristic that a spec names: one of P3's, or the user's ``module:function``, not yet imported."""
+    if name in HEURISTICS:
+        return HEURISTICS[name]
+
+    def values(asked: Questions, _: None) -> Values:
+        from biaseval.qa_bias.user_heuristics import QUESTION, user_values
+
+        columns = [asked.columns[key] for key in QUESTION]
+        return user_values(name, [dict(zip(QUESTION, row, strict=True)) for row in zip(*columns, strict=True)]), None
+
+    return Heuristic(id=name, shown=name, meaning="a heuristic of the user", values=values, undefined=None)
+
+
+def resources_of(heuristics: Iterable[str]) -> set[Resource]:
+    """Return what these heuristics need."""
+    needs = [heuristic_of(name).needs for name in heuristics]
+    return {_RESOURCES[need] for need in needs if need is not None}

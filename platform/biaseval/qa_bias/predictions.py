@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from biaseval.errors import InputError
+import pyarrow as pa
+
+from biaseval.errors import BiasevalError, InputError
 from biaseval.qa_bias.data import first_ids, is_id, is_text, json_values, read_file
+from biaseval.qa_bias.squad_metric import exact_match, f1
+from biaseval.tables import QA_PREDICTIONS
 
 _KNOWN_FORMATS = (
     'predictions are read from JSON {"id": "text", ...}, or from rows of id and prediction_text (or prediction) as '
@@ -115,3 +119,47 @@ def _ids(ids: Sequence[str]) -> str:
 
 def _shown(example_id: str) -> str:
     return example_id.encode("utf-8", "backslashreplace").decode()
+
+
+def given_answers(examples: pa.Table, texts: Mapping[str, str]) -> pa.Table:
+    """Return predictions from elsewhere as a reader's answers: ``example_id``, ``prediction``, ``score``, ``n_best``.
+
+    Args:
+        examples: a table of ``QA_EXAMPLES``, each of which has a text.
+        texts: by ``example_id``.
+    """
+    names = examples["example_id"].to_pylist()
+    return pa.table(
+        {
+            "example_id": pa.array(names, pa.string()),
+            "prediction": pa.array([texts[name] for name in names], pa.string()),
+            "score": pa.nulls(len(names), QA_PREDICTIONS.schema.field("score").type),
+            "n_best": pa.array([[]] * len(names), QA_PREDICTIONS.schema.field("n_best").type),
+        }
+    )
+
+
+def prediction_rows(model: str, examples: pa.Table, answers: pa.Table) -> pa.Table:
+    """Return answers as rows of ``QA_PREDICTIONS``, with their exact match and F1.
+
+    Args:
+        model: its name.
+        examples: a table of ``QA_EXAMPLES``.
+        answers: for each of them, in order: ``example_id``, ``prediction``, ``score``, ``n_best``.
+    """
+    if answers["example_id"].to_pylist() != examples["example_id"].to_pylist():
+        raise BiasevalError(f"{model}: answers came back for other questions than were asked; report this as a mistake")
+    pairs = list(zip(answers["prediction"].to_pylist(), examples["answers"].to_pylist(), strict=True))
+    return pa.table(
+        {
+            "model": pa.array([model] * len(pairs), pa.string()),
+            "dataset": examples["dataset"],
+            "example_id": examples["example_id"],
+            "prediction": answers["prediction"],
+            "exact_match": pa.array([exact_match(*pair) for pair in pairs], pa.float64()),
+            "f1": pa.array([f1(*pair) for pair in pairs], pa.float64()),
+            "score": answers["score"],
+            "n_best": answers["n_best"],
+        },
+        schema=QA_PREDICTIONS.schema,
+    )

@@ -14,22 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.errors import InputError
-from biaseval.spec import HEURISTICS
+from biaseval.qa_bias.heuristics import HEURISTICS, heuristic_of
 from biaseval.tables import QA_DRAWS
 
 PUBLISHED_THRESHOLDS: Mapping[str, float] = {
-    "word_dist": 7.0,
-    "sim_word": 3.0,
-    "ans_pos": 0.0,
-    "cos_sim": 0.1,
-    "ans_len": 4.0,
-    "sim_ents": 0.0,
-    "subj_pos": 1.0,
+    heuristic.id: heuristic.threshold for heuristic in HEURISTICS.values() if heuristic.threshold is not None
 }
-"""P3's thresholds, found for BERT-base-cased on SQuAD validation (``thresholds: mikula2024``).
-
-P3 finds no significant threshold of ``ans_pos`` and prints none; 0 is that of its released trials.
-"""
+"""P3's thresholds by heuristic (``thresholds: mikula2024``)."""
 
 MAX_THRESHOLDS = 10_000
 """Of one heuristic; only a user's own can have a range of values that asks for more."""
@@ -48,8 +39,8 @@ def threshold_grid(
     """Return the thresholds among which that of a heuristic is searched, ascending (P3 section 5).
 
     ``paper``: the whole numbers, or the tenths, from ``lowest`` up to below ``highest``. P3 takes steps of 1 above 1
-    and of 0.1 between 0 and 1; here the heuristic decides: 0.1 for ``cos_sim``, 1 for P3's others, which count. A
-    user's own heuristic has steps of 1 if a value is above 1, else of 0.1.
+    and of 0.1 between 0 and 1; here its record decides: 0.1 for ``cos_sim``, 1 for P3's others, which count.
+    A user's own heuristic has steps of 1 if a value is above 1, else of 0.1.
 
     ``reference``: P3's code exactly. The largest value decides the step (a count with the maximum 1 gets tenths), which
     is added up in floats (0.30000000000000004), from 0, or from the first whole number above a positive ``lowest``
@@ -66,8 +57,8 @@ def threshold_grid(
         InputError: there are more than `MAX_THRESHOLDS`.
     """
     if variant == "paper":
-        counts = heuristic != "cos_sim" if heuristic in HEURISTICS else highest > 1
-        per_unit = 1 if counts else 10
+        step = heuristic_of(heuristic).step or (1 if highest > 1 else 0.1)
+        per_unit = round(1 / step)
         _refuse_too_many(heuristic, lowest, highest, (highest - lowest) * per_unit)
         grid = []
         number = math.ceil(lowest * per_unit - _FLOAT_SUM)

@@ -7,11 +7,14 @@ batches     windows of like length together, within memory
 extractive  ExtractiveReader: answers that are spans of their context
 sequences   greedy answers of sequence-to-sequence models
 generative  GenerativeReader: answers that a model writes
+readers     which of the two a model is
 counting    what reading will cost
 """
 
 from biaseval.reading.counting import count_windows
 from biaseval.reading.extractive import ExtractiveReader
 from biaseval.reading.generative import GenerativeReader
+from biaseval.reading.readers import load_reader
+from biaseval.reading.windows import WindowSettings
 
-__all__ = ["ExtractiveReader", "GenerativeReader", "count_windows"]
+__all__ = ["ExtractiveReader", "GenerativeReader", "WindowSettings", "count_windows", "load_reader"]

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from biaseval.models import load_reader_tokenizer
+from biaseval.models import ModelSource, load_reader_tokenizer
 from biaseval.reading.windows import cut_windows
 
 
 def count_windows(
-    path: str,
+    source: ModelSource,
     pairs: Sequence[tuple[str, str]],
     names: Sequence[str],
     *,
-    revision: str | None = None,
-    trust_remote_code: bool = False,
     max_tokens: int,
     stride: int,
 ) -> tuple[int, int]:
     """Return the number of windows that a model will read, and of the tokens in them.
 
     Args:
-        path: the model's.
+        source: the model.
         pairs: ``[n_pairs]`` question and context.
         names: ``[n_pairs]`` what errors call them.
-        revision: of a model of the hub.
-        trust_remote_code: run Python code that comes with the tokenizer.
         max_tokens: most tokens of a window.
         stride: tokens of the context that two neighbouring windows share.
 
     Raises:
         InputError: no usable tokenizer, or questions that are too long for the windows.
     """
-    tokenizer = load_reader_tokenizer(path, revision=revision, trust_remote_code=trust_remote_code)
+    tokenizer = load_reader_tokenizer(source)
     windows = cut_windows(tokenizer, pairs, names, max_tokens=max_tokens, stride=stride)
     return len(windows.n_tokens), int(windows.n_tokens.sum())

@@ -13,11 +13,11 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import encoder_window, load_extractive_model, load_reader_tokenizer
+from biaseval.models import ON_CPU, Loading, ModelSource, encoder_window, load_extractive_model, load_reader_tokenizer
 from biaseval.reading.batches import Batches, token_budget_of
 from biaseval.reading.questions import ANSWERS, Integers, check_questions, distinct
 from biaseval.reading.spans import Answer, Spans, best_spans, merged, window_answers
-from biaseval.reading.windows import Windows, cut_windows, pair_form
+from biaseval.reading.windows import AS_PUBLISHED, Windows, WindowSettings, cut_windows, pair_form
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +45,7 @@ class ExtractiveReader:
     Args:
         model: a question answering model in eval mode.
         tokenizer: its tokenizer, with character offsets.
-        max_tokens: most tokens of a window.
-        stride: tokens of the context that two neighbouring windows share.
-        n_best: start and end tokens that are combined per window, and answers returned per question.
-        max_answer_tokens: the longest answer.
+        settings: how contexts are read, and which spans may be answers.
         token_budget: most tokens in one forward pass; halved for good when CUDA memory runs out. By default found from
             the device's free memory.
 
@@ -60,24 +57,18 @@ class ExtractiveReader:
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
+        settings: WindowSettings = AS_PUBLISHED,
         *,
-        max_tokens: int = 384,
-        stride: int = 128,
-        n_best: int = 20,
-        max_answer_tokens: int = 30,
         token_budget: int | None = None,
     ) -> None:
-        window = encoder_window(model)
+        window, max_tokens = encoder_window(model), settings.max_tokens
         if window is not None and max_tokens > window:
             raise InputError(f"max_tokens: {max_tokens}; {tokenizer.name_or_path} takes {window} tokens, lower it")
-        if stride >= max_tokens:
-            raise InputError(f"stride: {stride}; must be smaller than max_tokens ({max_tokens})")
+        if settings.stride >= max_tokens:
+            raise InputError(f"stride: {settings.stride}; must be smaller than max_tokens ({max_tokens})")
         self.model = model
         self.tokenizer = tokenizer
-        self.max_tokens = max_tokens
-        self.stride = stride
-        self.n_best = n_best
-        self.max_answer_tokens = max_answer_tokens
+        self.settings = settings
         self._inputs = _inputs(model, tokenizer)
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         self._batches = Batches(
@@ -89,40 +80,17 @@ class ExtractiveReader:
     @classmethod
     def load(
         cls,
-        path: str,
+        source: ModelSource,
+        loading: Loading = ON_CPU,
+        settings: WindowSettings = AS_PUBLISHED,
         *,
-        revision: str | None = None,
-        dtype: str = "float32",
-        device: str = "cpu",
-        adapter: str | None = None,
-        trust_remote_code: bool = False,
         allow_untrained_head: bool = False,
-        max_tokens: int = 384,
-        stride: int = 128,
-        n_best: int = 20,
-        max_answer_tokens: int = 30,
         token_budget: int | None = None,
     ) -> ExtractiveReader:
         """Load model and tokenizer (see ``models.load_extractive_model``) and return their reader."""
-        tokenizer = load_reader_tokenizer(path, revision=revision, trust_remote_code=trust_remote_code)
-        model = load_extractive_model(
-            path,
-            revision=revision,
-            dtype=dtype,
-            device=device,
-            adapter=adapter,
-            trust_remote_code=trust_remote_code,
-            allow_untrained_head=allow_untrained_head,
-        )
-        return cls(
-            model,
-            tokenizer,
-            max_tokens=max_tokens,
-            stride=stride,
-            n_best=n_best,
-            max_answer_tokens=max_answer_tokens,
-            token_budget=token_budget,
-        )
+        tokenizer = load_reader_tokenizer(source)
+        model = load_extractive_model(source, loading, allow_untrained_head=allow_untrained_head)
+        return cls(model, tokenizer, settings, token_budget=token_budget)
 
     @property
     def token_budget(self) -> int:
@@ -169,8 +137,8 @@ class ExtractiveReader:
             self.tokenizer,
             [(asked[row], contexts[row]) for row in rows],
             [ids[row] for row in rows],
-            max_tokens=self.max_tokens,
-            stride=self.stride,
+            max_tokens=self.settings.max_tokens,
+            stride=self.settings.stride,
         )
         names = [ids[row] for row in rows[windows.pair]]
         self._refuse_foreign_tokens(windows, names)
@@ -183,11 +151,11 @@ class ExtractiveReader:
             for place, window in enumerate(batch.tolist()):
                 context = contexts[rows[windows.pair[window]]]
                 characters = windows.characters(window)
-                found[window] = window_answers(spans, place, context, characters, self.n_best)
+                found[window] = window_answers(spans, place, context, characters, self.settings.n_best)
 
         self._batches.run(windows.n_tokens, run, lambda window: f"question {names[window]!r}")
         bounds = np.searchsorted(windows.pair, np.arange(len(rows) + 1))
-        best = [merged(found[start:stop], self.n_best) for start, stop in pairwise(bounds)]
+        best = [merged(found[start:stop], self.settings.n_best) for start, stop in pairwise(bounds)]
         return _answers(ids, [best[pair] for pair in pair_of_row])
 
     def _logits(self, windows: Windows, rows: Integers) -> tuple[torch.Tensor, torch.Tensor]:
@@ -215,11 +183,10 @@ class ExtractiveReader:
         return best_spans(
             start_logits,
             end_logits,
+            self.settings,
             n_tokens=n_tokens,
             context_place=place,
             n_context=n_context,
-            n_best=self.n_best,
-            max_answer_tokens=self.max_answer_tokens,
         )
 
     def _self_test(self, windows: Windows) -> None:

@@ -8,7 +8,16 @@ from typing import Any
 import pyarrow as pa
 
 from biaseval.errors import InputError
-from biaseval.models import is_sequence_model, load_sequence_model, load_sequence_tokenizer
+from biaseval.models import (
+    ON_CPU,
+    Loading,
+    ModelSource,
+    is_sequence_model,
+    load_model,
+    load_sequence_model,
+    load_tokenizer,
+    read_tokenizer,
+)
 from biaseval.reading.questions import check_questions, distinct, written_answers
 from biaseval.reading.sequences import SequenceWriter
 from biaseval.scoring import LabelScorer
@@ -47,13 +56,9 @@ class GenerativeReader:
     @classmethod
     def load(
         cls,
-        path: str,
+        source: ModelSource,
+        loading: Loading = ON_CPU,
         *,
-        revision: str | None = None,
-        dtype: str = "float32",
-        device: str = "cpu",
-        adapter: str | None = None,
-        trust_remote_code: bool = False,
         prompt: str = PROMPT,
         token_budget: int | None = None,
     ) -> GenerativeReader:
@@ -62,14 +67,12 @@ class GenerativeReader:
         Raises:
             InputError: what ``models.load_sequence_model`` and ``models.load_model`` refuse.
         """
-        options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
-        if not is_sequence_model(path, **options):
-            scorer = LabelScorer.load(
-                path, dtype=dtype, device=device, adapter=adapter, token_budget=token_budget, **options
-            )
+        if not is_sequence_model(source):
+            tokenizer = load_tokenizer(source)
+            scorer = LabelScorer(load_model(source, loading), tokenizer, token_budget=token_budget)
             return cls(scorer, prompt=prompt)
-        tokenizer = load_sequence_tokenizer(path, **options)
-        model = load_sequence_model(path, dtype=dtype, device=device, adapter=adapter, **options)
+        tokenizer = read_tokenizer(source)
+        model = load_sequence_model(source, loading)
         return cls(SequenceWriter(model, tokenizer, max_tokens=MAX_TOKENS, token_budget=token_budget), prompt=prompt)
 
     def facts(self) -> dict[str, Any]:

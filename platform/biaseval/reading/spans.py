@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from biaseval.reading.windows import WindowSettings
+
 
 class Answer(NamedTuple):
     """A span of a context."""
@@ -36,12 +38,11 @@ class Spans:
 def best_spans(
     start_logits: torch.Tensor,
     end_logits: torch.Tensor,
+    settings: WindowSettings,
     *,
     n_tokens: torch.Tensor,
     context_place: torch.Tensor,
     n_context: torch.Tensor,
-    n_best: int,
-    max_answer_tokens: int,
 ) -> Spans:
     """Rank the spans of each window that start at one of its best start tokens and end at one of its best end tokens.
 
@@ -54,18 +55,18 @@ def best_spans(
     Args:
         start_logits: ``[n_windows, width]`` float32.
         end_logits: likewise.
+        settings: how many start and end tokens to combine, and the longest span.
         n_tokens: ``[n_windows]`` tokens of each window; padding follows.
         context_place: ``[n_windows]`` where its context starts.
         n_context: ``[n_windows]`` tokens of its context.
-        n_best: how many start and end tokens to combine.
-        max_answer_tokens: the longest span.
     """
     is_padding = torch.arange(start_logits.shape[1], device=start_logits.device) >= n_tokens[:, None]
-    start_logit, start = _highest(start_logits.masked_fill(is_padding, -torch.inf), n_best)
-    end_logit, end = _highest(end_logits.masked_fill(is_padding, -torch.inf), n_best)
+    start_logit, start = _highest(start_logits.masked_fill(is_padding, -torch.inf), settings.n_best)
+    end_logit, end = _highest(end_logits.masked_fill(is_padding, -torch.inf), settings.n_best)
     first = (start - context_place[:, None])[:, :, None]
     last = (end - context_place[:, None])[:, None, :]
-    is_span = (first >= 0) & (last < n_context[:, None, None]) & (last >= first) & (last - first < max_answer_tokens)
+    is_in_context = (first >= 0) & (last < n_context[:, None, None])
+    is_span = is_in_context & (last >= first) & (last - first < settings.max_answer_tokens)
     score = (start_logit[:, :, None] + end_logit[:, None, :]).masked_fill(~is_span, -torch.inf).flatten(1)
     score, order = score.sort(dim=1, descending=True, stable=True)
     shape = is_span.shape

@@ -21,6 +21,24 @@ _PROBE = ("Who was it?", "It was nobody, or so they said.")
 
 
 @dataclass(frozen=True)
+class WindowSettings:
+    """How long contexts are read, and which spans may be answers."""
+
+    max_tokens: int = 384
+    """Most tokens of a window, special ones included."""
+    stride: int = 128
+    """Tokens of the context that two neighbouring windows share."""
+    n_best: int = 20
+    """Start and end tokens that are combined per window, and answers returned per question."""
+    max_answer_tokens: int = 30
+    """Of the longest answer."""
+
+
+AS_PUBLISHED = WindowSettings()
+"""Those of P3's code."""
+
+
+@dataclass(frozen=True)
 class PairForm:
     """What a tokenizer puts around the two texts of a pair."""
 

@@ -15,36 +15,10 @@ from biaseval.report.qa_figures import prediction_bias_figures
 from biaseval.report.qa_findings import read_qa_findings
 from biaseval.store import Run, absolute_uri
 
-__all__ = ["write_comparison", "write_report"]
+__all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "write_comparison"]
 
-
-def write_report(run_uris: Sequence[str]) -> list[str]:
-    """Write ``report.html`` and ``figures/*.svg`` into each run, from its marts and tables.
-
-    The same run gives the same bytes. Each file appears in one step, the report last.
-
-    Args:
-        run_uris: finished label-bias, majority-bias and QA-bias runs, local paths or ``s3://`` URIs.
-
-    Returns:
-        The URIs of the files written, run by run.
-
-    Raises:
-        InputError: no run is named, or one holds no run of these kinds.
-        BiasevalError: a run has no metrics yet; the message says how to get them.
-    """
-    if not run_uris:
-        raise InputError("RUN: no run directory is named; name at least one")
-    pages = {"majority_bias": _majority_page, "qa_bias": _qa_page}
-    written = []
-    for run in map(Run.open, run_uris):
-        figures, page = pages.get(_kind(run), _label_bias_page)(run)
-        files = {f"figures/{figure.name}.svg": figure.svg for figure in figures}
-        files["report.html"] = page.encode()
-        for name, content in files.items():
-            run.write_bytes(name, content)
-            written.append(f"{run.uri}/{name}")
-    return written
+Page = tuple[dict[str, bytes], str]
+"""The figures of a report by name, and the report."""
 
 
 def write_comparison(run_uris: Sequence[str], out: str) -> str:
@@ -77,7 +51,7 @@ def _refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
     problems = [
         f"{run.uri}: holds no majority-bias run; --out makes one page of such runs, leave it away for reports of others"
         for run in map(Run.open, run_uris)
-        if _kind(run) != "majority_bias"
+        if not run.parts("settings")
     ]
     if not out.endswith(".html"):
         problems.append(f"--out {out}: does not end in .html; name the file of the page")
@@ -85,30 +59,38 @@ def _refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
         raise InputError.of(problems)
 
 
-def _kind(run: Run) -> str:
-    spec = run.read_yaml("spec.yaml") if run.has("spec.yaml") else None
-    return str(spec.get("kind")) if isinstance(spec, dict) else ""
+def label_bias_page(run: Run) -> Page:
+    """Return the figures by name and the report of a label-bias run that has its metrics.
 
+    The same run gives the same bytes.
 
-def _label_bias_page(run: Run) -> tuple[list[Figure], str]:
+    Raises:
+        BiasevalError: it has no metrics yet; the message says how to get them.
+    """
     findings = read_findings(run)
     figures = metric_figures(findings.by_suite)
     training = _training_figures(findings.adaptation)
-    return [*figures, *training], render_page(findings, figures, training)
+    return _named([*figures, *training]), render_page(findings, figures, training)
 
 
-def _majority_page(run: Run) -> tuple[list[Figure], str]:
+def majority_bias_page(run: Run) -> Page:
+    """Return the same of a majority-bias run; Raises: the same."""
     findings = read_majority_findings(run)
     figures = f1_figures(findings)
     training = _training_figures(findings.adaptation)
-    return [*figures, *training], render_majority_page(findings, figures, training)
+    return _named([*figures, *training]), render_majority_page(findings, figures, training)
+
+
+def qa_bias_page(run: Run) -> Page:
+    """Return the same of a QA-bias run; Raises: the same."""
+    findings = read_qa_findings(run)
+    figures = prediction_bias_figures(findings)
+    return _named(figures), render_qa_page(findings, figures)
 
 
 def _training_figures(adaptation: Adaptation | None) -> list[Figure]:
     return [] if adaptation is None else [loss_figure(adaptation.losses)]
 
 
-def _qa_page(run: Run) -> tuple[list[Figure], str]:
-    findings = read_qa_findings(run)
-    figures = prediction_bias_figures(findings)
-    return figures, render_qa_page(findings, figures)
+def _named(figures: Sequence[Figure]) -> dict[str, bytes]:
+    return {figure.name: figure.svg for figure in figures}

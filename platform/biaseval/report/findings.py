@@ -9,8 +9,7 @@ from typing import Any
 
 import duckdb
 
-from biaseval.analysis import kind_of, open_runs
-from biaseval.errors import InputError
+from biaseval.analysis import open_runs
 from biaseval.report.methods import is_adapted, method_order, mitigation_of
 from biaseval.store import Run
 
@@ -79,11 +78,8 @@ def read_findings(run: Run) -> Findings:
     """Return what the report of ``run`` shows.
 
     Raises:
-        InputError: ``run`` holds no label-bias run.
         BiasevalError: it has no metrics yet.
     """
-    if kind_of(run) != "label_bias":
-        raise InputError(f"{run.uri}: holds no label-bias run; name the directory of one")
     spec = run.read_yaml("spec.yaml")
     with closing(open_runs([run.uri])) as connection:
         means = _rows(connection, "from label_bias_by_model")

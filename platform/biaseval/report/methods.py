@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-CALIBRATIONS = {"cc": "CC", "dc": "DC", "looc": "LOOC"}
-"""The display names of the calibration methods, in the order of tables and figures."""
+from biaseval.prompting.calibration import CALIBRATIONS
 
 METHODS = {
     "none": "no calibration",
-    **CALIBRATIONS,
+    **{method.name: method.shown for method in CALIBRATIONS.values()},
     "lora": "LoRA",
-    **{f"lora+{method}": f"LoRA + {name}" for method, name in CALIBRATIONS.items()},
+    **{f"lora+{method.name}": f"LoRA + {method.shown}" for method in CALIBRATIONS.values()},
 }
 """The display names of the methods, in the order of tables and figures; others go by their own name."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from biaseval.prompting.calibration import CALIBRATIONS
 from biaseval.report.figures import Figure
 from biaseval.report.findings import METRICS, Findings, Row
 from biaseval.report.methods import method_name, side_by_side
@@ -46,7 +48,9 @@ def page_templates() -> Environment:
         "data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
         "flat": lambda content: list(_flat(content)),
         "preferred": preferred_label,
+        "prose": lambda text: Markup(html.escape(text, quote=False)),
     }
+    templates.globals["calibrations"] = list(CALIBRATIONS.values())
     return templates
 
 

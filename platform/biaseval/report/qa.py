@@ -8,11 +8,12 @@ from functools import partial
 
 from markupsafe import Markup
 
+from biaseval.qa_bias.heuristics import heuristic_of
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.page import page_templates
 from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
-from biaseval.report.qa_findings import HEURISTICS, QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings, heuristic_name
 from biaseval.report.qa_summary import compare_models, qa_caveats, side, summarize_models
 
 _NOT_MEASURED = "–"
@@ -160,7 +161,7 @@ def _with_threshold(findings: QaFindings, dataset: str, heuristic: str) -> list[
 
 
 def _explanation(heuristic: str) -> str:
-    text = HEURISTICS[heuristic][1] if heuristic in HEURISTICS else "a heuristic of the user"
+    text = heuristic_of(heuristic).meaning
     return f"{text[0].upper()}{text[1:]}"
 
 

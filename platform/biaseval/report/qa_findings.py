@@ -9,19 +9,9 @@ from dataclasses import dataclass
 import duckdb
 
 from biaseval.analysis import open_runs
+from biaseval.qa_bias.heuristics import heuristic_of
 from biaseval.report.findings import Row
 from biaseval.store import Run
-
-HEURISTICS = {
-    "word_dist": ("word-dist", "words from the start of the answer to the nearest word of the question in the context"),
-    "sim_word": ("sim-word", "different words that question and context share"),
-    "ans_pos": ("ans-pos", "number, from 0, of the context's sentence that holds the answer"),
-    "cos_sim": ("cos-sim", "TF-IDF similarity of question and context, 0 to 1"),
-    "ans_len": ("ans-len", "words of the answer, mean over the gold answers"),
-    "sim_ents": ("sim-ents", "named entities in the context that are of the answer's kind"),
-    "subj_pos": ("subj-pos", "occurrences of the question's subject in the context up to the answer"),
-}
-"""The display name of each heuristic of P3, and what it counts; a user's own goes by its ``module:function``."""
 
 N_EXAMPLES = 2
 """Shown of each model, heuristic and side."""
@@ -73,7 +63,7 @@ class QaFindings:
 
 def heuristic_name(heuristic: str) -> str:
     """Return a heuristic's display name."""
-    return HEURISTICS[heuristic][0] if heuristic in HEURISTICS else heuristic
+    return heuristic_of(heuristic).shown
 
 
 def read_qa_findings(run: Run) -> QaFindings:

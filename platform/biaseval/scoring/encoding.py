@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from biaseval.errors import InputError
+from biaseval.prompting.labels import separator
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,7 +44,6 @@ ENCODED = pa.schema(
     ]
 )
 
-_WHITESPACE = (" ", "\n", "\t")
 _BOUNDARY = re.compile(r"(?<=[!-~]) (?=[\s\S])")
 _PIECE_CHARACTERS = 256
 _N_VERIFIED = 3
@@ -141,11 +141,6 @@ def _shared_length(prompt: Ids, sequences: Sequence[Ids]) -> int:
         differing = np.flatnonzero(prompt[:n] != sequence[:n])
         shared = int(differing[0]) if len(differing) else max(n, 0)
     return shared
-
-
-def separator(prompt: str, label: str) -> str:
-    """Return what stands between prompt and label: a space, unless one side already brings whitespace (P1's code)."""
-    return "" if prompt.endswith(_WHITESPACE) or label.startswith(_WHITESPACE) else " "
 
 
 def check_prompts(prompts: pa.Table) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import AdapterSlot, load_model, load_tokenizer, model_window
+from biaseval.models import AdapterSlot, Loading, ModelSource, load_model, load_tokenizer, model_window
 from biaseval.scoring.encoding import check_prompts
 from biaseval.scoring.memory import vocabulary_of
 from biaseval.scoring.prepare import Prepared, prepare, prepare_texts
@@ -88,18 +88,14 @@ class LabelScorer:
         token_budget: int | None = None,
         cache_budget: int | None = None,
     ) -> LabelScorer:
-        """Load model and tokenizer (see ``models.load_model``) and return their scorer."""
-        tokenizer = load_tokenizer(path, revision=revision, trust_remote_code=trust_remote_code)
-        model = load_model(
-            path,
-            revision=revision,
-            dtype=dtype,
-            device=device,
-            quantization=quantization,
-            adapter=adapter,
-            max_memory=max_memory,
-            trust_remote_code=trust_remote_code,
-        )
+        """Load model and tokenizer (see ``models.ModelSource`` and ``models.Loading``) and return their scorer.
+
+        Raises:
+            InputError: what ``models.load_tokenizer`` and ``models.load_model`` refuse.
+        """
+        source = ModelSource(path, revision, adapter, trust_remote_code)
+        tokenizer = load_tokenizer(source)
+        model = load_model(source, Loading(dtype, device, quantization, max_memory))
         return cls(model, tokenizer, token_budget=token_budget, cache_budget=cache_budget)
 
     def put_adapter(self, name: str, config: bytes, weights: bytes) -> None:

@@ -30,7 +30,7 @@ class TableSchema:
 
     def empty(self) -> pa.Table:
         """Return the table without a row."""
-        return self.schema.empty_table()
+        return pa.Table.from_batches([], self.schema)  # where schema.empty_table() would import pandas
 
     def rows(self, rows: list[dict[str, object]]) -> pa.Table:
         """Return ``rows`` as a table of exactly this schema."""

@@ -1,13 +1,16 @@
 """Trains adapters and models; runs without Ray.
 
-Two trainings share ``schedule`` (when each row's turn is), ``loss`` (what is minimised), ``optimization`` (makes the
-steps, in one process or several, with DeepSpeed, as ``deepspeed_config`` has it, or without), ``adapters`` (puts an
-adapter on the model and takes it off again) and ``estimate`` (what training costs):
+``outcome`` makes one unit: an adapter, which is taken off the model again for the next one, or a model. Below it:
 
-Few-shot adapters, one small one after another on a base model that stays in memory: ``rows`` says what an adapter is
-trained on, ``batches`` turns it into tokens, and ``trainer`` is the loop.
+``recipe`` is how something is trained, ``objectives`` what on, and what is minimised: all in which one training differs
+from another. ``work`` reads a unit's objective from the tables of its run.
 
-Tuning a model on conversations: ``conversations`` reads them, ``templates`` turns them into tokens, ``packing`` lays
-them out in rows, ``tuning`` is the loop, ``checkpoints`` keeps what a killed process needs to go on, and
-``model_files`` writes the result.
+``preparation`` readies the model, with ``adapters`` or all its parameters; ``loop`` makes the steps, when ``schedule``
+says, by ``optimization``: in one process or several, with DeepSpeed, as ``deepspeed_config`` has it, or without.
+``checkpoints`` keeps what a killed process needs to go on, and ``model_files`` writes a model.
+
+``estimate`` says what training costs.
+
+Of few-shot prompts: ``rows`` and ``batches``. Of conversations: ``conversations`` reads them, ``templates`` turns them
+into tokens, ``packing`` lays them out in rows. ``loss`` is that of both.
 """

@@ -136,26 +136,3 @@ def lay_out(rows: Sequence[Sequence[WeighedText]]) -> Batch:
     target_weights = weights[:, positions]
     target_ids[target_weights == 0] = 0
     return Batch(input_ids, text_numbers, positions, target_ids, target_weights)
-
-
-def step_batches(rows: Sequence[EncodedRow], batch_size: int, rank: int = 0, n_workers: int = 1) -> list[Batch]:
-    """Return what one worker computes of an optimizer step whose loss is the mean over ``rows``.
-
-    The rows are dealt to the workers, ``batch_size`` at a time. All workers get the same number of batches, of a weight
-    of zero where no row is left: forward passes of several workers may depend on each other (ZeRO 3).
-
-    Args:
-        rows: of the whole step.
-        batch_size: rows in a batch.
-        rank: of the worker.
-        n_workers: that share the step.
-
-    Returns:
-        The batches, whose losses over all workers add up to the mean over the rows.
-    """
-    per_round = batch_size * n_workers
-    batches = []
-    for start in range(rank * batch_size, -(-len(rows) // per_round) * per_round, per_round):
-        own = rows[start : start + batch_size]
-        batches.append(collate(own, [1 / len(rows)] * len(own)) if own else collate(rows[:1], [0.0]))
-    return batches

@@ -19,7 +19,9 @@ from safetensors.torch import load, save
 
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
-from biaseval.training.optimization import Optimization, State, n_elements
+from biaseval.training.objectives import Share
+from biaseval.training.optimization import State, n_elements
+from biaseval.training.preparation import Prepared
 
 CHECKPOINTS = "checkpoints"
 """The folder of a run that holds them while it trains."""
@@ -28,9 +30,6 @@ _MARKER = "checkpoint.json"
 _FILE_BYTES = 1 << 30
 _STATE_BYTES = 3 * 4
 """Of one element: weight and two moments in float32."""
-
-Trained = Mapping[str, torch.nn.Parameter]
-"""What is trained, by name, in the order of the model's modules."""
 
 
 @dataclass(frozen=True)
@@ -70,34 +69,47 @@ def keep_only(run: Run, checkpoint: Checkpoint | None) -> None:
             run.delete(f"{CHECKPOINTS}/{folder}")
 
 
-def write_checkpoint(
-    run: Run, n_steps: int, n_parts: int, trained: Trained, optimization: Optimization, rank: int, n_workers: int
-) -> None:
-    """Write a checkpoint behind step ``n_steps`` and delete the one before; all workers call this at once.
+def write_checkpoint(run: Run, n_steps: int, n_parts: int, prepared: Prepared, share: Share) -> None:
+    """Write a checkpoint and delete the one before; all workers call this at once.
+
+    Args:
+        run: the run directory.
+        n_steps: that are behind it.
+        n_parts: of the table ``training`` that hold them.
+        prepared: what is trained.
+        share: of this worker.
 
     Raises:
         BiasevalError: the disk is full or the store does not answer; the checkpoint before is still there.
     """
+    trained = prepared.trained
     sizes = {name: _STATE_BYTES * n_elements(parameter) for name, parameter in trained.items()}
     files = list(in_files(sizes, _FILE_BYTES))
     checkpoint = Checkpoint(n_steps, n_parts, len(files))
     for number, names in enumerate(files):
         own: dict[str, torch.Tensor] = {}
         for name in names:
-            state = optimization.state_of(trained[name])
-            if number % n_workers == rank:
+            state = prepared.optimization.state_of(trained[name])
+            if number % share.n_workers == share.rank:
                 own |= {f"{key}/{name}": tensor.cpu().contiguous() for key, tensor in state.items()}
         if own:
             run.write_bytes(checkpoint.file(number), save(own))
-    if n_workers > 1:
+    if share.n_workers > 1:
         dist.barrier()
-    if rank == 0:
+    if share.rank == 0:
         run.write_text(f"{checkpoint.folder}/{_MARKER}", json.dumps(asdict(checkpoint)) + "\n")
         keep_only(run, checkpoint)
 
 
-def read_states(run: Run, checkpoint: Checkpoint, trained: Trained) -> Iterator[tuple[torch.nn.Parameter, State]]:
+def read_states(
+    run: Run, checkpoint: Checkpoint, trained: Mapping[str, torch.nn.Parameter]
+) -> Iterator[tuple[torch.nn.Parameter, State]]:
     """Yield the state of every trained parameter, one file in memory at a time.
+
+    Args:
+        run: the run directory.
+        checkpoint: of it.
+        trained: what is trained, by name.
 
     Raises:
         BiasevalError: a file is damaged, or does not have the parameters of this model.

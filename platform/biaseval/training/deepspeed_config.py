@@ -10,6 +10,7 @@ from typing import Any
 
 from biaseval.errors import InputError
 from biaseval.spec import TrainingSpec
+from biaseval.training.recipe import Recipe
 
 _AUTO = "auto"
 """What Hugging Face's integration writes for values that come from elsewhere."""
@@ -88,6 +89,48 @@ def deepspeed_file(training: TrainingSpec) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: is no JSON object; {key} takes DeepSpeed's configuration")
     return {key: _without_auto(value) for key, value in content.items() if value != _AUTO}
+
+
+def check_deepspeed(recipe: Recipe) -> None:
+    """Make sure that a DeepSpeed file does not contradict the spec, and that checkpoints can hold what it asks for.
+
+    Raises:
+        InputError: see `deepspeed_config`; or something goes where checkpoints are not made of.
+    """
+    training = recipe.training
+    if training.zero is None:
+        return
+    deepspeed_config(training, n_trainable=1)
+    if recipe.checkpoint_steps is None:
+        return
+    problems = []
+    for key, own in _offloads(training).items():
+        if not isinstance(own, dict):
+            problems.append(f"{training.deepspeed_config}: zero_optimization.{key} {own!r}: write an object")
+        elif own.get("device", "none") not in ("none", "cpu") or own.get("ratio", 1) != 1:
+            problems.append(
+                f"{training.deepspeed_config}: zero_optimization.{key} {own}: checkpoints are made of what is in "
+                "memory; use the device cpu, and no ratio"
+            )
+    if problems:
+        raise InputError.of(problems)
+
+
+def offloaded_parts(training: TrainingSpec) -> dict[int, list[str]]:
+    """Return what the spec's DeepSpeed file keeps in the machine's memory, by ZeRO stage.
+
+    Returns:
+        Any of ``optimizer``, ``weights`` and ``gradients``, which are beside the optimizer from stage 3 on.
+    """
+    away = {key for key, own in _offloads(training).items() if isinstance(own, dict) and own.get("device") == "cpu"}
+    optimizer = ["optimizer"] if "offload_optimizer" in away else []
+    weights = ["weights"] if "offload_param" in away else []
+    return {1: optimizer, 2: optimizer, 3: [*optimizer, *weights, *(["gradients"] if optimizer else [])]}
+
+
+def _offloads(training: TrainingSpec) -> dict[str, Any]:
+    section = _section(deepspeed_file(training))
+    return {key: section.get(key) or {} for key in ("offload_optimizer", "offload_param")}
 
 
 def _section(added: Mapping[str, Any]) -> Mapping[str, Any]:

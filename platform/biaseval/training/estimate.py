@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from biaseval.spec import InstructSpec, LoraSpec, TrainingSpec
+from biaseval.spec import TrainingSpec
+from biaseval.training.deepspeed_config import offloaded_parts
+from biaseval.training.recipe import Recipe
 
 GPU_GIB = 80
 """Of the GPU that needs are counted in."""
@@ -28,11 +32,16 @@ class ModelShape:
     hidden_size: int
     n_layers: int
     targets: Sequence[tuple[int, int]]
-    """Inputs and outputs of each layer that the adapter changes."""
+    """Inputs and outputs of each layer that an adapter changes; none where all parameters are trained."""
 
-    def n_trainable(self, r: int) -> int:
-        """Return the parameters of an adapter of rank ``r``."""
-        return n_trainable(self.targets, r)
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], targets: Sequence[tuple[int, int]]) -> ModelShape:
+        """Return the shape of a model by its facts (`biaseval.models.ModelFacts`) and its targets."""
+        return cls(facts["family"], facts["n_parameters"], facts["hidden_size"], facts["n_layers"], targets)
+
+    def n_trained(self, recipe: Recipe) -> int:
+        """Return the parameters that are trained."""
+        return self.n_parameters if recipe.adapter is None else n_trainable(self.targets, recipe.adapter.r)
 
 
 def n_trainable(targets: Sequence[tuple[int, int]], r: int) -> int:
@@ -77,91 +86,106 @@ class Memory:
         return self.weights + self.adapter + self.gradients + self.optimizer + self.activations
 
 
-def memory_of(shape: ModelShape, lora: LoraSpec, n_tokens: int, zero: int | None, n_workers: int) -> Memory:
-    """Return the memory of one of ``n_workers`` workers.
+@dataclass(frozen=True)
+class TrainingCost:
+    """What training is going to cost, about."""
 
-    Without DeepSpeed, and at stage 0, Adam keeps two values a parameter in the adapter's precision; from stage 1 on,
-    ZeRO keeps them and a copy of the adapter in float32. Each stage shares one thing more among the workers: optimizer
-    state (1), gradients (2), weights (3).
+    flops: int
+    row_tokens: int
+    """Of the longest row."""
+    shapes: list[ModelShape]
+    """The spec's model, then those of P1."""
+    n_trainable: list[int]
+    """Parameters that are trained, for each shape."""
+    memory: list[dict[str, Memory]]
+    """Of one worker, by ZeRO stage, for each shape."""
+    gpus: list[int]
+    """Needed for each shape; 0 where none will do."""
+
+
+def training_cost(shape: ModelShape, recipe: Recipe, *, row_tokens: int, step_tokens: int) -> TrainingCost:
+    """Return what training would cost; loads no weights.
 
     Args:
-        shape: of the model.
-        lora: rank, precision, batch size and gradient checkpointing.
-        n_tokens: of the longest training row.
-        zero: the ZeRO stage, or None for no DeepSpeed.
-        n_workers: at least 1.
+        shape: of the spec's model.
+        recipe: how it is trained.
+        row_tokens: of the longest row, as it goes through the model.
+        step_tokens: of all steps together, of all models or adapters.
+
+    Raises:
+        InputError: the DeepSpeed file cannot be read.
     """
-    stage = zero or 0
-    width = 4 if lora.precision == "float32" else 2
-    n_trainable = shape.n_trainable(lora.r)
+    shapes = [shape, *PUBLISHED_SHAPES]
+    stages = {"none": None, "1": 1, "2": 2, "3": 3}
+    offloaded = offloaded_parts(recipe.training)
 
-    def share(n_bytes: int, from_stage: int) -> int:
-        return n_bytes // n_workers if stage >= from_stage else n_bytes
+    def memory(of: ModelShape, zero: int | None, n_workers: int) -> Memory:
+        return memory_of(of, recipe, row_tokens, zero, n_workers, offloaded.get(zero or 0, ()))
 
-    return Memory(
-        weights=share(shape.n_parameters * width, 3),
-        adapter=share(n_trainable * width, 3),
-        gradients=share(n_trainable * width, 2),
-        optimizer=share(n_trainable * (12 if stage else 2 * width), 1),
-        activations=_activations(shape, lora, n_tokens),
+    return TrainingCost(
+        flops=training_flops(shape.n_parameters, step_tokens, recipe),
+        row_tokens=row_tokens,
+        shapes=shapes,
+        n_trainable=[each.n_trained(recipe) for each in shapes],
+        memory=[
+            {name: memory(each, zero, recipe.training.workers) for name, zero in stages.items()} for each in shapes
+        ],
+        gpus=[fewest_gpus(partial(memory, each)) for each in shapes],
     )
 
 
-def tuning_memory(
+def memory_of(
     shape: ModelShape,
-    spec: InstructSpec,
+    recipe: Recipe,
     n_tokens: int,
     zero: int | None,
     n_workers: int,
     offloaded: Collection[str] = (),
 ) -> Memory:
-    """Return the memory of one of ``n_workers`` workers that tune a model, or an adapter on it.
+    """Return the memory of one of ``n_workers`` workers.
 
-    All that is trained has weights, gradients and Adam's two values in float32. From stage 1 on, ZeRO keeps a copy in
-    float32; the parameters themselves, where all are trained, are then in ``precision``, and their gradients too at
-    stage 1: from stage 2 on DeepSpeed sums them in float32. Below an adapter the model is in ``precision`` always.
+    Each ZeRO stage shares one thing more among the workers: optimizer state (1), gradients (2), weights (3).
+
+    Below an adapter the model is in ``precision``; few-shot adapters are too, others in float32. Adam keeps two values
+    a parameter, in the numbers of what is trained. From stage 1 on, ZeRO keeps them and a copy of what is trained in
+    float32; where that is all parameters, the model itself is then in ``precision`` instead of float32, and its
+    gradients at stage 1: from stage 2 on DeepSpeed sums them in float32.
 
     Args:
         shape: of the model.
-        spec: adapter, precision, batch size and gradient checkpointing.
-        n_tokens: of a row.
+        recipe: how it is trained.
+        n_tokens: of the longest row.
         zero: the ZeRO stage, or None for no DeepSpeed.
         n_workers: at least 1.
         offloaded: any of ``optimizer``, ``gradients`` and ``weights``: what DeepSpeed keeps in the machine's memory.
     """
     stage = zero or 0
-    width = 4 if spec.training.precision == "float32" else 2
-    n_trained = shape.n_parameters if spec.lora is None else shape.n_trainable(spec.lora.r)
-    base = width if spec.lora is not None or stage else 4
-    own = 4 if spec.lora is not None else base
+    width = 4 if recipe.training.precision == "float32" else 2
+    n_trained = shape.n_trained(recipe)
+    has_adapter = recipe.adapter is not None
+    base = width if has_adapter or stage else 4
+    own = (4 if recipe.adapter_in_float32 else width) if has_adapter else base
+    summed = 4 if stage > 1 and recipe.adapter_in_float32 else own
 
     def share(n_bytes: int, from_stage: int) -> int:
         return n_bytes // n_workers if stage >= from_stage else n_bytes
 
     memory = Memory(
         weights=share(shape.n_parameters * base, 3),
-        adapter=0 if spec.lora is None else share(n_trained * own, 3),
-        gradients=share(n_trained * (4 if stage > 1 else own), 2),
-        optimizer=share(n_trained * (12 if stage else 8), 1),
-        activations=_activations(shape, spec.training, n_tokens),
+        adapter=share(n_trained * own, 3) if has_adapter else 0,
+        gradients=share(n_trained * summed, 2),
+        optimizer=share(n_trained * (12 if stage else 2 * own), 1),
+        activations=_activations(shape, recipe.training, n_tokens),
     )
     away = {name: getattr(memory, name) for name in offloaded}
     return replace(memory, **dict.fromkeys(away, 0), offloaded=sum(away.values()))
 
 
-def gpus_needed(shape: ModelShape, lora: LoraSpec, n_tokens: int) -> int:
-    """Return the fewest GPUs of 80 GiB that one adapter can be trained on: one, or several with ZeRO 3.
-
-    The number is a power of two, so that GPUs share a step of the published size evenly. 0 stands for none that do: the
-    activations alone are too much for one GPU.
-    """
-    return fewest_gpus(lambda zero, n_workers: memory_of(shape, lora, n_tokens, zero, n_workers))
-
-
 def fewest_gpus(memory: Callable[[int | None, int], Memory]) -> int:
     """Return how many GPUs of 80 GiB are enough: one, or a power of two up to 64 with ZeRO 3; 0 if none are.
 
-    With ZeRO 3 one can be enough where it offloads.
+    GPUs that are a power of two share a step of the published size evenly. With ZeRO 3 one can be enough where it
+    offloads; with none the activations alone are too much for one GPU.
 
     Args:
         memory: of one worker, by ZeRO stage and number of workers.
@@ -172,29 +196,19 @@ def fewest_gpus(memory: Callable[[int | None, int], Memory]) -> int:
     return next((n_gpus for n_gpus in (1, 2, 4, 8, 16, 32, 64) if memory(3, n_gpus).total <= usable), 0)
 
 
-def training_flops(n_parameters: int, n_tokens: int, lora: LoraSpec) -> int:
+def training_flops(n_parameters: int, n_tokens: int, recipe: Recipe) -> int:
     """Return the floating-point operations of training.
 
-    Two for each parameter and token forward, and two backward, which passes the gradient on through frozen weights and
-    needs none of theirs; two more for computing activations again under gradient checkpointing.
+    Two for each parameter and token forward, and two backward, which passes the gradient on; two more for the gradients
+    of weights, which frozen ones do not need; and two more for computing activations again under gradient
+    checkpointing.
 
     Args:
         n_parameters: of the base model.
-        n_tokens: of all training rows of all adapters, each once.
-        lora: epochs and gradient checkpointing.
-    """
-    return (6 if lora.gradient_checkpointing else 4) * n_parameters * n_tokens * lora.epochs
-
-
-def tuning_flops(n_parameters: int, n_tokens: int, spec: InstructSpec) -> int:
-    """Return the floating-point operations of tuning: those of `training_flops`, and two more for gradients of weights.
-
-    Args:
-        n_parameters: of the model.
         n_tokens: of all steps together.
-        spec: adapter and gradient checkpointing.
+        recipe: adapter and gradient checkpointing.
     """
-    passes = 4 + 2 * (spec.lora is None) + 2 * spec.training.gradient_checkpointing
+    passes = 4 + 2 * (recipe.adapter is None) + 2 * recipe.training.gradient_checkpointing
     return passes * n_parameters * n_tokens
 
 

@@ -1,4 +1,4 @@
-"""What training minimises: the weighted sum of the targets' negative log-probabilities, in nats."""
+"""What training on texts minimises: the weighted sum of the targets' negative log-probabilities, in nats."""
 
 from __future__ import annotations
 
@@ -13,34 +13,18 @@ from biaseval.scoring.readout import logits_at
 from biaseval.training.batches import Batch, Integers
 
 
-class RowLoss(torch.nn.Module):
-    """The model with its loss, as one module: what wraps a model for training may wrap this.
-
-    Each few-shot row counts by the mean over its own targets, however many it has. Hugging Face's Trainer did so at the
-    time of P1's code; since 4.46 it takes the mean over all target tokens of a step instead, so that longer labels
-    weigh more. Conversations are trained by that mean: every answer token of a step counts the same.
-    """
-
-    def __init__(self, model: PreTrainedModel, precision: str, device: torch.device) -> None:
-        super().__init__()
-        self.model = model
-        self._device = device
-        self._is_mixed = precision == "bfloat16"
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        """Return the weighted loss of a batch, a float32 scalar."""
-        device = self._device
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self._is_mixed):
-            logits = logits_at(
-                self.model,
-                batch.positions,
-                input_ids=on_device(batch.input_ids, device),
-                use_cache=False,
-                **attention_inputs(self.model, batch.text_numbers, device),
-            )
-        return weighted_loss(
-            logits, on_device(batch.target_ids, logits.device), on_device(batch.target_weights, logits.device)
-        )
+def target_loss(model: PreTrainedModel, batch: Batch, device: torch.device) -> torch.Tensor:
+    """Return the weighted loss of a batch of texts with targets, a float32 scalar."""
+    logits = logits_at(
+        model,
+        batch.positions,
+        input_ids=on_device(batch.input_ids, device),
+        use_cache=False,
+        **attention_inputs(model, batch.text_numbers, device),
+    )
+    return weighted_loss(
+        logits, on_device(batch.target_ids, logits.device), on_device(batch.target_weights, logits.device)
+    )
 
 
 def attention_inputs(model: PreTrainedModel, text_numbers: Integers, device: torch.device) -> dict[str, Any]:

@@ -10,31 +10,18 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from safetensors.torch import save
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.models import torch_dtype
 from biaseval.store import Run
 from biaseval.training.checkpoints import in_files
-from biaseval.training.optimization import Optimization, n_elements
-
-MODEL = "model"
-"""The folder of a run that holds the tuned model."""
-
-MODEL_CONFIG = "config.json"
-"""Its last file: a folder with it is a complete model."""
+from biaseval.training.optimization import n_elements
+from biaseval.training.preparation import Base, Prepared
+from biaseval.training.rows import MODEL_CONFIG
 
 _SHARD_BYTES = 2 << 30
 
 
-def write_model(
-    run: Run,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    optimization: Optimization,
-    dtype: str,
-    rank: int,
-    n_workers: int,
-) -> None:
+def write_model(run: Run, folder: str, base: Base, prepared: Prepared, dtype: str) -> None:
     """Write the weights, the tokenizer and the configurations; all workers call this at once.
 
     The workers write the shards side by side; where weights are partitioned (ZeRO 3), those of one shard are whole at a
@@ -42,17 +29,12 @@ def write_model(
 
     Args:
         run: where the folder goes.
-        model: all of whose parameters are trained.
-        tokenizer: the model's.
-        optimization: gathers what is partitioned.
+        folder: does not exist yet.
+        base: the model, with its tokenizer.
+        prepared: the model again, all of whose parameters are trained.
         dtype: of the floating-point weights in the files.
-        rank: of this worker.
-        n_workers: that call this.
     """
-    if rank == 0:
-        run.delete(MODEL)  # what a killed process began
-    if n_workers > 1:
-        dist.barrier()
+    model, share = prepared.model, base.share
     tensors = {**dict(model.named_parameters()), **dict(_persistent_buffers(model))}
     width = torch_dtype(dtype).itemsize
     sizes = {name: width * n_elements(tensor) for name, tensor in tensors.items()}
@@ -62,30 +44,37 @@ def write_model(
         file = f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else "model.safetensors"
         index |= dict.fromkeys(names, file)
         parameters = [tensor for name in names if isinstance(tensor := tensors[name], torch.nn.Parameter)]
-        with optimization.gathered(parameters):
-            own = {name: _as_saved(tensors[name], dtype) for name in names} if number % n_workers == rank else {}
+        with prepared.optimization.gathered(parameters):
+            is_own = number % share.n_workers == share.rank
+            own = {name: _as_saved(tensors[name], dtype) for name in names} if is_own else {}
         if own:
-            run.write_bytes(f"{MODEL}/{file}", save(own, metadata={"format": "pt"}))
-    if n_workers > 1:
+            run.write_bytes(f"{folder}/{file}", save(own, metadata={"format": "pt"}))
+    if share.n_workers > 1:
         dist.barrier()
-    if rank > 0:
+    if share.rank > 0:
         return
     if len(shards) > 1:
         total = {"total_size": sum(sizes.values())}
-        run.write_text(f"{MODEL}/model.safetensors.index.json", json.dumps({"metadata": total, "weight_map": index}))
-    with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
-        tokenizer.save_pretrained(folder)
-        for path in sorted(Path(folder).rglob("*")):
+        run.write_text(f"{folder}/model.safetensors.index.json", json.dumps({"metadata": total, "weight_map": index}))
+    _write_beside(run, folder, base, dtype)
+
+
+def _write_beside(run: Run, folder: str, base: Base, dtype: str) -> None:
+    """Write what belongs to a model beside its weights, the configuration last."""
+    model = base.model
+    with tempfile.TemporaryDirectory(prefix="biaseval-") as temporary:
+        base.tokenizer.save_pretrained(temporary)
+        for path in sorted(Path(temporary).rglob("*")):
             if path.is_file():
-                run.write_bytes(f"{MODEL}/{path.relative_to(folder)}", path.read_bytes())
+                run.write_bytes(f"{folder}/{path.relative_to(temporary)}", path.read_bytes())
     source = Path(str(model.name_or_path))
     for path in sorted(source.glob("*.py")) if source.is_dir() else ():  # code that comes with the model
-        run.write_bytes(f"{MODEL}/{path.name}", path.read_bytes())
+        run.write_bytes(f"{folder}/{path.name}", path.read_bytes())
     if model.generation_config is not None:
-        run.write_text(f"{MODEL}/generation_config.json", model.generation_config.to_json_string())
+        run.write_text(f"{folder}/generation_config.json", model.generation_config.to_json_string())
     model.config.dtype = dtype
     model.config.architectures = [type(model).__name__]
-    run.write_text(f"{MODEL}/{MODEL_CONFIG}", model.config.to_json_string())
+    run.write_text(f"{folder}/{MODEL_CONFIG}", model.config.to_json_string())
 
 
 def _as_saved(tensor: torch.Tensor, dtype: str) -> torch.Tensor:

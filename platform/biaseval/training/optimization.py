@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +19,7 @@ import torch.distributed as dist
 from transformers import PreTrainedModel
 
 from biaseval.spec import TrainingSpec
-from biaseval.training.batches import Batch
 from biaseval.training.deepspeed_config import deepspeed_config
-from biaseval.training.loss import RowLoss
 
 _BETA1, _EPSILON = 0.9, 1e-8
 
@@ -47,10 +46,10 @@ class Step:
 class Optimization(Protocol):
     """Makes the steps of one adapter or model."""
 
-    def step(self, batches: Sequence[Batch], learning_rate: float) -> Step:
+    def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
         """Make one step of this worker's batches, whose losses over all workers sum to the step's."""
 
-    def evaluate(self, batches: Sequence[Batch]) -> float:
+    def evaluate(self, batches: Sequence[Any]) -> float:
         """Return the loss of batches that over all workers make one whole, without a step."""
 
     def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Any:
@@ -66,16 +65,32 @@ class Optimization(Protocol):
         """Leave nothing on the model."""
 
 
+def optimization_of(
+    loss: torch.nn.Module, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec, device: torch.device
+) -> Optimization:
+    """Return what makes the steps: DeepSpeed where the spec names a ZeRO stage.
+
+    Args:
+        loss: returns the weighted loss of a batch.
+        parameters: that are trained.
+        training: the spec's section.
+        device: of this worker.
+    """
+    if training.zero is None:
+        return PlainOptimization(loss, parameters, training)
+    return DeepSpeedOptimization(loss, parameters, training, device)
+
+
 class PlainOptimization:
     """AdamW on every worker; gradients are summed over the workers."""
 
-    def __init__(self, loss: RowLoss, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> None:
+    def __init__(self, loss: torch.nn.Module, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> None:
         self._loss = loss
         self._parameters = list(parameters)
         self._max_grad_norm = training.max_grad_norm
         self._optimizer = _adamw(parameters, training)
 
-    def step(self, batches: Sequence[Batch], learning_rate: float) -> Step:
+    def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
         """Make one step; none if loss or gradient is not finite."""
         self._optimizer.zero_grad(set_to_none=True)
         losses = []
@@ -93,7 +108,7 @@ class PlainOptimization:
             self._optimizer.step()
         return Step(total, grad_norm)
 
-    def evaluate(self, batches: Sequence[Batch]) -> float:
+    def evaluate(self, batches: Sequence[Any]) -> float:
         """Return the loss, without gradients."""
         with torch.no_grad(), _evaluating(self._loss):
             return _sum_over_workers(torch.stack([self._loss(batch) for batch in batches]).sum())
@@ -132,8 +147,14 @@ class PlainOptimization:
 class DeepSpeedOptimization:
     """AdamW under DeepSpeed, at the ZeRO stage of the spec."""
 
-    def __init__(self, loss: RowLoss, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> None:
-        deepspeed = _deepspeed()
+    def __init__(
+        self,
+        loss: torch.nn.Module,
+        parameters: Sequence[torch.nn.Parameter],
+        training: TrainingSpec,
+        device: torch.device,
+    ) -> None:
+        deepspeed = _deepspeed(device)
         self._stage = training.zero or 0
         self._parameters = list(parameters)
         self._n_workers = _n_workers()
@@ -144,7 +165,7 @@ class DeepSpeedOptimization:
             dist_init_required=False,
         )
 
-    def step(self, batches: Sequence[Batch], learning_rate: float) -> Step:
+    def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
         """Make one step; none if the loss is not finite, nor at stage 0 if the gradient is not."""
         losses = []
         for number, batch in enumerate(batches):
@@ -167,7 +188,7 @@ class DeepSpeedOptimization:
         self._engine.step()
         return Step(total, float(self._engine.get_global_grad_norm()))
 
-    def evaluate(self, batches: Sequence[Batch]) -> float:
+    def evaluate(self, batches: Sequence[Any]) -> float:
         """Return the loss, without gradients."""
         with torch.no_grad(), _evaluating(self._engine):
             return _sum_over_workers(torch.stack([self._engine(batch) for batch in batches]).sum())
@@ -231,7 +252,7 @@ def partition(model: PreTrainedModel, training: TrainingSpec, device: torch.devi
     """
     if training.zero != 3:
         return
-    deepspeed = _deepspeed()
+    deepspeed = _deepspeed(device)
     # It must know of the process group first, or would take this worker for the only one.
     deepspeed.init_distributed(auto_mpi_discovery=False, dist_init_required=False, verbose=False)
     deepspeed.zero.Init(module=model, config_dict_or_path=deepspeed_config(training, 1))
@@ -239,17 +260,35 @@ def partition(model: PreTrainedModel, training: TrainingSpec, device: torch.devi
         buffer.data = buffer.data.to(device)
 
 
-def _deepspeed() -> Any:
-    """Return DeepSpeed, set to compile nothing.
+def _deepspeed(device: torch.device) -> Any:
+    """Return DeepSpeed, on this worker's kind of device, and set to compile nothing.
 
     On the CPU it would compile an all-reduce through shared memory at first use, which needs a compiler; a process that
     is killed meanwhile leaves a lock for which all later ones wait without end. The process group does the same.
     """
-    import deepspeed
-    import deepspeed.ops
+    with _accelerator(device.type):
+        import deepspeed
+        import deepspeed.ops
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     return deepspeed
+
+
+@contextmanager
+def _accelerator(name: str) -> Iterator[None]:
+    """Tell DeepSpeed, while it is imported, what to use.
+
+    It would look for accelerators itself, find those that this worker may not use, and say so on standard output.
+    """
+    before = os.environ.get("DS_ACCELERATOR")
+    os.environ["DS_ACCELERATOR"] = name
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["DS_ACCELERATOR"]
+        else:
+            os.environ["DS_ACCELERATOR"] = before
 
 
 def _adamw(parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> torch.optim.AdamW:

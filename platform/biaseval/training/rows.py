@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from biaseval.errors import InputError
+from biaseval.models import CONFIG_FILE
 from biaseval.spec import LoraSpec
 from biaseval.store import Run
 from biaseval.tables import TRAINING_ROWS
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
     from biaseval.training.batches import EncodedRow
 
+MODEL_CONFIG = "config.json"
+"""The last file of a tuned model: a folder with it is complete."""
+
 ADAPTERS = "adapters"
 """The folder of a run that holds its adapters."""
-
-WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
-"""What PEFT calls the files of an adapter."""
 
 
 def rows_of(adapter: str, rows: pa.Table) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from biaseval.spec import TrainingSpec
+from biaseval.training.recipe import Recipe
 
 
 def n_steps_of(n_rows: int, training: TrainingSpec) -> int:
@@ -46,3 +47,8 @@ def step_rows(n_rows: int, training: TrainingSpec, seed: int) -> Iterator[tuple[
         order = generator.permutation(n_rows).tolist()
         for start in range(0, n_rows, size):
             yield epoch, order[start : start + size]
+
+
+def planned_steps(n_rows: int, recipe: Recipe) -> list[tuple[int, list[int]]]:
+    """Return the epoch and the rows of every step of a training, see `step_rows`."""
+    return list(step_rows(n_rows, recipe.training, recipe.seed))[: recipe.max_steps]

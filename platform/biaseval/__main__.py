@@ -1,0 +1,5 @@
+"""What ``python -m biaseval`` runs: the command line."""
+
+from biaseval.cli import main
+
+main()

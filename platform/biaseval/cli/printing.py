@@ -1,0 +1,162 @@
+"""What commands print on standard output: results in four formats, plans, and what came of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from biaseval.pipelines import Description, Status
+    from biaseval.training.estimate import TrainingCost
+
+
+class Format(StrEnum):
+    """How `sql` prints its result."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one JSON document: data classes as objects, what is not finite as null, dates as text."""
+    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_result(result: Any, output: Format) -> None:
+    """Print the rows of an Arrow table."""
+    if output is Format.parquet:
+        import pyarrow.parquet as pq
+
+        pq.write_table(result, sys.stdout.buffer)
+    elif output is Format.csv:
+        import pyarrow.csv as pacsv
+
+        pacsv.write_csv(_without_nesting(result), sys.stdout.buffer)
+    elif output is Format.json:
+        print_json(result.to_pylist())
+    else:
+        columns = [
+            (field.name, str(field.type).startswith(("int", "uint", "float", "double", "decimal")))
+            for field in result.schema
+        ]
+        _print_table(columns, ([_cell(value) for value in row.values()] for row in result.to_pylist()))
+
+
+def print_metrics(run_uri: str, headline: str) -> None:
+    """Print the metrics of a whole run as a table, methods in the order of reports."""
+    from biaseval.analysis import query
+    from biaseval.report.methods import METHODS
+
+    print_result(query([run_uri], headline.format(methods=list(METHODS))), Format.table)
+
+
+def print_status(status: Status) -> None:
+    """Print how far a run is, stage by stage."""
+    for stage in status.stages:
+        parts = f" ({stage.n_units_done:,} of {stage.n_units:,} parts)" if 1 < stage.n_units < stage.size else ""
+        typer.echo(f"{stage.noun:7} {stage.size_done:,} of {stage.size:,} {stage.verb}{parts}")
+    if status.has_metrics:
+        typer.echo(f"marts   {'complete' if status.has_marts else 'not yet'}")
+        typer.echo(f"report  {'complete' if status.has_report else 'not yet'}")
+    else:
+        typer.echo(f"result  {'complete' if status.is_complete else 'not yet'}")
+
+
+def print_tasks(checked: Any) -> None:
+    """Print which task files are usable, and why others are not."""
+    for name, reason in checked.left_out.items():
+        typer.echo(f"left out  {name}: {reason}")
+    for name, problems in checked.bad.items():
+        for problem in problems:
+            typer.echo(f"bad       {name}: {problem}")
+    typer.echo(f"{len(checked.usable)} usable, {len(checked.left_out)} left out, {len(checked.bad)} bad")
+
+
+def print_plan(plan: Description) -> None:
+    """Print what a spec would run, and what training in it would cost, if it has any."""
+    print_lines(plan.lines)
+    for note in plan.notes:
+        typer.echo(note)
+    print_lines(plan.training_lines)
+    if plan.training is not None:
+        _print_memory(plan.training)
+
+
+def print_lines(lines: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, values below each other; a name that is too long is followed by its value."""
+    for name, value in lines:
+        typer.echo(f"{name:26} {value}")
+
+
+def _print_memory(cost: TrainingCost) -> None:
+    """Print what a worker needs, by model and ZeRO stage."""
+    names = ["weights", "adapter", "gradients", "optimizer", "activations", "total"]
+    if any(memory.offloaded for by_stage in cost.memory for memory in by_stage.values()):
+        names.append("offloaded")
+    columns = [(name, name != "model") for name in ("model", "trainable", "ZeRO", *names, "GPUs of 80 GiB needed")]
+    rows = []
+    for shape, n_trainable, by_stage, gpus in zip(cost.shapes, cost.n_trainable, cost.memory, cost.gpus, strict=True):
+        for number, (stage, memory) in enumerate(by_stage.items()):
+            head = ["", "", stage] if number else [shape.name, f"{n_trainable:,}", stage]
+            values = [f"{getattr(memory, name) / 2**30:.2f}" for name in names]
+            rows.append([*head, *values, "" if number else str(gpus or "more than 64")])
+    _print_table(columns, rows, title="memory of one worker while it trains, GiB, about")
+
+
+def _print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]], title: str | None = None) -> None:
+    """Print rows of text below (name, whether it holds numbers) of each column."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left")
+    for name, is_number in columns:
+        table.add_column(Text(name), justify="right" if is_number else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    # Off a terminal nothing may be cut: a table is as wide as its cells.
+    Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: sums as numbers, what is not finite as null, dates as text."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _without_nesting(result: Any) -> Any:
+    """Return the table with nested columns as JSON text, which CSV can hold."""
+    import pyarrow as pa
+
+    for index, field in enumerate(result.schema):
+        if pa.types.is_nested(field.type):
+            texts = [
+                None if v is None else json.dumps(_plain(v), ensure_ascii=False) for v in result[index].to_pylist()
+            ]
+            result = result.set_column(index, field.name, pa.array(texts, pa.string()))
+    return result

@@ -1,0 +1,108 @@
+"""What a group of workers does: trains units one after another, with the base model in memory, on Ray Train."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import ray
+import ray.train
+
+from biaseval.execute.machine import quiet_worker
+from biaseval.execute.resources import Groups
+from biaseval.execute.workers import STORAGE, fit
+from biaseval.store import Run
+from biaseval.training.recipe import Recipe
+from biaseval.units import Unit
+
+if TYPE_CHECKING:
+    from biaseval.training.loop import StepRecord
+    from biaseval.training.work import Work
+
+PROGRESS = "progress.json"
+"""What a training with checkpoints says of itself while it works."""
+
+OUTCOMES = f"{STORAGE}/outcomes"
+"""The folder of a run that holds, while it trains, what came of each unit of this sitting."""
+
+SECONDS_BETWEEN_LOOKS = 5.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all groups are told."""
+
+    run_uri: str
+    recipe: Recipe
+    work: Callable[..., Work]
+    arguments: Mapping[str, Any]
+    groups: Groups
+
+
+def outcome_file(unit: Unit) -> str:
+    """Return where a group says what came of a unit."""
+    return f"{OUTCOMES}/{unit.number:05d}.json"
+
+
+@ray.remote(num_cpus=0, max_retries=0)
+def lead(job: Job, units: list[Unit]) -> None:
+    """Have a group train its units; when a worker or its node dies, what nothing came of yet."""
+    from biaseval.training.checkpoints import newest_checkpoint
+
+    run = Run.open(job.run_uri)
+
+    def config() -> dict[str, Any]:
+        left = [unit for unit in units if not run.has(outcome_file(unit))]
+        checkpoint = None if job.recipe.checkpoint_steps is None else newest_checkpoint(run)
+        return {"job": job, "units": left, "start": checkpoint.n_steps if checkpoint else 0}
+
+    fit(run, _train, config, job.recipe.training.SECTION, job.groups)
+
+
+def _train(config: dict[str, Any]) -> None:
+    """Train units one after another; runs in every worker of a group, the first of which writes."""
+    quiet_worker()
+    import torch
+
+    from biaseval.training.outcome import train
+    from biaseval.training.preparation import load_base
+
+    job: Job = config["job"]
+    if job.groups.n_threads is not None:
+        torch.set_num_threads(job.groups.n_threads)
+    run = Run.open(job.run_uri)
+    context = ray.train.get_context()
+    rank = context.get_world_rank()
+    base = load_base(job.recipe, ray.train.torch.get_device(), rank, context.get_world_size())
+    for unit in config["units"]:
+        started = time.perf_counter()
+        work = job.work(run, unit.work, base, **job.arguments)
+        folder = str(PurePosixPath(unit.files[-1]).parent)
+        is_heard = rank == 0 and job.recipe.checkpoint_steps is not None
+        outcome = train(run, base, work, job.recipe, folder, _Saying(run) if is_heard else _nothing)
+        if rank == 0:
+            facts = {**asdict(outcome), **work.facts, "seconds": time.perf_counter() - started}
+            run.write_text(outcome_file(unit), json.dumps(facts) + "\n")
+
+
+def _nothing(record: StepRecord) -> None:
+    """Say nothing of a step."""
+
+
+class _Saying:
+    """Writes now and then how far a training is."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._said_at = -math.inf
+
+    def __call__(self, record: StepRecord) -> None:
+        if time.monotonic() - self._said_at >= SECONDS_BETWEEN_LOOKS:
+            self._said_at = time.monotonic()
+            said = {"n_steps": record.step + 1, "loss": record.loss, "seconds": record.seconds}
+            self._run.write_text(PROGRESS, json.dumps(said) + "\n")

@@ -1,0 +1,172 @@
+"""How work shares a cluster: nodes in, allocations out. Pure: nothing here asks Ray or the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from biaseval.errors import InputError
+from biaseval.spec import ExecutionSpec, TrainingSpec
+
+SPARE_CPUS = 2
+"""Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
+
+_MOST_ACTORS = 1000
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What there is to share."""
+
+    nodes: Sequence[Mapping[str, float]]
+    """``CPU`` and ``GPU`` of each node."""
+    is_local: bool
+    """The cluster is this machine's own Ray, whose logical CPUs may be more than its cores."""
+    n_cores: int
+    """Of this machine."""
+    omp_threads: int | None = None
+    """``OMP_NUM_THREADS`` of this machine, which Ray hides from its workers."""
+
+    @property
+    def n_gpus(self) -> int:
+        """GPUs of all nodes."""
+        return int(sum(node.get("GPU", 0) for node in self.nodes))
+
+    @property
+    def cpus(self) -> list[float]:
+        """Logical CPUs of each node that has some."""
+        return [node["CPU"] for node in self.nodes if node.get("CPU", 0)]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What one actor gets."""
+
+    n_actors: int | tuple[int, int]
+    """A number, or (at least, at most)."""
+    num_cpus: float
+    num_gpus: int
+    n_threads: int | None
+    caution: str | None = None
+    """What a person should know of it."""
+
+    @property
+    def device(self) -> Literal["cpu", "cuda", "auto"]:
+        """Where an actor's model lies; several GPUs share it (``device_map``)."""
+        if self.num_gpus == 0:
+            return "cpu"
+        return "cuda" if self.num_gpus == 1 else "auto"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """How workers that train share a cluster."""
+
+    n_groups: int
+    n_workers: int
+    """Of one group."""
+    resources_per_worker: dict[str, float]
+    use_gpu: bool
+    n_threads: int | None
+    """Of one worker on CPUs."""
+    caution: str | None = None
+    """What a person should know of it."""
+
+
+def local_cpus(execution: ExecutionSpec, n_cores: int) -> int:
+    """Return the logical CPUs of a Ray of this machine's own."""
+    n_actors = 1 if execution.actors == "auto" else execution.actors
+    return n_actors * max(1, n_cores // n_actors) + SPARE_CPUS
+
+
+def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Allocation:
+    """Return what each actor gets, for work in ``n_parts`` parts.
+
+    Args:
+        execution: what the spec asks for.
+        n_parts: at least 1.
+        resources: of the cluster.
+
+    Raises:
+        InputError: this machine has fewer GPUs than an actor is to have.
+    """
+    is_local, total_gpus, cpus = resources.is_local, resources.n_gpus, resources.cpus
+    num_gpus = min(1, total_gpus) if execution.gpus_per_actor == "auto" else execution.gpus_per_actor
+    if is_local and num_gpus > total_gpus:
+        raise InputError(
+            f"execution.gpus_per_actor: {num_gpus} asked for and this machine has {total_gpus}; "
+            "lower it, or submit the run to a cluster with GPUs"
+        )
+    if num_gpus:
+        at_most = max(1, min(n_parts, _MOST_ACTORS))
+        n_actors = (1, at_most) if execution.actors == "auto" else execution.actors
+        if is_local and execution.actors == "auto":
+            n_actors = min(at_most, total_gpus // num_gpus)
+        # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
+        return Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None)
+    caution = None if is_local or execution.gpus_per_actor != "auto" else _on_cpus("scoring")
+    n_actors = (1 if is_local else max(1, len(cpus))) if execution.actors == "auto" else execution.actors
+    n_actors = min(n_actors, n_parts)
+    if is_local:
+        threads = max(1, resources.n_cores // n_actors)
+        # A Ray that somebody else started may have fewer slots than this machine has cores.
+        slots = max(0.5, min(threads, (sum(cpus) - SPARE_CPUS) / n_actors))
+        return Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads)
+    per_actor = _slots(max(0.5, min(min(cpus, default=1) - 1, (sum(cpus) - SPARE_CPUS) / n_actors)))
+    return Allocation(n_actors, num_cpus=per_actor, num_gpus=0, n_threads=max(1, int(per_actor)), caution=caution)
+
+
+def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resources: Resources) -> Groups:
+    """Return how many groups of ``training.workers`` train side by side, and what each worker gets.
+
+    With GPUs, a worker has one, and there are as many groups as the GPUs allow. On CPUs there is one group on this
+    machine, and on a cluster one for every ``training.workers`` nodes. ``execution.actors`` sets another number; there
+    are never more groups than models.
+
+    Args:
+        training: says how many workers make a group.
+        execution: ``actors`` and ``gpus_per_actor``; the latter 0 keeps training off GPUs, and a number on a cluster
+            says that GPU nodes come on demand.
+        n_models: adapters or models that are to be trained.
+        resources: of the cluster.
+
+    Raises:
+        InputError: there are fewer GPUs or CPUs than the workers need, and none will come.
+    """
+    is_local, gpus, cpus = resources.is_local, resources.n_gpus, resources.cpus
+    asked = None if execution.actors == "auto" else min(execution.actors, n_models)
+    if execution.gpus_per_actor != 0 and (gpus or execution.gpus_per_actor != "auto"):
+        n_groups = asked or max(1, min(n_models, gpus // training.workers))
+        comes_on_demand = not is_local and execution.gpus_per_actor != "auto"
+        if n_groups * training.workers > gpus and not comes_on_demand:
+            raise _too_few(training, n_groups, gpus, "GPU")
+        return Groups(n_groups, training.workers, {"GPU": 1}, use_gpu=True, n_threads=None)
+    n_groups = asked or max(1, min(n_models, 1 if is_local else len(cpus) // training.workers))
+    n_workers = n_groups * training.workers
+    most = int(max(cpus, default=0))
+    per_worker = next((n for n in range(most, 0, -1) if sum(int(own // n) for own in cpus) >= n_workers), 0)
+    if not per_worker:
+        raise _too_few(training, n_groups, int(sum(cpus)), "CPU")
+    threads = max(1, resources.omp_threads or resources.n_cores // n_workers) if is_local else per_worker
+    caution = None if is_local or execution.gpus_per_actor != "auto" else _on_cpus("training")
+    return Groups(n_groups, training.workers, {"CPU": per_worker}, False, threads, caution)
+
+
+def _slots(number: float) -> float:
+    """Return a number of CPUs that Ray takes: a fraction below one, whole above."""
+    return number if number < 1 else float(int(number))
+
+
+def _on_cpus(work: str) -> str:
+    return f"{work} on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
+
+
+def _too_few(training: TrainingSpec, n_groups: int, found: int, kind: str) -> InputError:
+    needed = n_groups * training.workers
+    key = f"{training.SECTION}.workers"
+    groups = "" if n_groups == 1 else f" in each of {n_groups} groups (execution.actors)"
+    return InputError(
+        f"{key}: {training.workers}{groups} need {needed} {kind}s, one each, and Ray has {found}: {needed - found} "
+        f"missing; lower {key}{' or execution.actors' if groups else ''}, or submit the run to a larger cluster"
+    )

@@ -1,0 +1,64 @@
+"""Loads tokenizers, models and adapters, and describes and identifies them; nothing else in the package does.
+
+sources    where a model is: directory or hub name, configuration, complete files, fingerprint
+loading    how it is held: numbers, device, quantization
+adapters   LoRA adapters: made anew, put on, taken off, their files
+causal     causal language models, and tokenizers that can score labels
+readers    models that answer questions, and their tokenizers
+
+What is imported from here brings only what it needs: ``sources`` needs no torch, nothing needs peft until an adapter is
+made or put on.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from biaseval.models.adapters import (
+        AdapterSlot,
+        adapter_files,
+        attached,
+        new_adapter,
+        target_names,
+        target_shapes,
+        trainable,
+    )
+    from biaseval.models.causal import (
+        bare_model,
+        describe_model,
+        load_model,
+        load_tokenizer,
+        model_window,
+        unfilled_model,
+    )
+    from biaseval.models.loading import ON_CPU, Loading, read_tokenizer, torch_dtype
+    from biaseval.models.readers import (
+        describe_reader,
+        encoder_window,
+        is_sequence_model,
+        load_extractive_model,
+        load_reader_tokenizer,
+        load_sequence_model,
+        untrained_head,
+    )
+    from biaseval.models.sources import CONFIG_FILE, WEIGHTS_FILE, ModelSource, fingerprint_model
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            for own in ("sources", "loading", "adapters", "causal", "readers"):
+                module = import_module(f"{__name__}.{own}")
+                if name in vars(module):
+                    return vars(module)[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "CONFIG_FILE", "ON_CPU", "WEIGHTS_FILE", "AdapterSlot", "Loading", "ModelSource", "adapter_files", "attached",
+    "bare_model", "describe_model", "describe_reader", "encoder_window", "fingerprint_model", "is_sequence_model",
+    "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model", "load_tokenizer",
+    "model_window", "new_adapter", "read_tokenizer", "target_names", "target_shapes", "torch_dtype", "trainable",
+    "unfilled_model", "untrained_head",
+]  # fmt: skip

@@ -1,0 +1,151 @@
+"""How a model is held: numbers, device, quantization; and the reading of tokenizers and weights as such."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from biaseval.errors import InputError
+from biaseval.models.sources import ModelSource, check_weights, load_config, located, reading
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_QUANTIZATIONS = ("8bit", "4bit")
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How a model is held."""
+
+    dtype: str | None = "float32"
+    """``float32``, ``bfloat16`` or ``float16``, whatever the checkpoint is stored in; None for as stored."""
+    device: str = "cpu"
+    """``cpu``, ``cuda``, ``cuda:N`` or ``auto`` (CUDA where there is one).
+
+    On ``cuda`` and ``auto`` a model that does not fit one GPU, or any model given ``max_memory``, is spread over all
+    visible GPUs.
+    """
+    quantization: str | None = None
+    """``8bit`` or ``4bit`` (bitsandbytes, CUDA only), or None."""
+    max_memory: Mapping[int | str, int | str] | None = None
+    """Device to bytes or text such as ``"70GiB"``, as in accelerate."""
+
+
+ON_CPU = Loading()
+"""In float32."""
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return the torch dtype called ``name``.
+
+    Raises:
+        InputError: a name other than ``float32``, ``bfloat16`` and ``float16``.
+    """
+    if name not in _DTYPES:
+        raise InputError(f"dtype {name!r}: unknown; use one of {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a model, whatever it can do; InputError where there is none."""
+    with reading(source.path, "tokenizer"):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            located(source.path), revision=source.revision, trust_remote_code=source.trust_remote_code
+        )
+    return tokenizer
+
+
+def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> tuple[PreTrainedModel, list[str]]:
+    """Load a model without its adapter.
+
+    Args:
+        auto: the auto class of transformers that it is loaded as.
+        part: what errors call it.
+        source: which model; its adapter must be there.
+        loading: how to hold it.
+
+    Returns:
+        The model, and the names of the weights that its files do not have.
+
+    Raises:
+        InputError: no such model, weights missing or not in safetensors, unknown dtype or quantization, a device that
+            is not there, or bitsandbytes absent.
+    """
+    config = load_config(source)
+    check_weights(source.path)
+    if source.adapter is not None:
+        located(source.adapter)
+    device = _resolved_device(loading.device)
+    own: Any = config.get_text_config().dtype
+    numbers = torch_dtype(loading.dtype) if loading.dtype is not None else own or torch.float32
+    options: dict[str, Any] = {"dtype": "auto" if loading.dtype is None else numbers}
+    if loading.quantization is not None:
+        options["quantization_config"] = _quantization_config(loading.quantization, device, numbers)
+    if device.startswith("cuda"):
+        is_spread = loading.max_memory is not None or (device == "cuda" and not _fits_one_gpu(auto, config, numbers))
+        options["device_map"] = "auto" if is_spread else {"": device}
+    if loading.max_memory is not None:
+        options["max_memory"] = dict(loading.max_memory)
+    with reading(source.path, part):
+        model, found = auto.from_pretrained(
+            located(source.path),
+            config=config,
+            revision=source.revision,
+            trust_remote_code=source.trust_remote_code,
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+    return model, sorted(found["missing_keys"])
+
+
+def refuse_missing(path: str, model: PreTrainedModel, missing: Sequence[str]) -> None:
+    """Refuse a model that lacks weights: transformers would go on with random numbers in their place."""
+    if missing:
+        raise InputError(
+            f"{path}: {len(missing)} weights of {type(model).__name__} missing (first: {missing[0]}); "
+            "give a complete model"
+        )
+
+
+def _resolved_device(device: str) -> str:
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        return device
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or (index and not index.isdigit()):
+        raise InputError(f"device {device!r}: unknown; use cpu, cuda, cuda:N or auto")
+    if not torch.cuda.is_available():
+        raise InputError(f"device {device!r}: this machine has no usable CUDA GPU; use cpu or auto")
+    if index and int(index) >= torch.cuda.device_count():
+        raise InputError(f"device {device!r}: this machine has {torch.cuda.device_count()} GPUs, numbered from 0")
+    return device
+
+
+def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> BitsAndBytesConfig:
+    if quantization not in _QUANTIZATIONS:
+        raise InputError(f"quantization {quantization!r}: unknown; use 8bit, 4bit or null")
+    if not device.startswith("cuda"):
+        raise InputError(f"quantization {quantization!r}: needs a CUDA GPU; use quantization null on the CPU")
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise InputError(f"quantization {quantization!r}: bitsandbytes is not installed; pip install bitsandbytes")
+    settings = (
+        {"load_in_8bit": True} if quantization == "8bit" else {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
+    )
+    config: BitsAndBytesConfig = BitsAndBytesConfig(**settings)  # type: ignore[no-untyped-call]
+    return config
+
+
+def _fits_one_gpu(auto: Any, config: PretrainedConfig, dtype: torch.dtype) -> bool:
+    """Return whether weights of this dtype leave a fifth of the first GPU's free memory; one GPU has to do anyway."""
+    if torch.cuda.device_count() == 1:
+        return True
+    free, _ = torch.cuda.mem_get_info()
+    with torch.device("meta"):
+        n_parameters = sum(parameter.numel() for parameter in auto.from_config(config).parameters())
+    return bool(n_parameters * dtype.itemsize <= 0.8 * free)

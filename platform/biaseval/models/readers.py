@@ -1,0 +1,139 @@
+"""Models that answer questions: extractive ones and sequence-to-sequence ones, their tokenizers and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from biaseval.errors import InputError
+from biaseval.models.adapters import for_inference, is_in_adapter
+from biaseval.models.causal import model_window
+from biaseval.models.loading import ON_CPU, Loading, read_model, read_tokenizer, refuse_missing
+from biaseval.models.sources import ModelSource, check_weights, load_config, local_folder, reading, weight_names
+
+
+@dataclass(frozen=True)
+class ReaderFacts:
+    """What is known of a model that answers questions before its weights are read."""
+
+    n_parameters: int
+    window: int | None
+    """Tokens that it (or its encoder) can read at a time; None where nothing limits them."""
+    missing: tuple[str, ...]
+    """Names of the weights outside its body that its local files do not have: those of a new, untrained head."""
+
+
+def describe_reader(source: ModelSource, answers: str) -> ReaderFacts:
+    """Describe a model that answers questions from its configuration and the names of its weights.
+
+    Args:
+        source: which model; its adapter is not looked at.
+        answers: ``extractive``, or ``generative`` (a sequence-to-sequence or causal LM).
+
+    Raises:
+        InputError: no such model, or none of this form.
+    """
+    config = load_config(source)
+    auto: Any = AutoModelForQuestionAnswering
+    if answers == "generative":
+        auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    with reading(source.path, f"model for {answers} answers"), torch.device("meta"):
+        model = auto.from_config(config, trust_remote_code=source.trust_remote_code)
+    missing: tuple[str, ...] = ()
+    folder = local_folder(source.path)
+    if answers == "extractive" and folder is not None:
+        check_weights(source.path)
+        body = f"{model.base_model_prefix}."
+        there = weight_names(folder)
+        missing = tuple(name for name, _ in model.named_parameters() if not name.startswith(body) and name not in there)
+    return ReaderFacts(sum(parameter.numel() for parameter in model.parameters()), encoder_window(model), missing)
+
+
+def load_reader_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a question answering model, which must know where in the text a token stands.
+
+    Raises:
+        InputError: no such model, no tokenizer there, or one that gives no character offsets.
+    """
+    tokenizer = read_tokenizer(source)
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"{source.path}: the tokenizer ({type(tokenizer).__name__}) gives no character offsets, from which answers "
+            "are cut; give a model with a fast tokenizer (tokenizer.json)"
+        )
+    return tokenizer
+
+
+def load_extractive_model(
+    source: ModelSource, loading: Loading = ON_CPU, *, allow_untrained_head: bool = False
+) -> PreTrainedModel:
+    """Load a model that gives each token a start and an end logit: eval mode, no gradients.
+
+    Args:
+        source: which model; its adapter may hold the head.
+        loading: how to hold it.
+        allow_untrained_head: take a model without a question answering head, whose head is then drawn, and the same
+            each time it is loaded.
+
+    Raises:
+        InputError: what ``load_model`` refuses, an architecture without a question answering form, or a head that is
+            in neither model nor adapter.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, missing = read_model(AutoModelForQuestionAnswering, "question answering model", source, loading)
+    body = f"{model.base_model_prefix}."
+    refuse_missing(source.path, model, [name for name in missing if name.startswith(body)])
+    model = for_inference(model, source.adapter)
+    untrained = [name for name in missing if source.adapter is None or not is_in_adapter(model, name)]
+    if untrained and not allow_untrained_head:
+        raise untrained_head(source.path, untrained)
+    return model
+
+
+def untrained_head(path: str, names: Sequence[str]) -> InputError:
+    """Return the error that a model without a trained question answering head is."""
+    return InputError(
+        f"{path}: no question answering head: {', '.join(names)} would be new and untrained; give a model fine-tuned "
+        "for extractive question answering, or set allow_untrained_head"
+    )
+
+
+def load_sequence_model(source: ModelSource, loading: Loading = ON_CPU) -> PreTrainedModel:
+    """Load a sequence-to-sequence model (T5, BART...): eval mode, no gradients; errors are those of ``load_model``."""
+    model, missing = read_model(AutoModelForSeq2SeqLM, "sequence-to-sequence model", source, loading)
+    refuse_missing(source.path, model, missing)
+    return for_inference(model, source.adapter)
+
+
+def is_sequence_model(source: ModelSource) -> bool:
+    """Return whether a model has an encoder and a decoder, from its configuration; InputError where there is none."""
+    return bool(load_config(source).is_encoder_decoder)
+
+
+def encoder_window(model: PreTrainedModel) -> int | None:
+    """Return how many tokens the model (or its encoder) can read at a time, or None where nothing limits them.
+
+    Relative positions (T5, XLNet) set no limit. Where positions are counted from the padding token's id on, as in
+    RoBERTa, the table of positions is longer than the window.
+    """
+    config = model.config.get_text_config()
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            return module.num_embeddings - module.padding_idx - 1
+    if getattr(config, "relative_attention_num_buckets", None) is not None:
+        return None
+    encoder = getattr(config, "max_encoder_position_embeddings", None)
+    window = encoder if isinstance(encoder, int) else model_window(config)
+    return window if window is not None and window > 0 else None

@@ -1,0 +1,229 @@
+"""Where a model is: its directory or hub name, its configuration, whether its files are complete, what identifies it.
+
+Neither torch nor transformers is imported before a configuration is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import urllib.request
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+from urllib.parse import urlparse
+
+from safetensors import SafetensorError, safe_open
+
+from biaseval.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
+"""What PEFT calls the files of an adapter."""
+
+_UNUSABLE: tuple[type[Exception], ...] = (
+    OSError, ValueError, KeyError, ImportError, SafetensorError, UserWarning, RuntimeError,
+)  # fmt: skip
+"""What transformers and PEFT raise for unusable files; of runtime errors only those about sizes."""
+
+_IDENTITY_SUFFIXES = (".json", ".txt", ".model", ".py", ".jinja", ".tiktoken")
+
+
+class _Section(Protocol):
+    """What the section of a spec that names a model has."""
+
+    path: Any
+    revision: str | None
+    adapter: str | None
+    trust_remote_code: bool
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Which model."""
+
+    path: str
+    """A local directory in the Hugging Face layout, or the name of a model on the hub."""
+    revision: str | None = None
+    """Hub branch, tag or commit."""
+    adapter: str | None = None
+    """LoRA adapter in PEFT's layout, local directory or hub name; applied, not merged into the weights."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with the model."""
+
+    @classmethod
+    def of(cls, section: _Section) -> Self:
+        """Return the model that a spec's section names; its ``path`` must be given."""
+        return cls(section.path, section.revision, section.adapter, section.trust_remote_code)
+
+
+def located(path: str) -> str:
+    """Return what ``from_pretrained`` should be given.
+
+    Raises:
+        InputError: neither a directory nor the hub can have it.
+    """
+    local = Path(path).expanduser()
+    if local.is_dir():
+        return str(local)
+    if local.exists():
+        raise InputError(f"{path}: a file; give the directory that holds config.json and the weights")
+    is_hub_name = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
+    if not is_hub_name:
+        raise InputError(f"{path}: no such directory; correct the path of the model")
+    if not _has_hub() and _cached(path, "config.json") is None and _cached(path, CONFIG_FILE) is None:
+        raise InputError(
+            f"{path}: neither a local directory (looked in {Path.cwd()}) nor in the cache of the Hugging Face hub, "
+            "which cannot be reached from here; correct the path or download the model first"
+        )
+    return path
+
+
+def local_folder(path: str) -> Path | None:
+    """Return the directory that the model is, or None for a hub name."""
+    folder = Path(path).expanduser()
+    return folder if folder.is_dir() else None
+
+
+@contextmanager
+def explained(problem: str, remedy: str, *also: type[Exception]) -> Iterator[None]:
+    """Turn what transformers and PEFT raise for unusable files, and ``also``, into one InputError."""
+    try:
+        yield
+    except (*_UNUSABLE, *also) as error:
+        if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
+            raise
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"{problem}: {reason}; {remedy}") from error
+
+
+def reading(path: str, part: str) -> AbstractContextManager[None]:
+    """Name the model and what of it is read in errors about its files."""
+    return explained(f"{path}: no usable {part}", "check the files of the model")
+
+
+def load_config(source: ModelSource) -> PretrainedConfig:
+    """Load the configuration of a model; InputError where there is none."""
+    from transformers import AutoConfig
+
+    folder = located(source.path)
+    if Path(folder).is_dir() and not (Path(folder) / "config.json").is_file():
+        raise InputError(
+            f"{source.path}: model directory without config.json; give the directory of a Hugging Face model"
+        )
+    with reading(source.path, "config.json"):
+        config: PretrainedConfig = AutoConfig.from_pretrained(
+            folder, revision=source.revision, trust_remote_code=source.trust_remote_code
+        )
+    return config
+
+
+def check_weights(path: str) -> None:
+    """Make sure that a local directory holds all its weights, as safetensors; a hub name passes.
+
+    Raises:
+        InputError: it does not.
+    """
+    folder = local_folder(path)
+    if folder is None:
+        return
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        missing = [shard for shard in shards if not (folder / shard).is_file()]
+        if missing:
+            raise InputError(
+                f"{path}: {len(missing)} of {len(shards)} weights files missing (first: {missing[0]}); copy them there"
+            )
+    elif not (folder / "model.safetensors").is_file():
+        pickled = sorted(folder.glob("pytorch_model*.bin"))
+        if pickled:
+            raise InputError(
+                f"{path}: weights only as pickle ({pickled[0].name}), which can run code when read; "
+                "convert them to safetensors (save_pretrained of the loaded model writes them)"
+            )
+        raise InputError(f"{path}: model directory without weights; model.safetensors or its shards must be in it")
+
+
+def weight_names(folder: Path) -> set[str]:
+    """Return the names of the weights in the files of a local model."""
+    names: set[str] = set()
+    for file in sorted(folder.glob("model*.safetensors")):
+        with safe_open(file, framework="numpy") as weights:
+            names.update(weights.keys())
+    return names
+
+
+def fingerprint_model(source: ModelSource) -> dict[str, Any]:
+    """Return what identifies a model by content, wherever it lies.
+
+    Local directory: SHA-256 of every configuration, tokenizer and generation file; each weights file by name, size and
+    SHA-256 (a few seconds for a 7B model). Hub: the commit that ``revision`` stands for.
+
+    Returns:
+        ``{"model": {...}, "adapter": {...} or None, "digest": str}``; the digest covers the rest and no path.
+
+    Raises:
+        InputError: no model or adapter there.
+    """
+    identity: dict[str, Any] = {
+        "model": _fingerprint(source.path, "config.json", source.revision),
+        "adapter": None if source.adapter is None else _fingerprint(source.adapter, CONFIG_FILE, None),
+    }
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return {**identity, "digest": digest}
+
+
+def _fingerprint(path: str, config_name: str, revision: str | None) -> dict[str, Any]:
+    folder = Path(located(path))
+    if not folder.is_dir():
+        from transformers.utils.hub import cached_file, extract_commit_hash
+
+        with reading(path, config_name):
+            commit = extract_commit_hash(cached_file(path, config_name, revision=revision), None)
+        return {"hub": path, "commit": commit}
+    if not (folder / config_name).is_file():
+        raise InputError(f"{path}: directory without {config_name}; give the directory of a model or adapter")
+    files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    return {
+        "files": {file.name: _sha256(file) for file in files if file.suffix in _IDENTITY_SUFFIXES},
+        "weights": {
+            file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)}
+            for file in files
+            if file.suffix == ".safetensors"
+        },
+    }
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _has_hub() -> bool:
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+        return False
+    if urllib.request.getproxies():  # names may then be resolved by the proxy alone
+        return True
+    host = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return False
+    return True
+
+
+def _cached(path: str, filename: str) -> str | None:
+    from transformers.utils.hub import cached_file
+
+    found: str | None = cached_file(
+        path, filename, local_files_only=True, _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False, _raise_exceptions_for_gated_repo=False,
+    )  # fmt: skip
+    return found

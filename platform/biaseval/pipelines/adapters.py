@@ -1,0 +1,229 @@
+"""The stage that trains the few-shot adapters of a run, what that costs, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.models import CONFIG_FILE
+from biaseval.pipelines.kind import Plan, Stage
+from biaseval.pipelines.words import cost_lines
+from biaseval.spec import AnySpec, CausalSpec, LoraSpec
+from biaseval.store import Run
+from biaseval.tables import ADAPTED
+from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
+from biaseval.training.recipe import adapters_recipe
+from biaseval.training.rows import ADAPTERS, trained_adapters
+from biaseval.training.schedule import n_steps_of
+from biaseval.units import Done, Unit
+
+if TYPE_CHECKING:
+    from biaseval.models.causal import ModelFacts
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """What a sitting of training did, and what the run's adapters are."""
+
+    uri: str
+    n_adapters: int
+    """Complete, of the whole run."""
+    n_planned: int
+    n_trained: int
+    """In this sitting."""
+    n_steps: int
+    """Of the complete adapters."""
+    first_loss: float | None
+    """Mean over the complete adapters of the loss at their first step, in nats; None where there is none."""
+    last_loss: float | None
+    """The same at their last step."""
+    seconds: float
+    """Sum over the adapters of this sitting, without starting workers and loading the model."""
+    overhead_share: float | None
+    """Part of these seconds outside optimizer steps, in [0, 1]; None if nothing was trained."""
+    made: Sequence[Done]
+    """In this sitting."""
+    folder: str = ADAPTERS
+
+    def refuse_given_up(self) -> None:
+        """Make sure that no adapter was given up; Raises: as `refuse_given_up`."""
+        refuse_given_up(self.made)
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Names and values, for a person."""
+        lines = [
+            ("adapters", f"{self.n_adapters:,} of {self.n_planned:,} ({self.n_trained:,} trained now)"),
+            ("steps", f"{self.n_steps:,}"),
+        ]
+        if self.first_loss is not None:
+            lines.append(("loss, first to last step", f"{self.first_loss:.4f} to {self.last_loss:.4f}"))
+        if self.overhead_share is not None:
+            lines += [
+                ("seconds", f"{self.seconds:,.1f}"),
+                ("outside optimizer steps", f"{self.overhead_share:.1%} of them"),
+            ]
+        return lines
+
+
+def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored: Sequence[Unit]) -> Stage:
+    """Return the stage that trains the adapters of a run.
+
+    Args:
+        run: the run directory.
+        spec: its spec.
+        lora: the spec's section ``lora``.
+        plan: ``adapters`` of the run.
+        scored: the units that need them: an adapter that is trained anew need not be the same to the last bit, so its
+            outputs are made anew too.
+
+    Raises:
+        InputError: the run was planned without adapters.
+    """
+    from biaseval.execute.training import Training
+    from biaseval.training.work import few_shot_adapter
+
+    if "adapters" not in plan:
+        raise InputError(f"{run.uri}: was planned by a version that trained adapters alone; choose another --run-dir")
+    outputs: dict[str, list[str]] = {}
+    for unit in scored:
+        adapted = [name for name in unit.files if name.partition("/")[0] in ADAPTED.values()]
+        outputs.setdefault(unit.work["adapter"], []).extend(adapted)
+    units = [
+        Unit(
+            number=adapter["part"],
+            size=1,
+            files=(f"{ADAPTERS}/{adapter['adapter']}/{CONFIG_FILE}",),
+            work=adapter,
+            products=tuple(outputs[adapter["adapter"]]),
+        )
+        for adapter in plan["adapters"]
+    ]
+    return Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=units,
+        execution=spec.execution,
+        recipe=adapters_recipe(spec.model, lora),
+        work=few_shot_adapter,
+        arguments={"name": spec.name},
+    )
+
+
+def adapter_cost(
+    spec: CausalSpec, lora: LoraSpec, adapters: Sequence[Mapping[str, Any]], model: ModelFacts
+) -> TrainingCost:
+    """Return what training would cost; loads no weights.
+
+    Args:
+        spec: of the run.
+        lora: its section ``lora``.
+        adapters: those of the run, as `biaseval.training.rows.adapters_of` describes them; at least one.
+        model: the base model's facts.
+    """
+    return training_cost(
+        ModelShape.of(asdict(model), check_lora(spec, lora)),
+        adapters_recipe(spec.model, lora),
+        row_tokens=max(adapter["longest"] for adapter in adapters),
+        step_tokens=lora.epochs * sum(adapter["tokens"] for adapter in adapters),
+    )
+
+
+def adapter_lines(cost: TrainingCost, adapters: Sequence[Mapping[str, Any]], lora: LoraSpec) -> list[tuple[str, str]]:
+    """Return what a plan says of training its adapters."""
+    tokens = sum(adapter["tokens"] for adapter in adapters)
+    return [
+        ("adapters to train", f"{len(adapters):,}"),
+        ("optimizer steps", f"{sum(n_steps_of(adapter['n_rows'], lora) for adapter in adapters):,}"),
+        ("tokens of training rows", f"{tokens:,} (longest row {cost.row_tokens:,})"),
+        *cost_lines("training FLOPs", cost.flops),
+    ]
+
+
+def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
+    """Make sure that adapters of the spec's model can be trained as it says.
+
+    Returns:
+        Inputs and outputs of every layer that an adapter changes.
+
+    Raises:
+        InputError: the model lacks a layer that is to be changed, or a DeepSpeed file contradicts the spec.
+    """
+    from biaseval.models import ModelSource, bare_model, target_shapes
+    from biaseval.training.deepspeed_config import deepspeed_config
+
+    if lora.zero is not None:
+        deepspeed_config(lora, n_trainable=1)
+    return target_shapes(bare_model(ModelSource.of(spec.model)), lora)
+
+
+def lora_of(spec: AnySpec) -> LoraSpec:
+    """Return how a spec trains adapters.
+
+    Raises:
+        InputError: it trains none.
+    """
+    lora = getattr(spec, "lora", None)
+    if "lora" not in type(spec).model_fields or not isinstance(lora, LoraSpec | None):
+        raise InputError(
+            f"kind: {spec.kind} has no adapters to train; name a label_bias or majority_bias spec with a section lora"
+        )
+    if lora is None:
+        raise InputError("lora: the spec has no such section, which says how to train; add lora: {preset: reif2024}")
+    return lora
+
+
+def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> TrainingSummary:
+    """Return what a sitting of training did.
+
+    Raises:
+        BiasevalError: an adapter's steps are lost.
+    """
+    planned = {unit.work["adapter"] for unit in stage.units}
+    complete = trained_adapters(run) & planned
+    losses: dict[str, list[float]] = {}
+    for number in sorted(run.parts("training")):
+        rows = run.read_part("training", number).select(["adapter", "loss"]).to_pylist()
+        if rows[0]["adapter"] in complete:
+            losses[rows[0]["adapter"]] = [row["loss"] for row in rows]
+    unknown = complete - set(losses)
+    if unknown:
+        raise BiasevalError(
+            f"{run.uri}: {len(unknown)} adapters have no part in training (first: {min(unknown)}); delete their "
+            "folders and run the same command again"
+        )
+    seconds, step_seconds = (sum(done.facts[name] for done in made) for name in ("seconds", "step_seconds"))
+    return TrainingSummary(
+        uri=run.uri,
+        n_adapters=len(complete),
+        n_planned=len(planned),
+        n_trained=sum(done.is_complete for done in made),
+        n_steps=sum(map(len, losses.values())),
+        first_loss=sum(own[0] for own in losses.values()) / len(losses) if losses else None,
+        last_loss=sum(own[-1] for own in losses.values()) / len(losses) if losses else None,
+        seconds=seconds,
+        overhead_share=1 - step_seconds / seconds if made else None,
+        made=made,
+    )
+
+
+def refuse_given_up(made: Sequence[Done]) -> None:
+    """Make sure that no adapter was given up.
+
+    Raises:
+        BiasevalError: some were; the message names each with its step.
+    """
+    stopped = [
+        f"{done.unit.work['adapter']} (step {done.facts['n_steps'] - 1}, loss {done.facts['loss']:.4g})"
+        for done in sorted(made, key=lambda done: done.unit.number)
+        if not done.is_complete
+    ]
+    if stopped:
+        raise BiasevalError(
+            f"{len(stopped)} adapters stopped because loss or gradient was not finite: {'; '.join(stopped)}; their "
+            "steps are in the table training; lower lora.learning_rate, or set lora.precision to float32, in another "
+            "--run-dir"
+        )

@@ -1,0 +1,236 @@
+"""What the kinds that score labels by a causal LM share: planning, their stages, and what a plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from biaseval.environment import amend_environment
+from biaseval.errors import Problems
+from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
+from biaseval.pipelines.kind import Description, Plan, Stage
+from biaseval.pipelines.label_scores import scoring_stage
+from biaseval.pipelines.words import cost_lines
+from biaseval.progress import say
+from biaseval.prompting.parts import PlannedPart
+from biaseval.spec import CausalSpec, ModelSpec, Prediction
+from biaseval.store import Run
+from biaseval.training.rows import adapters_of, with_tokens
+
+if TYPE_CHECKING:
+    from biaseval.models.causal import ModelFacts
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """What a run is going to score, in numbers."""
+
+    n_tasks: int
+    n_prompts: int
+    n_scores: int
+    """(prompt, label) pairs; with adapters each counts twice."""
+    tokens: int
+    """To compute with shared prefixes (about)."""
+    tokens_unshared: int
+    """To compute with one full text per (prompt, label) (about)."""
+    n_shortened: int
+    """Prompts that hold fewer demonstrations than asked for."""
+    n_cut: int
+    """Prompts that are too long without demonstrations and lose their end."""
+    notes: list[str]
+    left_out: dict[str, str]
+    n_settings: int | None = None
+    """Label proportions of a majority-bias run."""
+
+    def __add__(self, other: PlanSummary) -> PlanSummary:
+        """Return the summary of both, which are of the same kind of run."""
+        counts = [name for name, value in asdict(self).items() if isinstance(value, int)]
+        return PlanSummary(
+            **{name: getattr(self, name) + getattr(other, name) for name in counts},
+            notes=[*self.notes, *other.notes],
+            left_out={**self.left_out, **other.left_out},
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields that say something of this kind of run."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What one task, or one setting of label proportions, adds to a run."""
+
+    tables: dict[str, pa.Table]
+    """Its part of each table, prompts left out."""
+    parts: Sequence[PlannedPart]
+    summary: PlanSummary
+    problems: list[str]
+    """What keeps it from being scored, or its adapters from being trained."""
+    sha256: dict[str, str] = field(default_factory=dict)
+    """Of its files, by name."""
+
+    @property
+    def adapters(self) -> list[dict[str, Any]]:
+        """Its adapters in their order: name, and tokens of their examples."""
+        return adapters_of(self.tables["training_rows"]) if "training_rows" in self.tables else []
+
+
+@dataclass(frozen=True)
+class CausalInputs:
+    """What planning starts from, validated."""
+
+    subject: str
+    model: ModelFacts
+    start: PlanSummary
+    """Of the run before any of what is planned."""
+    problems: list[str]
+    """What is wrong so far, and did not keep the rest from being looked at."""
+    planned: Callable[[], Iterator[Planned]]
+    """Plans anew, one task or setting in memory at a time."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``environment.json`` says of it."""
+        return {"model_facts": asdict(self.model), "data": {}}
+
+    def all_planned(self) -> Iterator[Planned]:
+        """Yield what is planned, and refuse it all behind the last if anything is wrong.
+
+        Raises:
+            InputError: with every problem.
+        """
+        problems = Problems()
+        problems.found += self.problems
+        with problems.noted():
+            for planned in self.planned():
+                problems.found += planned.problems
+                yield planned
+        problems.refuse()
+
+
+def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
+    """Return the model's facts and its tokenizer.
+
+    Raises:
+        InputError: it has none that can be used.
+    """
+    from biaseval.models import ModelSource, describe_model, load_tokenizer
+
+    source = ModelSource.of(model)
+    return describe_model(source), load_tokenizer(source)
+
+
+def lora_problems(spec: CausalSpec) -> list[str]:
+    """Return what of a spec's section ``lora`` does not fit its model or DeepSpeed file."""
+    problems = Problems()
+    with problems.noted():
+        if spec.lora is not None:
+            check_lora(spec, spec.lora)
+    return problems.found
+
+
+def n_models(spec: CausalSpec) -> int:
+    """Return how often each prompt is scored: with adapters once by the model itself and once by the adapted model."""
+    return 1 if spec.lora is None else 2
+
+
+def with_training_rows(
+    spec: CausalSpec, rows: pa.Table, tokenizer: Any, window: int | None
+) -> tuple[dict[str, pa.Table], list[str]]:
+    """Return the part of ``training_rows`` where the spec asks for adapters, and what keeps them from being trained."""
+    if spec.lora is None:
+        return {}, []
+    counted, problems = with_tokens(tokenizer, rows, spec.lora, window)
+    return {"training_rows": counted}, problems
+
+
+def write_causal(run: Run, spec: CausalSpec, inputs: CausalInputs) -> Plan:
+    """Write contexts, prompts and what else is planned, and return what ``plan.json`` says.
+
+    Raises:
+        InputError: something is wrong with what is planned; the message has all of it.
+    """
+    summary = inputs.start
+    parts: list[dict[str, Any]] = []
+    adapters: list[dict[str, Any]] = []
+    sha256: dict[str, str] = {}
+    for number, planned in enumerate(inputs.all_planned()):
+        for table, rows in planned.tables.items():
+            run.write_part(table, number, rows)
+        for part in planned.parts:
+            run.write_part("prompts", len(parts), part.prompts)
+            parts.append(part_entry(len(parts), number, part.prompts.num_rows, part.tokens, part.adapter))
+        for adapter in planned.adapters:
+            adapters.append({"part": len(adapters), "rows_part": number, **adapter})
+        summary += planned.summary
+        sha256 |= planned.sha256
+    amend_environment(run, data=sha256)
+    plan = {**summary.facts(), "n_parts": len(parts), "parts": parts}
+    if spec.lora is None:
+        return plan
+    amend_environment(run, trained_parameters=adapter_cost(spec, spec.lora, adapters, inputs.model).n_trainable[0])
+    return {**plan, "adapters": adapters}
+
+
+def part_entry(
+    part: int, contexts_part: int, n_prompts: int, tokens: int, adapter: str | None = None
+) -> dict[str, Any]:
+    """Return what ``plan.json`` says of a part of ``prompts``; a part without adapter has no such key."""
+    entry: dict[str, Any] = {"part": part, "contexts_part": contexts_part, "n_prompts": n_prompts, "tokens": tokens}
+    return entry if adapter is None else {**entry, "adapter": adapter}
+
+
+def causal_stages(run: Run, spec: CausalSpec, plan: Plan, predict: Sequence[Prediction]) -> list[Stage]:
+    """Return the stages of a planned run: its adapters where it has some, then its scores."""
+    scoring = scoring_stage(run, plan, spec.model, spec.execution, predict)
+    return [scoring] if spec.lora is None else [adapter_stage(run, spec, spec.lora, plan, scoring.units), scoring]
+
+
+def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
+    """Return what `biaseval plan` says of a spec.
+
+    Raises:
+        InputError: something is wrong with what would be planned; the message has all of it.
+    """
+    summary = inputs.start
+    adapters: list[Mapping[str, Any]] = []
+    for planned in inputs.all_planned():
+        summary += planned.summary
+        adapters += planned.adapters
+    lines = [("tasks", f"{summary.n_tasks:,}")]
+    if summary.n_settings is not None:
+        lines.append(("settings", f"{summary.n_settings:,}"))
+    lines.append(("prompts", f"{summary.n_prompts:,}"))
+    if summary.n_settings is None:
+        lines += [
+            ("with fewer demonstrations", f"{summary.n_shortened:,} (prompt.max_tokens)"),
+            ("cut at their end", f"{summary.n_cut:,} (prompt.max_tokens)"),
+        ]
+    flops = 2 * inputs.model.n_parameters * summary.tokens
+    saved = summary.tokens_unshared / max(summary.tokens, 1)
+    lines += [
+        ("label scores", f"{summary.n_scores:,}"),
+        ("tokens, shared prefixes", f"{summary.tokens:,}"),
+        ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
+        ("parameters", f"{inputs.model.n_parameters:,} ({inputs.model.family})"),
+        *cost_lines("FLOPs", flops),
+    ]
+    notes = [f"left out: {name}: {reason}" for name, reason in summary.left_out.items()]
+    notes += [f"note: {note}" for note in summary.notes]
+    facts = {**summary.facts(), "model": asdict(inputs.model), "flops": flops}
+    if spec.lora is None:
+        return Description(lines, notes, facts)
+    cost = adapter_cost(spec, spec.lora, adapters, inputs.model)
+    return Description(lines, notes, facts, adapter_lines(cost, adapters, spec.lora), cost)
+
+
+def say_what_is_cut(spec_max_tokens: int, plan: Plan) -> None:
+    """Say how many prompts do not hold what they should, where there are some."""
+    if plan["n_cut"] or plan["n_shortened"]:
+        say(
+            f"prompt.max_tokens {spec_max_tokens}: of {plan['n_prompts']:,} prompts {plan['n_shortened']:,} "
+            f"keep fewer demonstrations than asked for, {plan['n_cut']:,} lose their end"
+        )

@@ -1,0 +1,115 @@
+"""What the main path knows of a kind of run, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from biaseval.store import Run
+from biaseval.units import Done, Unit
+
+if TYPE_CHECKING:
+    from biaseval.execute.cluster import Cluster
+    from biaseval.training.estimate import TrainingCost
+
+Plan = Mapping[str, Any]
+"""What ``plan.json`` holds."""
+
+
+class Stage(Protocol):
+    """One step of a planned run. What is missing of it is a set difference of names; nothing else knows."""
+
+    @property
+    def verb(self) -> str:
+        """What has happened to a unit that is complete: ``scored``."""
+
+    @property
+    def noun(self) -> str:
+        """What the sizes of units count: ``rows``."""
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        """All of it, made or not."""
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Make the missing units in any order, and yield each when it is complete."""
+
+    def begun(self, run: Run) -> int:
+        """Return how much is made of units that are not complete, in their sizes."""
+
+
+class Inputs(Protocol):
+    """What planning starts from, validated; no weights are loaded for it."""
+
+    @property
+    def subject(self) -> str:
+        """What is planned, in a few words."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What ``environment.json`` says of it."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `biaseval plan` says of a spec."""
+
+    lines: Sequence[tuple[str, str]]
+    """Names and values."""
+    notes: Sequence[str]
+    facts: Mapping[str, Any]
+    """The same as JSON values."""
+    training_lines: Sequence[tuple[str, str]] = ()
+    """Of training in it, where the rest is not all about that."""
+    training: TrainingCost | None = None
+    """What training in it would cost."""
+
+
+class Trained(Protocol):
+    """What came of training alone."""
+
+    @property
+    def uri(self) -> str:
+        """Of the run directory."""
+
+    @property
+    def folder(self) -> str:
+        """Of the run, that holds what was trained."""
+
+    @property
+    def lines(self) -> Sequence[tuple[str, str]]:
+        """Names and values, for a person."""
+
+    def refuse_given_up(self) -> None:
+        """Raise a BiasevalError if something was given up, which what is said has to come before."""
+
+
+Page = tuple[Mapping[str, bytes], str]
+"""The figures of a report by name, and the report."""
+
+S = TypeVar("S")
+I = TypeVar("I", bound=Inputs)  # noqa: E741  # the field's own letter would be S again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(Generic[S, I]):
+    """All that the main path knows of a kind of run."""
+
+    read: Callable[[S], I]
+    """Validates everything that a spec names; loads no weights and writes nothing. All mistakes come in one error."""
+    describe: Callable[[S, I], Description]
+    write: Callable[[Run, S, I], Plan]
+    """Writes the plan's Parquet parts and returns what ``plan.json`` says; the main path writes all else."""
+    stages: Callable[[Run, S, Plan], Sequence[Stage]]
+    changes: Callable[[S, Mapping[str, Any]], list[str]] = field(default=lambda spec, environment: [])
+    """Says what of a spec's inputs, beside its files and models, is not what ``environment.json`` has of them."""
+    derive: Callable[[Run, S], None] | None = None
+    """Writes the settings and draws that SQL reads beside the outputs; None: a run without metrics."""
+    page: Callable[[Run], Page] | None = None
+    headline: str = ""
+    """The query whose rows `biaseval run` prints."""
+
+
+AnyKind = Kind[Any, Any]
+"""A kind, where it does not matter which."""

@@ -1,0 +1,112 @@
+"""The kind label_bias: does a causal LM prefer some labels whatever the input (P1)?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from biaseval.analysis.causal_draws import derive_label_bias
+from biaseval.errors import Problems
+from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.tasks import select_tasks
+from biaseval.pipelines.causal import (
+    CausalInputs,
+    Planned,
+    PlanSummary,
+    causal_stages,
+    describe_causal,
+    lora_problems,
+    model_inputs,
+    n_models,
+    say_what_is_cut,
+    with_training_rows,
+    write_causal,
+)
+from biaseval.pipelines.kind import Kind, Page, Plan, Stage
+from biaseval.pipelines.label_scores import LIKELIHOOD
+from biaseval.prompting.parts import n_prompts, n_scores
+from biaseval.spec import LabelBiasSpec
+from biaseval.store import Run
+
+
+def _read(spec: LabelBiasSpec) -> CausalInputs:
+    problems = Problems()
+    with problems.noted():
+        selection = select_tasks(spec.tasks)
+    with problems.noted():
+        facts, tokenizer = model_inputs(spec.model)
+    problems.refuse()
+
+    def planned() -> Iterator[Planned]:
+        for plan in plan_tasks(spec, selection.files, tokenizer, facts.window):
+            training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
+            yield Planned(
+                tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},
+                parts=plan.parts,
+                summary=PlanSummary(
+                    n_tasks=1,
+                    n_prompts=n_prompts(plan.parts),
+                    n_scores=n_models(spec) * n_scores(plan.parts),
+                    tokens=n_models(spec) * sum(part.tokens for part in plan.parts),
+                    tokens_unshared=n_models(spec) * sum(part.tokens_unshared for part in plan.parts),
+                    n_shortened=plan.n_shortened,
+                    n_cut=plan.n_cut,
+                    notes=plan.notes,
+                    left_out={},
+                ),
+                problems=[*plan.problems, *untrainable],
+                sha256={f"{plan.task}.json": plan.sha256},
+            )
+
+    return CausalInputs(
+        subject=f"{len(selection.files)} tasks",
+        model=facts,
+        start=PlanSummary(0, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=[], left_out=selection.left_out),
+        problems=lora_problems(spec),
+        planned=planned,
+    )
+
+
+def _write(run: Run, spec: LabelBiasSpec, inputs: CausalInputs) -> Plan:
+    plan = write_causal(run, spec, inputs)
+    say_what_is_cut(spec.prompt.max_tokens, plan)
+    return plan
+
+
+def _stages(run: Run, spec: LabelBiasSpec, plan: Plan) -> list[Stage]:
+    return causal_stages(run, spec, plan, LIKELIHOOD)
+
+
+def _changes(spec: LabelBiasSpec, environment: Mapping[str, Any]) -> list[str]:
+    folder = Path(spec.tasks.path)
+    found = []
+    for name, sha256 in environment["data"].items():
+        path = folder / name if folder.is_dir() else folder
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            found.append(f"{path}: changed")
+    return found
+
+
+def _page(run: Run) -> Page:
+    from biaseval.report import label_bias_page
+
+    return label_bias_page(run)
+
+
+LABEL_BIAS = Kind(
+    read=_read,
+    describe=describe_causal,
+    write=_write,
+    stages=_stages,
+    changes=_changes,
+    derive=derive_label_bias,
+    page=_page,
+    headline="""
+select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
+from label_bias_by_model
+where suite = 'all'
+order by n_demos, array_position({methods}, method)
+""",
+)

@@ -1,0 +1,162 @@
+"""The stage that scores the prompts of a run by a causal LM, with and without its adapters.
+
+In a run with adapters all prompts of a part have the same one. The worker keeps the base model, scores the part with
+it, then puts that adapter in place of the last and scores the part again, from the same tokens.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from biaseval.environment import read_environment
+from biaseval.errors import BiasevalError
+from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
+from biaseval.pipelines.kind import Plan
+from biaseval.pipelines.scorer_record import ScorerRecord, known_budgets
+from biaseval.spec import ExecutionSpec, ModelSpec, Prediction
+from biaseval.store import Run, part_name
+from biaseval.tables import ADAPTED, run_outputs
+from biaseval.training.rows import ADAPTERS
+from biaseval.units import Unit
+
+if TYPE_CHECKING:
+    from biaseval.execute.parts import Parts, Task
+    from biaseval.execute.resources import Allocation
+    from biaseval.scoring.outputs import ReadPart
+
+LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
+
+
+def scoring_stage(
+    run: Run, plan: Plan, model: ModelSpec, execution: ExecutionSpec, predict: Sequence[Prediction] = LIKELIHOOD
+) -> Parts:
+    """Return the stage that writes the outputs of every part of ``prompts``.
+
+    Args:
+        run: the run directory; what is known of how it was scored before is taken from there.
+        plan: ``parts`` of the run, and ``adapters`` where it has some.
+        model: what to score with.
+        execution: actors and their resources.
+        predict: how predictions are made.
+    """
+    from biaseval.execute.parts import Parts
+
+    return Parts(
+        name="scoring",
+        verb="scored",
+        units=[scoring_unit(part, predict, has_adapters="adapters" in plan) for part in plan["parts"]],
+        execution=execution,
+        worker=LabelScoresWorker,
+        prepare=read_part,
+        arguments={
+            "model": model,
+            "predict": tuple(predict),
+            "known": read_environment(run).get("scorer", {}),
+        },
+        recorder=ScorerRecord,
+    )
+
+
+def scoring_unit(part: Mapping[str, Any], predict: Sequence[Prediction], *, has_adapters: bool) -> Unit:
+    """Return the unit that a part of ``plan.json`` stands for.
+
+    Raises:
+        BiasevalError: adapted outputs are asked for and the part names no adapter: never let the base model's outputs
+            pass for an adapted model's.
+    """
+    if has_adapters and "adapter" not in part:
+        raise BiasevalError(f"plan.json: part {part['part']} names no adapter; start the run anew in another directory")
+    name = part_name(part["part"])
+    files = tuple(f"{table}/{name}" for table in run_outputs(predict, has_adapters=has_adapters))
+    return Unit(number=part["part"], size=part["n_prompts"], files=files, work=part)
+
+
+def read_part(run: Run, task: Task, *, model: ModelSpec, predict: Sequence[str], known: Mapping[str, Any]) -> ReadPart:
+    """Read a part's prompts, tokenise and pack them; what runs in a CPU task."""
+    from biaseval.scoring.outputs import read_part
+
+    return read_part(
+        _tokenizer(model),
+        run.read_part("prompts", task.work["part"]),
+        run.read_part("contexts", task.work["contexts_part"]),
+        predict,
+        [table for table, _ in map(_table, task.files)],
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(model: ModelSpec) -> Any:
+    from biaseval.models import ModelSource, load_tokenizer
+
+    return load_tokenizer(ModelSource.of(model))
+
+
+def _table(file: str) -> tuple[str, str]:
+    """Return the table and the part that a file is."""
+    table, _, part = file.partition("/")
+    return table, part
+
+
+class LabelScoresWorker:
+    """Holds the model; scores a part and writes it."""
+
+    def __init__(
+        self,
+        run: Run,
+        allocation: Allocation,
+        *,
+        model: ModelSpec,
+        predict: Sequence[Prediction],
+        known: Mapping[str, Any],
+    ) -> None:
+        import torch
+
+        from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
+        from biaseval.scoring import LabelScorer
+
+        if allocation.n_threads is not None:
+            # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
+            torch.set_num_threads(allocation.n_threads)
+        self._run = run
+        self._predict = predict
+        self._adapter: str | None = None
+        budgets = known_budgets(known, allocation.num_gpus)
+        source = ModelSource.of(model)
+        tokenizer = load_tokenizer(source)
+        loading = Loading(model.dtype, allocation.device, model.quantization)
+        self.scorer = LabelScorer(
+            load_model(source, loading),
+            tokenizer,
+            token_budget=budgets.get("token_budget"),
+            cache_budget=budgets.get("cache_budget"),
+        )
+
+    def make(self, task: Task, prepared: ReadPart) -> Mapping[str, Any]:
+        """Score a part, by the model and by the adapted model, and return the scorer's facts."""
+        from biaseval.scoring.outputs import part_outputs
+
+        missing = dict(map(_table, task.files))
+        for adapter, names in ((None, {table: table for table in ADAPTED}), (task.work.get("adapter"), ADAPTED)):
+            asked = {table: name for table, name in names.items() if name in missing}
+            if asked:
+                self._use(adapter)
+                for table, rows in part_outputs(self.scorer, prepared, self._predict, asked):
+                    self._run.write_table(f"{asked[table]}/{missing[asked[table]]}", rows)
+        return self.scorer.facts()
+
+    def _use(self, adapter: str | None) -> None:
+        """Have the model score with an adapter of the run, or with none; one stays in place until another comes."""
+        if adapter is not None and adapter != self._adapter:
+            folder = f"{ADAPTERS}/{adapter}"
+            try:
+                config, weights = (self._run.read_bytes(f"{folder}/{name}") for name in (CONFIG_FILE, WEIGHTS_FILE))
+            except OSError as error:
+                raise BiasevalError(
+                    f"{self._run.uri}/{folder}: cannot be read ({error}); delete the folder and run the same command "
+                    "again to train the adapter anew"
+                ) from error
+            self.scorer.put_adapter(f"{self._run.uri}/{folder}", config, weights)
+            self._adapter = adapter
+        self.scorer.use_adapter(adapter is not None)

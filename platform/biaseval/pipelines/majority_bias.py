@@ -1,0 +1,95 @@
+"""The kind majority_bias: how skewed may demonstrations be before predictions follow them (P2)?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from biaseval.analysis.causal_draws import derive_majority_bias
+from biaseval.errors import Problems
+from biaseval.majority_bias.data import read_dataset
+from biaseval.majority_bias.plan import plan_settings
+from biaseval.pipelines.causal import (
+    CausalInputs,
+    Planned,
+    PlanSummary,
+    causal_stages,
+    describe_causal,
+    lora_problems,
+    model_inputs,
+    n_models,
+    with_training_rows,
+    write_causal,
+)
+from biaseval.pipelines.kind import Kind, Page, Plan, Stage
+from biaseval.prompting.parts import n_prompts, n_scores
+from biaseval.spec import MajorityBiasSpec
+from biaseval.store import Run
+from biaseval.tables import output_tables
+
+
+def _read(spec: MajorityBiasSpec) -> CausalInputs:
+    problems = Problems()
+    with problems.noted():
+        dataset = read_dataset(spec)
+    with problems.noted():
+        facts, tokenizer = model_inputs(spec.model)
+    problems.refuse()
+    is_scored, is_generated = "label_scores" in output_tables(spec.predict), "generate" in spec.predict
+    # A prompt that is continued too is read twice.
+    n_passes = n_models(spec) * (is_scored + is_generated)
+    n_texts = n_models(spec) * (is_scored * len(dataset.labels) + is_generated)
+
+    def planned() -> Iterator[Planned]:
+        for plan in plan_settings(spec, dataset, tokenizer, facts.window):
+            training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
+            yield Planned(
+                tables={"settings": plan.settings, "contexts": plan.contexts, **training},
+                parts=plan.parts,
+                summary=PlanSummary(
+                    n_tasks=0,
+                    n_prompts=n_prompts(plan.parts),
+                    n_scores=n_models(spec) * is_scored * n_scores(plan.parts),
+                    tokens=n_passes * sum(part.tokens for part in plan.parts),
+                    tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
+                    n_shortened=0,
+                    n_cut=0,
+                    notes=plan.notes,
+                    left_out={},
+                    n_settings=1,
+                ),
+                problems=[*plan.problems, *untrainable],
+            )
+
+    return CausalInputs(
+        subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",
+        model=facts,
+        start=PlanSummary(1, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=dataset.notes, left_out={}, n_settings=0),
+        problems=lora_problems(spec),
+        planned=planned,
+    )
+
+
+def _stages(run: Run, spec: MajorityBiasSpec, plan: Plan) -> list[Stage]:
+    return causal_stages(run, spec, plan, spec.predict)
+
+
+def _page(run: Run) -> Page:
+    from biaseval.report import majority_bias_page
+
+    return majority_bias_page(run)
+
+
+MAJORITY_BIAS = Kind(
+    read=_read,
+    describe=describe_causal,
+    write=write_causal,
+    stages=_stages,
+    derive=derive_majority_bias,
+    page=_page,
+    headline="""
+select instruction, predict, method, mean_f1, sd_f1, max_f1, rb_at_10, share_majority, share_last, share_no_label,
+    n_settings, n_seeds, n_rows
+from majority_by_model
+order by instruction, predict, array_position({methods}, method)
+""",
+)

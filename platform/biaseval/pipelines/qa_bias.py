@@ -1,0 +1,301 @@
+"""The kind qa_bias: do QA models answer by shortcut (P3)?
+
+Part p of the questions becomes part p of the attributes, and part m * n_parts + p of the predictions of model m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from biaseval.analysis.qa_draws import derive_qa_bias
+from biaseval.errors import InputError, Problems
+from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
+from biaseval.pipelines.questions import answering_stage, measuring_stage
+from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
+from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
+from biaseval.qa_bias.predictions import read_predictions
+from biaseval.qa_bias.similarity import Tfidf
+from biaseval.qa_bias.user_heuristics import source_digest
+from biaseval.spec import QaBiasSpec, QaModelSpec
+from biaseval.store import Run, part_name
+from biaseval.units import Unit
+
+_PART_QUESTIONS = 512
+
+Role = Literal["in_distribution", "out_of_distribution"]
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """What a model is going to read."""
+
+    name: str
+    n_questions: int
+    n_parameters: int | None
+    """None for predictions from elsewhere."""
+    n_windows: int | None
+    """Parts of contexts that are read; None for models that write their answers, and for predictions."""
+    tokens: int | None
+    """Of all windows; None as above."""
+
+
+@dataclass(frozen=True)
+class QuestionsPlan:
+    """What a run is going to measure, in numbers."""
+
+    datasets: dict[str, int]
+    """Questions of each."""
+    models: list[ModelPlan]
+    notes: list[str]
+    """What a reader of the results should know, in words."""
+
+
+@dataclass(frozen=True)
+class QuestionsInputs:
+    """What planning starts from, validated."""
+
+    sets: dict[str, tuple[QuestionSet, Role]]
+    train: QuestionSet | None
+    plan: QuestionsPlan
+    text: dict[str, Any]
+    """Where sentences, words, entities and subjects come from."""
+
+    @property
+    def subject(self) -> str:
+        """What is planned."""
+        return f"{sum(self.plan.datasets.values()):,} questions"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``environment.json`` says of it."""
+        return {"data": {}, "text": self.text}
+
+
+def _read(spec: QaBiasSpec) -> QuestionsInputs:
+    problems = Problems()
+    text: dict[str, Any] = {}
+    sets: dict[str, tuple[QuestionSet, Role]] = {}
+    train = None
+    with problems.noted():
+        text = _text_sources(spec)
+    roles: dict[Role, dict[str, str]] = {
+        "in_distribution": spec.datasets.in_distribution,
+        "out_of_distribution": spec.datasets.out_of_distribution,
+    }
+    for role, uris in roles.items():
+        for name, uri in uris.items():
+            with problems.noted():
+                sets[name] = (_questions(spec, uri, name), role)
+    if "tfidf" in resources_of(spec.heuristics) and spec.datasets.train is not None:
+        with problems.noted():
+            train = read_questions(spec.datasets.train, name="train", on_bad_example=spec.datasets.on_bad_example)
+    problems.refuse()
+    with problems.noted():
+        _refuse_small_sets(spec, sets)
+    first = question_rows(next(iter(sets.values()))[0], "in_distribution").slice(0, 1)
+    for heuristic in set(spec.heuristics) - set(HEURISTICS):
+        with problems.noted():
+            attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
+    notes = _notes(spec, sets, train)
+    notes += [f"{name}: approximate ({own['name']})" for name, own in text.items() if own["is_approximate"]]
+    models = []
+    for model in spec.models:
+        with problems.noted():
+            models.append(_model_plan(spec, model, sets, notes))
+    problems.refuse()
+    sizes = {name: len(own.questions) for name, (own, _) in sets.items()}
+    return QuestionsInputs(sets=sets, train=train, plan=QuestionsPlan(sizes, models, notes), text=text)
+
+
+def _notes(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> list[str]:
+    """Return what reading the questions left out, and where document frequencies come from."""
+    notes = [note for questions, _ in sets.values() for note in questions.notes]
+    if "tfidf" not in resources_of(spec.heuristics):
+        return notes
+    if train is not None:
+        return [*notes, *train.notes]
+    first = next(iter(spec.datasets.in_distribution))
+    return [
+        *notes,
+        f"cos_sim: datasets.train is not given, so document frequencies come from the contexts of {first}; the "
+        "published values need those of SQuAD's training questions",
+    ]
+
+
+def _write(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> Plan:
+    asked = spec.execution.part_rows
+    n_rows = _PART_QUESTIONS if asked == "auto" else asked
+    parts: list[dict[str, Any]] = []
+    for questions, role in inputs.sets.values():
+        rows = question_rows(questions, role)
+        for start in range(0, rows.num_rows, n_rows):
+            part = rows.slice(start, n_rows)
+            run.write_part("qa_examples", len(parts), part)
+            parts.append({"part": len(parts), "dataset": questions.name, "n_questions": part.num_rows})
+    if "tfidf" in resources_of(spec.heuristics):
+        first = next(iter(spec.datasets.in_distribution))
+        fitted_on = inputs.train if inputs.train is not None else inputs.sets[first][0]
+        run.write_part("qa_tfidf", 0, Tfidf.fit([question.context for question in fitted_on.questions]).to_table())
+    return {**asdict(inputs.plan), "n_parts": len(parts), "parts": parts}
+
+
+def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> list[Stage]:
+    """Return what costs least first: a heuristic of the user's that fails does so before hours of models."""
+    return [
+        measuring_stage(spec, _units(plan, "qa_attributes", 0)),
+        *(
+            answering_stage(spec, model, _units(plan, "qa_predictions", number * plan["n_parts"]))
+            for number, model in enumerate(spec.models)
+        ),
+    ]
+
+
+def _units(plan: Plan, table: str, first: int) -> list[Unit]:
+    """Return a unit for each part of the questions, which makes the part of a table from ``first`` on."""
+    return [
+        Unit(
+            number=part["part"],
+            size=part["n_questions"],
+            files=(f"{table}/{part_name(first + part['part'])}",),
+            work=part,
+        )
+        for part in plan["parts"]
+    ]
+
+
+def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
+    """Return what is measured otherwise now: text data, a spaCy pipeline, a library, a heuristic of the user's."""
+    recorded, found = environment["text"], _text_sources(spec)
+    changed = [name for name in (*recorded, *found) if recorded.get(name) != found.get(name)]
+    return [f"{name}: changed from {recorded.get(name)} to {found.get(name)}" for name in dict.fromkeys(changed)]
+
+
+def _questions(spec: QaBiasSpec, uri: str, name: str) -> QuestionSet:
+    return read_questions(
+        uri,
+        name=name,
+        on_bad_example=spec.datasets.on_bad_example,
+        max_examples=spec.datasets.max_examples,
+        seed=spec.seed,
+    )
+
+
+def _refuse_small_sets(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]]) -> None:
+    """Make sure that some in-distribution set can be cut into two groups of the sample's size.
+
+    Raises:
+        InputError: none can.
+    """
+    sample = spec.bootstrap.sample
+    sizes = {name: len(own.questions) for name, (own, role) in sets.items() if role == "in_distribution"}
+    if max(sizes.values()) < 2 * sample:
+        shown = ", ".join(f"{name} has {size:,}" for name, size in sizes.items())
+        raise InputError(
+            f"bootstrap.sample: {sample} of each of two groups need {2 * sample:,} questions and {shown}; lower it, or "
+            "give more questions"
+        )
+
+
+def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
+    """Return what the heuristics' values depend on beside the questions, having tried that it is there."""
+    from biaseval.qa_bias.annotation import load_annotator
+    from biaseval.qa_bias.text import load_text
+
+    needed = resources_of(spec.heuristics)
+    sources: dict[str, Any] = {}
+    if "text" in needed:
+        sources["sentences and words"] = load_text(spec.text.nltk_data)
+    if "annotator" in needed:
+        sources["entities and subjects"] = load_annotator(spec.text.spacy, spec.heuristics)
+    described: dict[str, Any] = {
+        name: {"name": source.name, "is_approximate": source.is_approximate, "version": source.version}
+        for name, source in sources.items()
+    }
+    for heuristic in sorted(set(spec.heuristics) - set(HEURISTICS)):
+        described[heuristic] = {
+            "name": "a function of the user's",
+            "is_approximate": False,
+            "version": source_digest(heuristic),
+        }
+    return described
+
+
+def _model_plan(
+    spec: QaBiasSpec, model: QaModelSpec, sets: Mapping[str, tuple[QuestionSet, Role]], notes: list[str]
+) -> ModelPlan:
+    """Return what a model reads; adds to the notes what its predictions lack."""
+    if model.predictions is not None:
+        n_questions = 0
+        for name, uri in model.predictions.items():
+            ids = [question.example_id for question in sets[name][0].questions]
+            found, said = read_predictions(uri, ids, on_missing=model.on_missing)
+            n_questions += len(found)
+            # Where the file lies must not show in what is the same for the same file.
+            notes += [f"{model.name}: {note.replace(uri, Path(uri).name)}" for note in said]
+        return ModelPlan(model.name, n_questions, None, None, None)
+    from biaseval.models import ModelSource, describe_reader, untrained_head
+    from biaseval.reading import count_windows
+
+    source, max_tokens = ModelSource.of(model), spec.windows.max_tokens
+    questions = [question for own, _ in sets.values() for question in own.questions]
+    try:
+        facts = describe_reader(source, model.answers)
+        if model.answers == "generative":
+            return ModelPlan(model.name, len(questions), facts.n_parameters, None, None)
+        # An adapter may bring the head; loading finds out.
+        if facts.missing and not model.allow_untrained_head and model.adapter is None:
+            raise untrained_head(source.path, facts.missing)
+        if facts.window is not None and max_tokens > facts.window:
+            raise InputError(f"windows.max_tokens: {max_tokens}; {source.path} takes {facts.window} tokens, lower it")
+        n_windows, tokens = count_windows(
+            source,
+            [(question.question, question.context) for question in questions],
+            [question.example_id for question in questions],
+            max_tokens=max_tokens,
+            stride=spec.windows.stride,
+        )
+    except InputError as error:
+        raise InputError(f"{model.name}: {error}") from error
+    return ModelPlan(model.name, len(questions), facts.n_parameters, n_windows, tokens)
+
+
+def _describe(spec: QaBiasSpec, inputs: QuestionsInputs) -> Description:
+    plan = inputs.plan
+    lines = [(f"questions, {name}", f"{n_questions:,}") for name, n_questions in plan.datasets.items()]
+    for model in plan.models:
+        answered = f"{model.n_questions:,} questions"
+        if model.n_parameters is None:
+            lines.append((f"model {model.name}", f"predictions for {answered}"))
+            continue
+        words = [answered, f"{model.n_parameters:,} parameters"]
+        if model.tokens is not None:
+            flops = 2 * model.n_parameters * model.tokens
+            words += [f"{model.n_windows:,} windows", f"{model.tokens:,} tokens", f"{flops:.3g} FLOPs"]
+        lines.append((f"model {model.name}", ", ".join(words)))
+    return Description(lines, [f"note: {note}" for note in plan.notes], asdict(plan))
+
+
+def _page(run: Run) -> Page:
+    from biaseval.report import qa_bias_page
+
+    return qa_bias_page(run)
+
+
+QA_BIAS = Kind(
+    read=_read,
+    describe=_describe,
+    write=_write,
+    stages=_stages,
+    changes=_changes,
+    derive=derive_qa_bias,
+    page=_page,
+    headline="""
+select model, dataset, heuristic, threshold, bias_significance, bias_significance_f1, n_lower, n_higher, status
+from qa_bias_by_heuristic
+order by model, dataset, heuristic
+""",
+)

@@ -1,0 +1,38 @@
+"""Training alone: the stages of a run that train, without those that measure."""
+
+from __future__ import annotations
+
+from biaseval.errors import InputError
+from biaseval.pipelines.adapters import TrainingSummary, lora_of, training_summary
+from biaseval.pipelines.directory import read_plan
+from biaseval.pipelines.instruct import InstructSummary, instruct_summary
+from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.run import make_missing, planned_run
+from biaseval.spec import AnySpec, InstructSpec
+
+
+def train_lora(spec: AnySpec, run_uri: str) -> TrainingSummary:
+    """Plan a run as `run_spec` does, and train its adapters; on a directory that has it, only those that are missing.
+
+    Raises:
+        InputError: bad input, before any weights are loaded.
+        BiasevalError: training failed; the same call resumes.
+    """
+    lora_of(spec)
+    with planned_run(spec, run_uri) as run:
+        stage, *_ = kind_of(spec).stages(run, spec, read_plan(run))
+        return training_summary(run, stage, make_missing(run, [stage], spec.execution, is_whole_run=False))
+
+
+def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
+    """Tune a model on conversations; on a directory that has begun to, go on behind its last checkpoint.
+
+    Raises:
+        InputError: bad input, before any weights are loaded.
+        BiasevalError: training failed, or a loss or gradient was not finite; the same call resumes.
+    """
+    if not isinstance(spec, InstructSpec):
+        raise InputError(f"kind: {spec.kind} is a measurement; name a spec of the kind instruct")
+    with planned_run(spec, run_uri) as run:
+        made = make_missing(run, kind_of(spec).stages(run, spec, read_plan(run)), spec.execution)
+        return instruct_summary(run, spec, made)

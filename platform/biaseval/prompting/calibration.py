@@ -1,0 +1,228 @@
+"""Calibration methods: a table of records. Planning, specs, SQL and reports go over it and name no method themselves.
+
+A method divides a label's probability by the mean that the label has over inputs that carry no answer (P1 section 3):
+what such inputs are, and how the mean is taken, is all that tells methods apart. Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from biaseval.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CC_INPUTS = ("N/A", "", "[MASK]")
+"""Contextual calibration's content-free inputs (Zhao et al. 2021), in this order."""
+
+N_DC_INPUTS = 20
+
+SLOT = "{INPUT}"
+"""Where text varies in the template of an input."""
+
+Inputs = list[dict[str, str]]
+"""Inputs of a method: the text of each field of the prompt."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One method."""
+
+    name: str
+    """In specs, tables and marts."""
+    shown: str
+    """In reports."""
+    meaning: str
+    """A sentence with its source."""
+    by: str
+    """What the probabilities are divided by, with its source: those for ``by``."""
+    inputs: Callable[[Sequence[str], Mapping[str, DomainContext], np.random.Generator], Inputs] | None
+    """Makes the inputs, which are the same in every setting of a task, of the fields, their words and a generator.
+
+    None: a setting's inputs are its own demonstrations, each with its label and left out of its own prompt.
+    """
+    needs_words: bool = False
+    """Whether inputs are made of the words of the task's own; otherwise there are none."""
+    is_by_gold: bool = False
+    """The mean of the means within each gold label that occurs; otherwise the plain mean over the inputs."""
+    reference: str | None = None
+    """The publication in full; None where it is P1."""
+
+
+def random_words(fields: Sequence[str], words: Mapping[str, DomainContext], generator: np.random.Generator) -> Inputs:
+    """Return `N_DC_INPUTS` inputs in which every field has random words of its own."""
+    drawn = [words[field].draw(generator) for field in fields]
+    return [dict(zip(fields, texts, strict=True)) for texts in zip(*drawn, strict=True)]
+
+
+CALIBRATIONS = {
+    method.name: method
+    for method in (
+        Calibration(
+            name="cc",
+            shown="CC",
+            meaning="Contextual calibration (Zhao et al. 2021): probabilities divided by those for content-free "
+            "inputs.",
+            by="content-free inputs (Zhao et al. 2021)",
+            inputs=lambda fields, _words, _generator: [dict.fromkeys(fields, text) for text in CC_INPUTS],
+            reference="Tony Z. Zhao, Eric Wallace, Shi Feng, Dan Klein and Sameer Singh. 2021. Calibrate Before Use: "
+            "Improving Few-Shot Performance of Language Models. ICML 2021.",
+        ),
+        Calibration(
+            name="dc",
+            shown="DC",
+            meaning="Domain-context calibration (Fei et al. 2023): the same with random words of the task's own "
+            "inputs.",
+            by="random words of the test inputs (Fei et al. 2023)",
+            inputs=random_words,
+            needs_words=True,
+            reference="Yu Fei, Yifan Hou, Zeming Chen and Antoine Bosselut. 2023. Mitigating Label Biases for "
+            "In-Context Learning. ACL 2023.",
+        ),
+        Calibration(
+            name="looc",
+            shown="LOOC",
+            meaning="Leave-one-out calibration (Reif & Schwartz 2024): the same with each demonstration, left out of "
+            "its own prompt. Needs demonstrations.",
+            by="each demonstration left out of its own prompt (Reif & Schwartz 2024)",
+            inputs=None,
+            is_by_gold=True,
+        ),
+    )
+}
+"""The methods by name, in the order of prompts, tables and figures."""
+
+
+def calibrations(names: Collection[str]) -> list[Calibration]:
+    """Return the methods of these names, in the order of `CALIBRATIONS`."""
+    return [method for method in CALIBRATIONS.values() if method.name in names]
+
+
+def shared_inputs(
+    names: Collection[str],
+    fields: Sequence[str],
+    words: Mapping[str, DomainContext],
+    generator: Callable[[str], np.random.Generator],
+) -> dict[str, Inputs]:
+    """Return the inputs of those methods that have the same in every setting, by method.
+
+    Args:
+        names: the methods asked for.
+        fields: of the prompt.
+        words: of each field, where a method needs them.
+        generator: gives each method's own.
+    """
+    return {
+        method.name: method.inputs(fields, words, generator(method.name))
+        for method in calibrations(names)
+        if method.inputs is not None
+    }
+
+
+def leaves_one_out(purpose: str) -> bool:
+    """Return whether the input of prompts of this purpose is a demonstration that their context goes without."""
+    return purpose in CALIBRATIONS and CALIBRATIONS[purpose].inputs is None
+
+
+def calibration_rows() -> list[dict[str, object]]:
+    """Return the methods as SQL joins them, one row each: method, number, is_by_gold, leaves_one_out."""
+    return [
+        {
+            "method": method.name,
+            "number": number,
+            "is_by_gold": method.is_by_gold,
+            "leaves_one_out": leaves_one_out(method.name),
+        }
+        for number, method in enumerate(CALIBRATIONS.values())
+    ]
+
+
+@dataclass(frozen=True)
+class DomainContext:
+    """What random in-domain inputs are made of: the literal parts of a template and a bag of words for each slot."""
+
+    prefixes: tuple[str, ...]
+    bags: tuple[tuple[str, ...], ...]
+    """Lower-cased words of all inputs, one bag per part; the first part comes before the first prefix."""
+    lengths: tuple[int, ...]
+    """Words that each part gets: the mean word count over the inputs, rounded up."""
+    n_unfit: int
+    """Inputs that lack a literal part of the template; their words are left out."""
+
+    def draw(self, generator: np.random.Generator, n_inputs: int = N_DC_INPUTS) -> list[str]:
+        """Return ``n_inputs`` random inputs; words are drawn without replacement within an input."""
+        return [self._draw_one(generator) for _ in range(n_inputs)]
+
+    def _draw_one(self, generator: np.random.Generator) -> str:
+        text = ""
+        for part, (bag, length) in enumerate(zip(self.bags, self.lengths, strict=True)):
+            if part > 0:
+                text += self.prefixes[part - 1]
+            if length > 0:
+                words = generator.choice(len(bag), length, replace=False)
+                text += " ".join(bag[index] for index in words)
+        return text
+
+
+def domain_context(task: str, template: str, inputs: Sequence[str]) -> DomainContext:
+    """Return the bags and lengths of a task's main inputs (Fei et al. 2023, as P1's code has it).
+
+    Args:
+        task: the task's name, for messages.
+        template: literal text with ``{INPUT}`` slots.
+        inputs: the inputs of the main rows.
+
+    Raises:
+        InputError: most inputs lack a literal part of the template. (P1's code fails at the first; here such an input
+            is left out of the bags and counted.)
+    """
+    prefixes = template.split(SLOT)
+    split = [split_by_template(prefixes, text) for text in inputs]
+    fitting = [parts for parts in split if len(parts) == len(prefixes) + 1]
+    n_unfit = len(split) - len(fitting)
+    if n_unfit * 2 > len(split):
+        raise InputError(
+            f"{task}: {n_unfit} of {len(split)} inputs lack a literal part of the template {template!r}; "
+            "mend it in tasks.templates, or take its row out so that one is inferred"
+        )
+    words = [[part.lower().split() for part in parts] for parts in fitting]
+    bags = tuple(tuple(word for parts in words for word in parts[index]) for index in range(len(prefixes) + 1))
+    return DomainContext(
+        prefixes=tuple(prefixes),
+        bags=bags,
+        lengths=tuple(math.ceil(len(bag) / len(words)) for bag in bags),
+        n_unfit=n_unfit,
+    )
+
+
+def split_by_template(prefixes: Sequence[str], text: str) -> list[str]:
+    """Return the texts between the literal parts of a template, as P1's code splits an input.
+
+    Walks through ``prefixes`` from left to right and keeps what stands before each, stripped; the walk goes on from
+    the last character of the prefix, so a prefix that does not end in a space leaves that character at the head of the
+    next part. A prefix that is not found is tried without the spaces around it, then with double spaces made single,
+    and is skipped if that fails too.
+
+    Args:
+        prefixes: the literal parts, ``template.split("{INPUT}")``.
+        text: one input.
+
+    Returns:
+        ``len(prefixes) + 1`` parts, the first normally empty; fewer if a prefix was not found.
+    """
+    parts: list[str] = []
+    rest = text
+    for prefix in prefixes:
+        variants = (prefix, prefix.strip(), prefix.strip().replace("  ", " "))
+        position = next((found for variant in variants if (found := rest.find(variant)) >= 0), None)
+        if position is None:
+            continue
+        parts.append(rest[:position].strip())
+        # Always the length of the prefix as written, also when a shorter variant matched: this may eat text.
+        rest = rest[position + max(len(prefix) - 1, 0) :]
+    parts.append(rest.strip())
+    return parts

@@ -1,0 +1,61 @@
+"""How long prompts are in tokens: counted whole, or as the sum over their pieces, each of which is counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+JOINT_MARGIN = 8
+"""How far one joint of pieces may change the number of tokens."""
+
+
+def merge_margin(n_demos: int) -> int:
+    """Return how far the sum over a prompt's pieces may be from its token count: a few tokens where pieces meet."""
+    return 4 * (n_demos + 3)
+
+
+class TokenCounter:
+    """Token counts of texts, by a Hugging Face tokenizer."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of ``text``, special tokens included."""
+        return len(self._tokenizer(text, verbose=False)["input_ids"])
+
+    def count_bare(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text, without special tokens."""
+        if not texts:
+            return []
+        encoded = self._tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        return [len(ids) for ids in encoded["input_ids"]]
+
+    def cut(self, text: str, max_tokens: int) -> str:
+        """Return the text of the first ``max_tokens`` ids of ``text``, special tokens left out."""
+        ids = self._tokenizer(text, verbose=False)["input_ids"][:max_tokens]
+        return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+
+class PieceLengths:
+    """Tokens of the pieces of prompts, special tokens left out, each counted once."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._known: dict[str, int] = {"": 0}
+        self.n_special = counter.count("x") - counter.count_bare(["x"])[0]
+
+    def measure(self, pieces: Iterable[str]) -> None:
+        """Tokenise pieces in one batch, so that later look-ups are free."""
+        new = [piece for piece in dict.fromkeys(pieces) if piece not in self._known]
+        self._known.update(zip(new, self._counter.count_bare(new), strict=True))
+
+    def of(self, piece: str) -> int:
+        """Return the number of tokens of a piece."""
+        if piece not in self._known:
+            self.measure([piece])
+        return self._known[piece]
+
+    def with_eos(self, labels: Iterable[str]) -> int:
+        """Return the tokens of all these labels behind a prompt, each with its EOS."""
+        return sum(self.of(f" {label}") + 1 for label in labels)

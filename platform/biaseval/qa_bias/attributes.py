@@ -1,0 +1,81 @@
+"""The values of heuristics for questions, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from biaseval.qa_bias.annotation import Annotator
+from biaseval.qa_bias.heuristics import (
+    UNDEFINED,
+    Heuristic,
+    Questions,
+    Values,
+    Variant,
+    heuristic_of,
+    require_answers,
+    resources_of,
+)
+from biaseval.qa_bias.similarity import Tfidf
+from biaseval.qa_bias.text import EnglishText
+from biaseval.tables import QA_ATTRIBUTES
+
+
+def attributes(
+    examples: pa.Table,
+    heuristics: Sequence[str],
+    *,
+    variant: Variant,
+    text: EnglishText | None = None,
+    annotator: Annotator | None = None,
+    tfidf: Tfidf | None = None,
+) -> pa.Table:
+    """Return every heuristic of every question.
+
+    Args:
+        examples: a table of ``QA_EXAMPLES``; every question has an answer.
+        heuristics: ids of `HEURISTICS`, or ``module:function``.
+        variant: the meaning where P3's text and its code differ.
+        text: where `resources_of` the heuristics has it.
+        annotator: as well.
+        tfidf: as well.
+
+    Returns:
+        A table of ``QA_ATTRIBUTES``: the heuristics in the order asked for, each with the questions in their order.
+        ``is_measured`` is false where ``word_dist``, ``subj_pos`` or a user's function is undefined (value -1).
+
+    Raises:
+        InputError: a user's function is not to be had, or fails.
+        ValueError: something that a heuristic needs is not given, or a question has no answer.
+    """
+    asked = Questions({name: examples[name].to_pylist() for name in examples.column_names}, variant)
+    require_answers(asked.answers)
+    given: dict[str, Any] = {"text": text, "annotator": annotator, "tfidf": tfidf}
+    tables = []
+    for heuristic in map(heuristic_of, heuristics):
+        resource = None
+        for needed in resources_of([heuristic.id]):
+            resource = given[needed]
+            if resource is None:
+                raise ValueError(f"{heuristic.id} needs a resource that was not given: {needed}")
+        tables.append(_table(asked, heuristic, heuristic.values(asked, resource)))
+    return pa.concat_tables(tables) if tables else QA_ATTRIBUTES.empty()
+
+
+def _table(asked: Questions, heuristic: Heuristic, found: Values) -> pa.Table:
+    values, words = found
+    n_questions = len(values)
+    return pa.table(
+        {
+            "dataset": pa.array(asked.columns["dataset"], pa.string()),
+            "example_id": pa.array(asked.columns["example_id"], pa.string()),
+            "heuristic": pa.array([heuristic.id] * n_questions, pa.string()),
+            "value": pa.array([UNDEFINED if value is None else value for value in values], pa.float64()),
+            # A user's -1 is a value like any other: only None says that a question is not measured.
+            "is_measured": pa.array([value != heuristic.undefined for value in values], pa.bool_()),
+            "closest_word": pa.array([None] * n_questions if words is None else words, pa.string()),
+        },
+        schema=QA_ATTRIBUTES.schema,
+    )

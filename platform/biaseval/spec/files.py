@@ -1,0 +1,184 @@
+"""Spec files: reading, overrides, absolute paths, all mistakes of one, and how two specs differ. Knows no kind."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from biaseval.errors import InputError
+from biaseval.spec.sections import RunSpec, SpecError
+
+S = TypeVar("S", bound=RunSpec)
+
+
+def read_content(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what the spec file says, with ``key.subkey=value`` overrides in it, whose values are YAML.
+
+    Raises:
+        InputError: the file cannot be read or is no mapping, or an override has no place.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); name a spec file (YAML)") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from error
+    content = _parse_yaml(text, str(path))
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a spec is a mapping of keys such as kind, name and model; this file is not")
+    for override in overrides:
+        _apply_override(content, override)
+    return content
+
+
+def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[S]]) -> S:
+    """Return the spec with the given content; its paths stay as they are.
+
+    Args:
+        content: keys and values as parsed from YAML.
+        source: the file's name, for messages.
+        kinds: the class of each kind of spec.
+
+    Raises:
+        InputError: the content has mistakes; the message lists all of them.
+    """
+    kind = content.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        found = "is missing" if kind is None else f"{kind!r} is unknown"
+        raise InputError(f"{source}: kind: {found}; use {' or '.join(kinds)}")
+    try:
+        return kinds[kind].model_validate(content)
+    except ValidationError as error:
+        raise InputError.of([f"{source}: {problem}" for problem in _problems(error, kinds[kind])]) from error
+
+
+def with_absolute_paths(spec: S, folder: Path) -> S:
+    """Return the spec with its relative paths, which are relative to ``folder``, made absolute."""
+    content = spec.model_dump()
+    for key in spec.PATHS:
+        for section, name in _places(content, key.split(".")):
+            value = section[name]
+            if value is None or "://" in value:
+                continue
+            local = (folder / Path(value).expanduser()).resolve()
+            # A model, adapter or spaCy pipeline that is no local directory is a name.
+            if key not in spec.NAMES or local.exists() or value.startswith((".", "/", "~")):
+                section[name] = str(local)
+    return type(spec).model_validate(content)
+
+
+def dump_spec(spec: RunSpec) -> str:
+    """Return the resolved spec as YAML."""
+    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def differences(old: RunSpec, new: RunSpec) -> list[str]:
+    """Return a line for each key in which the spec of a run directory differs from ``new``.
+
+    Resources may differ, and so may the places of files: what they hold is compared by the run's fingerprints.
+    """
+    if old.kind != new.kind:
+        return [f"kind: the run has {old.kind!r}, the spec {new.kind!r}"]
+    before = _flatten(old.model_dump(mode="json"), new.PATHS)
+    after = _flatten(new.model_dump(mode="json"), new.PATHS)
+    keys = [key for key in dict.fromkeys([*before, *after]) if not _is_among(key, new.RESOURCES)]
+    paths = [key for key in keys if _is_among(key, new.PATHS)]
+
+    def line(key: str) -> str:
+        return f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}"
+
+    return [
+        *(line(key) for key in keys if key not in paths and before.get(key) != after.get(key)),
+        *new.further_differences(before, after),
+        *(line(key) for key in paths if (before.get(key) is None) != (after.get(key) is None)),
+    ]
+
+
+def _is_among(key: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def _parse_yaml(text: str, source: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{source}: is not valid YAML: {' '.join(str(error).split())}; mend the file") from error
+
+
+def _apply_override(content: dict[str, Any], override: str) -> None:
+    key, separator, value = override.partition("=")
+    if not separator or not key.strip():
+        raise InputError(f"--set {override}: write key=value, for example --set tasks.max_eval=100")
+    *parents, last = key.strip().split(".")
+    section = content
+    for parent in parents:
+        child = section.get(parent)
+        if child is None:  # also a section that is written as null
+            child = section[parent] = {}
+        if not isinstance(child, dict):
+            raise InputError(f"--set {override}: {parent} is not a section of the spec")
+        section = child
+    section[last] = _parse_yaml(value, f"--set {override}")
+
+
+def _problems(error: ValidationError, model: type[BaseModel]) -> Iterable[str]:
+    for detail in error.errors():
+        location = [part for part in detail["loc"] if part not in ("constrained-int", "int", "literal['auto']")]
+        key = ".".join(str(part) for part in location) or "spec"
+        if detail["type"] == "extra_forbidden":
+            known = _known_keys(model, location[:-1])
+            close = difflib.get_close_matches(str(location[-1]), known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known keys here: {', '.join(known)}"
+            yield f"{key}: unknown key; {hint}"
+        elif detail["type"] == "missing":
+            yield f"{key}: is required and missing; add it"
+        elif detail["type"] == "value_error":
+            mistake = detail["ctx"]["error"]
+            yield f"{'spec' if isinstance(mistake, SpecError) else key}: {mistake}"
+        else:
+            yield f"{key}: {detail['msg'][0].lower()}{detail['msg'][1:]}, found {detail['input']!r}; change it"
+
+
+def _known_keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
+    for part in location:
+        if isinstance(part, int):  # a place in a list of sections
+            continue
+        annotation = model.model_fields[part].annotation
+        candidates = (annotation, *typing.get_args(annotation))
+        section = next((own for own in candidates if isinstance(own, type) and issubclass(own, BaseModel)), None)
+        if section is None:
+            return []
+        model = section
+    return list(model.model_fields)
+
+
+def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:
+    """Yield the sections and names that a key stands for; ``*`` is any name or place in a list."""
+    name, *rest = key
+    if content is None:
+        return
+    names = [name] if name != "*" else list(content if isinstance(content, dict) else range(len(content)))
+    for each in names:
+        if rest:
+            yield from _places(content[each], rest)
+        else:
+            yield content, each
+
+
+def _flatten(content: Any, paths: Sequence[str], prefix: str = "") -> dict[str, Any]:
+    """Return dotted keys to values; a list is one value, but for those whose parts ``paths`` go through."""
+    if isinstance(content, list) and any(path.startswith(f"{prefix}*.") for path in paths):
+        content = dict(enumerate(content))
+    if not isinstance(content, dict):
+        return {prefix.rstrip("."): content}
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        flat.update(_flatten(value, paths, f"{prefix}{key}."))
+    return flat

@@ -1,0 +1,146 @@
+"""The spec of a label-bias run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
+from biaseval.spec.sections import (
+    ExecutionSpec,
+    Method,
+    ModelSpec,
+    RunSpec,
+    ScoringSpec,
+    Section,
+    SpecError,
+    named_twice,
+    refuse,
+)
+from biaseval.spec.training import LoraSpec, other_adapters, untrainable
+
+
+class TasksSpec(Section):
+    """Which tasks, and how their instances are drawn."""
+
+    path: str
+    """A folder of Super-NaturalInstructions task files (``*.json``), or one such file."""
+    table: str | None = None
+    """The CSV of task names, categories and languages that ``suite: selection`` needs."""
+    suite: Literal["reif2024", "semantically_equivalent", "selection"] | None = None
+    include: Annotated[list[str], Field(min_length=1)] | None = None
+    """Globs over task names (``task109_*``); a name without wildcard must exist."""
+    min_instances: Annotated[int, Field(gt=POOL_SIZE)] = MIN_INSTANCES
+    """A lower number admits only small tasks that ``include`` names in full."""
+    max_eval: Annotated[int, Field(gt=0)] = 1000
+    sampling: Literal["per_task", "reif2024"] = "per_task"
+    templates: str | None = None
+    """A CSV ``task,template`` for domain-context calibration; tasks that it lacks get an inferred template."""
+    splits: str | None = None
+    """The ``splits`` folder of another run (or a Parquet file) whose instances are used exactly."""
+    on_bad_task: Literal["error", "skip"] = "error"
+
+    @field_validator("include", mode="before")
+    @classmethod
+    def _one_glob_is_a_list(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+
+class PromptSpec(Section):
+    """How prompts are built (P1 section 3)."""
+
+    n_demos: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0, 2, 4, 8, 16]
+    demo_sets: Annotated[int, Field(gt=0)] = 3
+    max_tokens: Annotated[int, Field(gt=0)] = 2000
+
+    @model_validator(mode="after")
+    def _pool_is_large_enough(self) -> PromptSpec:
+        problems = [
+            f"{self.demo_sets} demonstration sets of {n_demos} need {n_demos * self.demo_sets} demonstrations "
+            f"and the pool has {N_DEMONSTRATIONS}; lower n_demos or demo_sets"
+            for n_demos in dict.fromkeys(self.n_demos)
+            if n_demos * self.demo_sets > N_DEMONSTRATIONS
+        ]
+        refuse([*problems, *named_twice("n_demos", self.n_demos, "a number")])
+        return self
+
+
+class LabelBiasSpec(RunSpec):
+    """A label-bias run (P1)."""
+
+    PATHS = (
+        "model.path",
+        "model.adapter",
+        "tasks.path",
+        "tasks.table",
+        "tasks.templates",
+        "tasks.splits",
+        "lora.deepspeed_config",
+    )
+    NAMES = ("model.path", "model.adapter")
+    RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
+    ANALYSIS = ("scoring.*",)
+
+    kind: Literal["label_bias"]
+    model: ModelSpec
+    tasks: TasksSpec
+    prompt: PromptSpec = PromptSpec()
+    calibration: list[Method] = []
+    scoring: ScoringSpec = ScoringSpec()
+    lora: LoraSpec | None = None
+    execution: ExecutionSpec = ExecutionSpec()
+
+    def files(self) -> dict[str, str | None]:
+        """Return the files beside the tasks; those of the tasks' folder are recorded by their names."""
+        return {
+            "tasks.table": self.tasks.table,
+            "tasks.templates": self.tasks.templates,
+            "tasks.splits": self.tasks.splits,
+        }
+
+    def models_used(self) -> dict[tuple[str, ...], ModelSpec]:
+        """Return the one model."""
+        return {("model",): self.model}
+
+    def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
+        """Yield resources that would make other adapters."""
+        return other_adapters(before, after)
+
+    @field_validator("tasks")
+    @classmethod
+    def _suite_has_its_table(cls, tasks: TasksSpec) -> TasksSpec:
+        if tasks.suite == "selection" and tasks.table is None:
+            raise SpecError("tasks.table: suite: selection needs the CSV of task names, categories and languages")
+        return tasks
+
+    @field_validator("calibration")
+    @classmethod
+    def _methods_are_named_once(cls, calibration: list[Method]) -> list[Method]:
+        refuse(named_twice("calibration", calibration, "a method"), SpecError)
+        return calibration
+
+    @field_validator("lora")
+    @classmethod
+    def _adapters_can_be_trained(cls, lora: LoraSpec | None, info: ValidationInfo) -> LoraSpec | None:
+        if lora is None:
+            return lora
+        problems = untrainable(info.data["model"]) if "model" in info.data else []
+        if "prompt" in info.data:
+            problems += _shown_examples(info.data["prompt"], lora.n_examples)
+        refuse([f"lora: {problem}" for problem in problems], SpecError)
+        return lora
+
+
+def _shown_examples(prompt: PromptSpec, n_examples: int) -> Iterator[str]:
+    """Yield the demonstration sets that would hold training examples of their own adapter."""
+    for n_demos in prompt.n_demos:
+        for demo_set in range(prompt.demo_sets if n_demos else 1):
+            shown = range(n_demos * demo_set, n_demos * (demo_set + 1))
+            if not set(shown).isdisjoint(training_positions(n_demos, demo_set, n_examples)):
+                yield (
+                    f"{n_examples} training examples beside demonstration set {demo_set} of {n_demos} "
+                    f"would be among its own demonstrations: the pool has {N_DEMONSTRATIONS}; lower "
+                    "lora.n_examples, n_demos or demo_sets"
+                )

@@ -1,0 +1,197 @@
+"""The spec of a QA prediction-bias run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from biaseval.qa_bias.heuristics import HEURISTICS
+from biaseval.spec.sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
+
+
+class QaModelSpec(Section):
+    """A QA model that is measured: one that reads contexts, one that writes answers, or predictions from elsewhere."""
+
+    name: Name
+    path: str | None = None
+    """A local directory, or a Hugging Face name where there is a network."""
+    revision: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    adapter: str | None = None
+    trust_remote_code: bool = False
+    answers: Literal["extractive", "generative"] = "extractive"
+    """``generative``: a sequence-to-sequence or causal LM that is given ``prompt``."""
+    prompt: str = "{context} {question} Answer:"
+    """What a generative model is given; ``{context}`` and ``{question}`` stand there once each (P3's code)."""
+    allow_untrained_head: bool = False
+    """Run an encoder without a QA head, whose head is then random."""
+    predictions: Annotated[dict[str, str], Field(min_length=1)] | None = None
+    """Data set to a file of predictions, SQuAD's ``{id: text}``; then nothing is loaded."""
+    on_missing: Literal["error", "drop"] = "error"
+    """Questions without a prediction: refuse the file, or leave them out for this model, recorded."""
+
+    @field_validator("prompt")
+    @classmethod
+    def _prompt_has_its_fields(cls, value: str) -> str:
+        if value.count("{context}") != 1 or value.count("{question}") != 1:
+            raise ValueError(f"{value!r} must hold {{context}} and {{question}} once each")
+        return value
+
+    @model_validator(mode="after")
+    def _is_a_model_or_predictions(self) -> QaModelSpec:
+        if (self.path is None) == (self.predictions is None):
+            raise ValueError("has both path and predictions or neither; keep one")
+        if self.path is not None and self.on_missing != "error":
+            raise ValueError("on_missing: goes with predictions; a model that is run answers every question")
+        return self
+
+
+class QaDatasetsSpec(Section):
+    """The questions of a QA-bias run."""
+
+    train: str | None = None
+    """Training questions: ``cos_sim`` takes its document frequencies from their contexts."""
+    in_distribution: Annotated[dict[Name, str], Field(min_length=1)]
+    """Name to file: sets like the one that the models were trained on."""
+    out_of_distribution: dict[Name, str] = {}
+    max_examples: Annotated[int, Field(gt=0)] | None = None
+    """At most so many questions of each set, drawn by the seed."""
+    on_bad_example: Literal["error", "drop"] = "error"
+    """Questions without an answer in their context, empty contexts, ids twice: refuse the file, or leave them out."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> QaDatasetsSpec:
+        twice = sorted(self.in_distribution.keys() & self.out_of_distribution.keys())
+        if twice:
+            raise ValueError(f"{', '.join(twice)}: stands under in_distribution and out_of_distribution; keep one")
+        return self
+
+
+class WindowsSpec(Section):
+    """How long contexts are read, and which spans may be answers (P3's code)."""
+
+    max_tokens: Annotated[int, Field(gt=8)] = 384
+    stride: Annotated[int, Field(ge=0)] = 128
+    """Tokens that neighbouring windows share."""
+    n_best: Annotated[int, Field(gt=0)] = 20
+    max_answer_tokens: Annotated[int, Field(gt=0)] = 30
+
+
+class BootstrapSpec(Section):
+    """How segments are sampled (P3)."""
+
+    trials: Annotated[int, Field(gt=1)] = 100
+    sample: Annotated[int, Field(gt=1)] = 800
+    replacement: bool = False
+    """False: subsamples, as published; true: a bootstrap."""
+
+
+class QaTextSpec(Section):
+    """Where sentences, words, entities and subjects come from; null: an embedded approximation."""
+
+    nltk_data: str | None = None
+    spacy: str | None = None
+    """A pipeline's name or directory, such as ``en_core_web_sm``."""
+
+
+class QaBiasSpec(RunSpec):
+    """A QA prediction-bias run (P3)."""
+
+    PATHS = (
+        "models.*.path",
+        "models.*.adapter",
+        "models.*.predictions.*",
+        "datasets.train",
+        "datasets.in_distribution.*",
+        "datasets.out_of_distribution.*",
+        "text.nltk_data",
+        "text.spacy",
+    )
+    NAMES = ("models.*.path", "models.*.adapter", "text.spacy")
+    RESOURCES = ("execution.*",)
+    ANALYSIS = ("thresholds", "thresholds.*", "bootstrap.*")
+
+    kind: Literal["qa_bias"]
+    models: Annotated[list[QaModelSpec], Field(min_length=1)]
+    datasets: QaDatasetsSpec
+    heuristics: Annotated[list[str], Field(min_length=1)] = list(HEURISTICS)
+    """Ids of P3's heuristics, or ``module:function`` for one of the user's."""
+    thresholds: Literal["search", "mikula2024"] | dict[str, Annotated[float, Field(allow_inf_nan=False)]] = "search"
+    """Searched, the published ones, or heuristic to threshold (the others are searched).
+
+    ``variant: paper`` keeps those of the first model that has one for all models; ``reference`` searches for each.
+    """
+    bootstrap: BootstrapSpec = BootstrapSpec()
+    variant: Literal["paper", "reference"] = "paper"
+    windows: WindowsSpec = WindowsSpec()
+    text: QaTextSpec = QaTextSpec()
+    execution: ExecutionSpec = ExecutionSpec()
+
+    def files(self) -> dict[str, str | None]:
+        """Return the files of questions, and those of predictions from elsewhere."""
+        sets = {**self.datasets.in_distribution, **self.datasets.out_of_distribution}
+        return {
+            "datasets.train": self.datasets.train,
+            **{f"datasets.{name}": uri for name, uri in sets.items()},
+            **{
+                f"predictions of {model.name} for {name}": uri
+                for model in self.models
+                for name, uri in (model.predictions or {}).items()
+            },
+        }
+
+    def models_used(self) -> dict[tuple[str, ...], QaModelSpec]:
+        """Return the models that answer; for predictions from elsewhere none is loaded."""
+        return {("models", model.name): model for model in self.models if model.path is not None}
+
+    @field_validator("models")
+    @classmethod
+    def _models_are_named_once(cls, models: list[QaModelSpec]) -> list[QaModelSpec]:
+        refuse(named_twice("models", [model.name for model in models]), SpecError)
+        return models
+
+    @field_validator("datasets")
+    @classmethod
+    def _predictions_have_their_questions(cls, datasets: QaDatasetsSpec, info: ValidationInfo) -> QaDatasetsSpec:
+        known = {*datasets.in_distribution, *datasets.out_of_distribution}
+        foreign = {model.name: sorted({*(model.predictions or {})} - known) for model in info.data.get("models", ())}
+        problems = [
+            f"models: predictions of {model} for {', '.join(names)}, no set of datasets"
+            for model, names in foreign.items()
+            if names
+        ]
+        refuse(problems, SpecError)
+        return datasets
+
+    @field_validator("heuristics")
+    @classmethod
+    def _heuristics_are_known(cls, heuristics: list[str]) -> list[str]:
+        unknown = [
+            f"heuristics: {heuristic!r} is unknown; use {', '.join(HEURISTICS)}, or module:function for one of yours"
+            for heuristic in heuristics
+            if heuristic not in HEURISTICS and not _is_function_name(heuristic)
+        ]
+        refuse([*named_twice("heuristics", heuristics), *unknown], SpecError)
+        return heuristics
+
+    @field_validator("thresholds")
+    @classmethod
+    def _thresholds_have_their_heuristics(cls, thresholds: Any, info: ValidationInfo) -> Any:
+        if isinstance(thresholds, dict) and "heuristics" in info.data:
+            unknown = [name for name in thresholds if name not in info.data["heuristics"]]
+            if unknown:
+                raise SpecError(f"thresholds: {', '.join(unknown)} not among heuristics; add or remove it")
+        return thresholds
+
+    @field_validator("windows")
+    @classmethod
+    def _windows_go_on(cls, windows: WindowsSpec) -> WindowsSpec:
+        if windows.stride >= windows.max_tokens:
+            raise SpecError("windows: stride must be smaller than max_tokens")
+        return windows
+
+
+def _is_function_name(text: str) -> bool:
+    module, colon, function = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in [*module.split("."), function])

@@ -1,0 +1,109 @@
+"""Sections that several kinds of specs have, and what each kind says of its keys."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from biaseval.prompting.calibration import CALIBRATIONS
+
+if TYPE_CHECKING:
+    Method = str
+else:
+    Method = Literal[tuple(CALIBRATIONS)]
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class SpecError(ValueError):
+    """A mistake of several keys or sections, which the message names."""
+
+
+class Section(BaseModel):
+    """A section of a spec. Unknown keys are refused, and nothing is converted.
+
+    All mistakes of all sections come together, and those between sections too (validators of a field that see the
+    fields before it). What a section's keys say together (``model_validator``) is checked once each of them is right.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class RunSpec(Section):
+    """What the spec of every kind of run has, and what others need to know of its keys.
+
+    A key of the class variables is dotted; ``*`` is any name, or any place in a list. A key that is no resource and not
+    of the analysis says what is measured.
+    """
+
+    PATHS: ClassVar[tuple[str, ...]]
+    """Name files: relative ones are relative to the spec file. Places may change, what the files hold may not."""
+    NAMES: ClassVar[tuple[str, ...]] = ()
+    """Those of ``PATHS`` that may be names instead, of the Hugging Face hub or of an installed pipeline."""
+    RESOURCES: ClassVar[tuple[str, ...]]
+    """Change what a run costs, not what it computes: a resumed run may change them, but for `further_differences`."""
+    ANALYSIS: ClassVar[tuple[str, ...]] = ()
+    """Change only what is computed from outputs that a run has stored already. A resumed run keeps them."""
+
+    kind: str
+    name: Name
+    seed: Seed = 42
+
+    @abstractmethod
+    def files(self) -> dict[str, str | None]:
+        """Return the place of each input file whose SHA-256 a run records, by the name that it records it under."""
+
+    @abstractmethod
+    def models_used(self) -> Mapping[tuple[str, ...], Section]:
+        """Return the section of each model that is loaded, by the keys to its fingerprint in ``environment.json``."""
+
+    def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
+        """Yield the differences that count where no single key tells: a resource that matters here, an order.
+
+        Args:
+            before: a run's spec, dotted keys to values.
+            after: this spec likewise.
+        """
+        return ()
+
+
+class ModelSpec(Section):
+    """The causal LM that is measured."""
+
+    path: str
+    """A local directory, or a Hugging Face name where there is a network."""
+    revision: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    quantization: Literal["8bit", "4bit"] | None = None
+    adapter: str | None = None
+    trust_remote_code: bool = False
+
+
+class ScoringSpec(Section):
+    """How token log-probabilities become a likelihood. Other choices are SQL over the same scores."""
+
+    normalization: Literal["mean", "sum"] = "mean"
+    eos: bool = True
+
+
+class ExecutionSpec(Section):
+    """Resources; changing them does not change what is measured."""
+
+    actors: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
+    gpus_per_actor: Literal["auto"] | Annotated[int, Field(ge=0)] = "auto"
+    part_rows: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
+
+
+def refuse(problems: Sequence[str], error: type[ValueError] = ValueError) -> None:
+    """Raise ``error`` with all problems, if there are any."""
+    if problems:
+        raise error("; ".join(problems))
+
+
+def named_twice(key: str, values: Sequence[object], noun: str = "one") -> list[str]:
+    """Return the problem that a list names something twice, if it does."""
+    return [f"{key} {values} names {noun} twice; name each once"] if len(set(values)) < len(values) else []

@@ -1,0 +1,164 @@
+"""The sections of training: adapters, and how optimizer steps are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from biaseval.spec.pool import N_DEMONSTRATIONS
+from biaseval.spec.sections import ModelSpec, Section, Seed, named_twice, refuse
+
+
+class AdapterSpec(Section):
+    """A LoRA adapter; the defaults are those of P1's code (section 8), which are QLoRA's."""
+
+    r: Annotated[int, Field(gt=0)] = 64
+    alpha: Annotated[float, Field(gt=0)] = 16
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Above 0, what is dropped depends on the number of workers, and so does the adapter."""
+    targets: Literal["all_linear"] | Annotated[list[str], Field(min_length=1)] = "all_linear"
+    """Every linear layer, the output layer included, or the last parts of their names, such as ``q_proj``."""
+
+    @field_validator("alpha", "dropout", mode="before")
+    @classmethod
+    def _numbers_without_a_point(cls, value: object) -> object:
+        return _number_of(value)
+
+    @field_validator("targets")
+    @classmethod
+    def _targets_are_named_once(cls, value: Literal["all_linear"] | list[str]) -> Literal["all_linear"] | list[str]:
+        if isinstance(value, list):
+            refuse(named_twice("targets", value, "a layer"))
+        return value
+
+
+class TrainingSpec(Section):
+    """How optimizer steps are made, and by whom."""
+
+    SECTION: ClassVar[str]
+    """The key of the section in a spec."""
+
+    learning_rate: Annotated[float, Field(gt=0)]
+    epochs: Annotated[int, Field(gt=0)]
+    batch_size: Annotated[int, Field(gt=0)] = 1
+    """Rows in one forward pass of one worker."""
+    accumulation: Annotated[int, Field(gt=0)] = 8
+    """Forward passes in one optimizer step, over all workers together."""
+    weight_decay: Annotated[float, Field(ge=0)]
+    max_grad_norm: Annotated[float, Field(gt=0)]
+    beta2: Annotated[float, Field(gt=0, lt=1)] = 0.999
+    """Of Adam; beta1 is 0.9 and epsilon 1e-8."""
+    warmup: Annotated[float, Field(ge=0, lt=1)]
+    """Share of the steps over which the learning rate rises."""
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    gradient_checkpointing: bool = True
+    workers: Annotated[int, Field(gt=0)] = 1
+    """Processes that train one model together, each on a GPU where there are any."""
+    zero: Annotated[int, Field(ge=0, le=3)] | None = None
+    """DeepSpeed's ZeRO stage; null trains without DeepSpeed.
+
+    From stage 1 on it updates float32 copies of what is trained. Without them an adapter in bfloat16 is updated as it
+    is, as in P1's code, and becomes another.
+    """
+    deepspeed_config: str | None = None
+    """A DeepSpeed JSON file with what else DeepSpeed should do, such as offloading."""
+
+    @field_validator("learning_rate", "weight_decay", "max_grad_norm", "beta2", "warmup", mode="before")
+    @classmethod
+    def _rates_without_a_point(cls, value: object) -> object:
+        return _number_of(value)
+
+    @model_validator(mode="after")
+    def _workers_share_a_step(self) -> Self:
+        problems = []
+        if self.accumulation % self.workers:
+            problems.append(
+                f"{self.workers} workers cannot share accumulation {self.accumulation} evenly; choose a number of "
+                "workers that divides it"
+            )
+        if self.deepspeed_config is not None and self.zero is None:
+            problems.append("deepspeed_config is set and zero is null, which trains without DeepSpeed; name a stage")
+        refuse(problems)
+        return self
+
+
+class LoraSpec(AdapterSpec, TrainingSpec):
+    """How one LoRA adapter for each context is trained; defaults are those of P1's code (protocol section 8)."""
+
+    SECTION: ClassVar[str] = "lora"
+
+    RESOURCES: ClassVar[tuple[str, ...]] = (
+        "lora.workers",
+        "lora.zero",
+        "lora.deepspeed_config",
+        "lora.gradient_checkpointing",
+    )
+    """The keys that change what training costs, not what it computes, but for `other_adapters`."""
+
+    preset: Literal["reif2024"] = "reif2024"
+    """Where the defaults of all other keys come from."""
+    learning_rate: Annotated[float, Field(gt=0)] = 2e-4
+    """P1's code; P1's text has 0.002."""
+    epochs: Annotated[int, Field(gt=0)] = 5
+    weight_decay: Annotated[float, Field(ge=0)] = 0.03
+    max_grad_norm: Annotated[float, Field(gt=0)] = 0.3
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the steps over which the learning rate rises; behind it falls linearly, to 0 after the last step."""
+    max_tokens: Annotated[int, Field(gt=0)] = 2048
+    """Longer training rows (prompt, label and EOS) are refused."""
+    seed: Seed = 42
+    """Set anew for each adapter."""
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    """``bfloat16``: linear layers, embeddings and adapter in bfloat16, norms in float32, bfloat16 autocast."""
+    n_examples: Annotated[int, Field(gt=0, le=N_DEMONSTRATIONS)] = 16
+
+
+def untrainable(model: ModelSpec) -> list[str]:
+    """Return what keeps adapters from being trained on a model."""
+    problems = []
+    if model.quantization is not None:
+        problems.append("adapters are not trained on a quantized model; set model.quantization to null")
+    if model.adapter is not None:
+        problems.append("adapters are not trained on top of model.adapter; set one of the two to null")
+    return problems
+
+
+def other_adapters(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the differences in resources of the section ``lora`` that would make other adapters.
+
+    They are ``zero`` in bfloat16, from a stage that keeps float32 copies to none or back, and ``workers`` with dropout.
+
+    Args:
+        before: a run's spec, dotted keys to values.
+        after: another likewise.
+    """
+    zero = [flat.get("lora.zero") or 0 for flat in (before, after)]
+    if before.get("lora.precision") == "bfloat16" and min(zero) == 0 < max(zero):
+        yield _another_model("lora.zero", before, after, "in bfloat16, ZeRO from stage 1 on updates float32 copies")
+    yield from other_dropout(("lora.workers",), before, after)
+
+
+def other_dropout(keys: Sequence[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which of these resources differ, where with dropout they would make another model; arguments as above."""
+    if before.get("lora.dropout"):
+        for key in keys:
+            if before.get(key) != after.get(key):
+                yield _another_model(key, before, after, "with dropout it changes what is dropped")
+
+
+def _another_model(key: str, before: Mapping[str, Any], after: Mapping[str, Any], why: str) -> str:
+    """Return the line on a resource that would train another model."""
+    found, asked = before.get(key), after.get(key)
+    return f"{key}: the run has {found!r}, the spec {asked!r}, which would train another model: {why}"
+
+
+def _number_of(value: object) -> object:
+    """Return the number that a text spells, anything else as it is: YAML reads 2e-4 as a text, 2.0e-4 as a number."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value

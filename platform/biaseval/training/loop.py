@@ -1,0 +1,92 @@
+"""The one loop that trains: makes the steps of an objective on a prepared model."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from biaseval.training.objectives import Objective, Share
+from biaseval.training.optimization import Optimization
+from biaseval.training.recipe import Recipe
+from biaseval.training.schedule import learning_rate_at, planned_steps
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One row of the table ``training``, but for what was trained."""
+
+    step: int
+    epoch: int
+    loss: float
+    """Before the step; nats."""
+    grad_norm: float | None
+    """Before clipping."""
+    learning_rate: float
+    seconds: float
+    n_tokens: int | None = None
+    """Of all texts of the step, where they are many."""
+    eval_loss: float | None = None
+    """The same loss of what is held out, behind the step; where it was computed."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether loss and gradient were finite, so that the step was made."""
+        return self.grad_norm is not None and math.isfinite(self.grad_norm)
+
+
+def training_steps(
+    optimization: Optimization, objective: Objective, recipe: Recipe, share: Share, start: int = 0
+) -> Iterator[StepRecord]:
+    """Make the steps, up to the first whose loss or gradient is not finite, and yield each.
+
+    Workers of a group call this at once, and each yields the same. Behind the last step of an epoch the loss of what is
+    held out is taken.
+
+    Args:
+        optimization: behind step ``start``.
+        objective: what is trained on.
+        recipe: how.
+        share: of this worker.
+        start: steps that were made before.
+    """
+    planned = planned_steps(objective.n_rows, recipe)
+    for step, (epoch, rows) in list(enumerate(planned))[start:]:
+        started = time.perf_counter()
+        # What dropout drops depends on the step alone, not on what came before: a resumed training drops the same.
+        torch.manual_seed(int(np.random.SeedSequence([recipe.seed, step, share.rank]).generate_state(1)[0]))
+        learning_rate = learning_rate_at(step, len(planned), recipe.training, recipe.schedule)
+        done = optimization.step(objective.batches(rows, share), learning_rate)
+        is_last_of_epoch = step == len(planned) - 1 or planned[step + 1][0] != epoch
+        eval_loss = None
+        if is_last_of_epoch and objective.held_out is not None and done.grad_norm is not None:
+            eval_loss = _mean_loss(optimization, objective.held_out, recipe, share)
+        record = StepRecord(
+            step=step,
+            epoch=epoch,
+            loss=done.loss,
+            grad_norm=done.grad_norm,
+            learning_rate=learning_rate,
+            seconds=time.perf_counter() - started,
+            n_tokens=objective.n_tokens(rows),
+            eval_loss=eval_loss,
+        )
+        yield record
+        if not record.is_finite:
+            return
+
+
+def _mean_loss(optimization: Optimization, objective: Objective, recipe: Recipe, share: Share) -> float:
+    """Return the loss over all rows, of as many at once as a step has."""
+    at_once = recipe.training.batch_size * recipe.training.accumulation
+    total = weight = 0.0
+    for start in range(0, objective.n_rows, at_once):
+        rows = range(start, min(start + at_once, objective.n_rows))
+        own = objective.weight(rows)
+        total += own * optimization.evaluate(objective.batches(rows, share))
+        weight += own
+    return total / weight

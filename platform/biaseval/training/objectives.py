@@ -1,0 +1,168 @@
+"""What is trained on, and what is minimised: all in which one training differs from another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from biaseval.training.batches import Batch, EncodedRow, WeighedText, collate, lay_out
+from biaseval.training.loss import target_loss
+from biaseval.training.packing import pack
+from biaseval.training.templates import EncodedConversation
+
+_Row = TypeVar("_Row")
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which part of every optimizer step one worker computes."""
+
+    batch_size: int
+    """Rows in a forward pass."""
+    rank: int = 0
+    n_workers: int = 1
+    """That make each step together."""
+
+    def batches_of(self, rows: Sequence[_Row]) -> list[Sequence[_Row]]:
+        """Deal the rows of a step to the workers, ``batch_size`` at a time, and return the batches of this one.
+
+        All workers get the same number, empty ones where no row is left: forward passes of several workers may depend
+        on each other (ZeRO 3).
+        """
+        per_round = self.batch_size * self.n_workers
+        stop = -(-len(rows) // per_round) * per_round
+        starts = range(self.rank * self.batch_size, stop, per_round)
+        return [rows[start : start + self.batch_size] for start in starts]
+
+
+class Objective(Protocol):
+    """Rows to train on, and the loss that is minimised over them."""
+
+    @property
+    def n_rows(self) -> int:
+        """Of an epoch, at least one."""
+
+    @property
+    def held_out(self) -> Objective | None:
+        """What is not trained on: its loss is taken behind each epoch."""
+
+    def weight(self, rows: Sequence[int]) -> float:
+        """Return what the loss of these rows counts beside that of others."""
+
+    def n_tokens(self, rows: Sequence[int]) -> int | None:
+        """Return the tokens of all texts of a step, where the table of steps is to say so."""
+
+    def batches(self, rows: Sequence[int], share: Share) -> Sequence[Any]:
+        """Return what one worker computes of a step.
+
+        All workers get the same number of batches, of a weight of zero where no row is left. Their losses over all
+        workers add up to that of the step.
+
+        Args:
+            rows: 0-based, of the whole step, at least one.
+            share: of the worker.
+        """
+
+    def loss(self, model: PreTrainedModel, batch: Any, device: torch.device) -> torch.Tensor:
+        """Return the weighted loss of a batch, a float32 scalar in nats, which every trained parameter is part of."""
+
+
+class Loss(torch.nn.Module):
+    """The model with its loss, as one module: what wraps a model for training may wrap this."""
+
+    def __init__(self, model: PreTrainedModel, objective: Objective, precision: str, device: torch.device) -> None:
+        super().__init__()
+        self.model = model
+        self._objective = objective
+        self._device = device
+        self._is_mixed = precision == "bfloat16"
+
+    def forward(self, batch: Any) -> torch.Tensor:
+        """Return the weighted loss of a batch, computed in bfloat16 where ``precision`` says so."""
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._is_mixed):
+            return self._objective.loss(self.model, batch, self._device)
+
+
+@dataclass(frozen=True)
+class LabelledPrompts:
+    """Prompts with their labels: label and EOS are predicted.
+
+    Each row counts by the mean over its own targets, however many it has. Hugging Face's Trainer did so at the time of
+    P1's code; since 4.46 it takes the mean over all target tokens of a step instead, so that longer labels weigh more.
+    """
+
+    rows: Sequence[EncodedRow]
+    held_out = None
+
+    @property
+    def n_rows(self) -> int:
+        """Prompts."""
+        return len(self.rows)
+
+    def weight(self, rows: Sequence[int]) -> float:
+        """Each row counts the same."""
+        return len(rows)
+
+    def n_tokens(self, rows: Sequence[int]) -> None:
+        """Return nothing: the table of training rows says it."""
+
+    def batches(self, rows: Sequence[int], share: Share) -> list[Batch]:
+        """Return what one worker computes of the mean over rows."""
+        step = [self.rows[number] for number in rows]
+        return [
+            collate(own, [1 / len(step)] * len(own)) if own else collate(step[:1], [0.0])
+            for own in share.batches_of(step)
+        ]
+
+    def loss(self, model: PreTrainedModel, batch: Batch, device: torch.device) -> torch.Tensor:
+        """Return the weighted sum of the targets' negative log-probabilities."""
+        return target_loss(model, batch, device)
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """Conversations: every answer token of a step counts the same, however they are laid out in rows."""
+
+    conversations: Sequence[EncodedConversation]
+    capacity: int | None
+    """Tokens of a packed row; None puts each conversation in a row of its own."""
+    held_out: Conversations | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Conversations."""
+        return len(self.conversations)
+
+    def weight(self, rows: Sequence[int]) -> float:
+        """Return the answer tokens."""
+        return sum(int(self.conversations[number].is_answer.sum()) for number in rows)
+
+    def n_tokens(self, rows: Sequence[int]) -> int:
+        """Return all tokens, answers or not."""
+        return sum(len(self.conversations[number].token_ids) for number in rows)
+
+    def batches(self, rows: Sequence[int], share: Share) -> list[Batch]:
+        """Return what one worker computes of the mean over all answer tokens; rows are dealt from the longest on."""
+        step = [self.conversations[number] for number in rows]
+        weight = 1 / self.weight(rows)
+        lengths = [len(one.token_ids) for one in step]
+        packed = pack(lengths, max(lengths) if self.capacity is None else self.capacity)
+        if self.capacity is None:
+            packed = [[index] for row in packed for index in row]
+        packed.sort(key=lambda row: -sum(lengths[index] for index in row))
+        texts = [[_weighed(step[index], weight) for index in row] for row in packed]
+        nothing = [[_weighed(step[packed[-1][-1]], 0.0)]]
+        return [lay_out(own or nothing) for own in share.batches_of(texts)]
+
+    def loss(self, model: PreTrainedModel, batch: Batch, device: torch.device) -> torch.Tensor:
+        """Return the weighted sum of the answer tokens' negative log-probabilities."""
+        return target_loss(model, batch, device)
+
+
+def _weighed(one: EncodedConversation, weight: float) -> WeighedText:
+    return WeighedText(one.token_ids, one.is_answer.astype(np.float32) * np.float32(weight))

@@ -1,0 +1,169 @@
+"""Readies a model to be trained: loaded, in its numbers, with what is trained on it and what makes its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from biaseval.errors import InputError
+from biaseval.models import Loading, ModelSource, attached, load_model, load_tokenizer, unfilled_model
+from biaseval.spec import TrainingSpec
+from biaseval.training.objectives import Loss, Objective, Share
+from biaseval.training.optimization import Optimization, optimization_of, partition
+from biaseval.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base model as one worker of a group holds it."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    device: torch.device
+    share: Share
+    """Which part of every step this worker computes."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model that is ready to be trained."""
+
+    model: PreTrainedModel
+    adapter: PeftModel | None
+    """None where all parameters are trained."""
+    trained: dict[str, torch.nn.Parameter]
+    """What is trained, by name, in the order of the model's modules."""
+    optimization: Optimization
+
+
+def load_base(recipe: Recipe, device: torch.device, rank: int = 0, n_workers: int = 1) -> Base:
+    """Load a base model for training; all workers of a group call this at once.
+
+    With ZeRO 3, one worker reads the weights, and each keeps its share of them: the whole model need not fit a device.
+
+    Args:
+        recipe: of what will be trained.
+        device: of this worker.
+        rank: of this worker.
+        n_workers: in the process group, which must be there for several, and with DeepSpeed for one.
+
+    Raises:
+        InputError: the model cannot be used.
+    """
+    source, training = ModelSource.of(recipe.model), recipe.training
+    dtype = recipe.weights_dtype
+    # Below an adapter norms keep all that their files have.
+    stored = None if recipe.adapter is not None and dtype == "bfloat16" else dtype
+    if training.zero != 3:
+        model = load_model(source, Loading(stored, str(device)))
+    elif rank == 0:
+        model = load_model(source, Loading(stored))
+    else:
+        model = unfilled_model(source, dtype)
+    if recipe.adapter is not None:
+        set_precision(model, training.precision)
+    partition(model, training, device)
+    tokenizer = load_tokenizer(source)
+    return Base(model, tokenizer, device, Share(training.batch_size, rank, n_workers))
+
+
+@contextmanager
+def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepared]:
+    """Yield the model in training mode with what makes its steps; workers of a group call this at once.
+
+    Behind the block an adapter is off the model again, which is as before. All its parameters, where they are trained,
+    stay what they have become.
+
+    Args:
+        base: as `load_base` returns it.
+        recipe: how to train it.
+        objective: what is minimised.
+
+    Raises:
+        InputError: the model lacks a layer of ``lora.targets``, or gradient checkpointing where that is asked for.
+    """
+    model = base.model
+    with _subject(model, recipe) as adapter, training_mode(model, recipe.training):
+        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        loss = Loss(model, objective, recipe.training.precision, base.device)
+        optimization = optimization_of(loss, list(trained.values()), recipe.training, base.device)
+        try:
+            yield Prepared(model, adapter, trained, optimization)
+        finally:
+            optimization.close()
+
+
+def _subject(model: PreTrainedModel, recipe: Recipe) -> AbstractContextManager[PeftModel | None]:
+    if recipe.adapter is None:
+        return _all_parameters(model)
+    return attached(model, recipe.adapter, recipe.seed, in_float32=recipe.adapter_in_float32)
+
+
+@contextmanager
+def _all_parameters(model: PreTrainedModel) -> Iterator[None]:
+    model.requires_grad_(True)
+    try:
+        yield
+    finally:
+        model.requires_grad_(False)
+
+
+@contextmanager
+def training_mode(model: PreTrainedModel, training: TrainingSpec) -> Iterator[None]:
+    """Have the model train in the block, with `checkpoint_activations`; behind it the model is in eval mode.
+
+    Raises:
+        InputError: gradient checkpointing is asked for and the model has none.
+    """
+    switches: Any = model  # transformers leaves these methods untyped
+    try:
+        checkpoint_activations(model, training)
+        switches.train()
+        yield
+    finally:
+        if training.gradient_checkpointing and model.supports_gradient_checkpointing:
+            switches.activation_checkpointing_disable()
+        switches.eval()
+
+
+def checkpoint_activations(model: PreTrainedModel, training: TrainingSpec) -> None:
+    """Let the model compute activations again in the backward pass, where the spec asks for that; adapters come before.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not training.gradient_checkpointing:
+        return
+    if not model.supports_gradient_checkpointing:
+        key = f"{training.SECTION}.gradient_checkpointing"
+        raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
+    switches: Any = model  # transformers leaves these methods untyped
+    switches.activation_checkpointing_enable({"use_reentrant": False})
+    # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
+    switches.disable_input_require_grads()
+
+
+def set_precision(model: PreTrainedModel, precision: str) -> None:
+    """Give the base model's parameters the dtypes that it is trained in (protocol section 8).
+
+    ``bfloat16``: all in bfloat16 but those of norms, in float32. A layer is a norm if its name says so, as in P1's
+    code. Buffers in float32, such as rotary frequencies, stay as they are.
+
+    Args:
+        model: in the dtype of its files, so that norms lose nothing.
+        precision: ``float32`` or ``bfloat16``.
+    """
+    for name, module in model.named_modules():
+        is_norm = "norm" in name.rpartition(".")[2]
+        dtype = torch.float32 if precision == "float32" or is_norm else torch.bfloat16
+        for parameter in module.parameters(recurse=False):
+            parameter.data = parameter.data.to(dtype)
+        for buffer in module.buffers(recurse=False):
+            if buffer.dtype in (torch.float16, torch.bfloat16):
+                buffer.data = buffer.data.to(dtype)

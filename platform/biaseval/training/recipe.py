@@ -1,0 +1,58 @@
+"""How something is trained: a spec's section, and what the section alone does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from biaseval.spec import AdapterSpec, InstructSpec, LoraSpec, ModelSpec, TrainingSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How one adapter after another, or a model, is trained; what it is trained on is the objective's."""
+
+    model: ModelSpec
+    """The base model."""
+    training: TrainingSpec
+    adapter: AdapterSpec | None
+    """The adapter that is trained; None trains all parameters."""
+    seed: int
+    """Of an adapter's first weights, of the order of rows, and of what dropout drops."""
+    adapter_in_float32: bool = True
+    """Or an adapter has the numbers of the layers that it changes, as in P1's code."""
+    schedule: Literal["linear", "cosine"] = "linear"
+    """How the learning rate falls behind the warm-up."""
+    max_steps: int | None = None
+    """At most so many optimizer steps."""
+    checkpoint_steps: int | None = None
+    """Optimizer steps between checkpoints; None keeps none, as where a unit is soon trained anew."""
+
+    @property
+    def weights_dtype(self) -> str:
+        """The numbers that the base model is loaded in.
+
+        All parameters are trained in float32, with forward and backward passes in bfloat16 where ``precision`` says
+        so: bfloat16 alone would lose small updates. From stage 1 on, ZeRO keeps and updates float32 copies, and the
+        model itself can be in bfloat16. So it can below an adapter.
+        """
+        is_in_precision = self.adapter is not None or (self.training.zero or 0) > 0
+        return self.training.precision if is_in_precision else "float32"
+
+
+def adapters_recipe(model: ModelSpec, lora: LoraSpec) -> Recipe:
+    """Return how few-shot adapters are trained."""
+    return Recipe(model=model, training=lora, adapter=lora, seed=lora.seed, adapter_in_float32=False)
+
+
+def tuning_recipe(spec: InstructSpec) -> Recipe:
+    """Return how a model is tuned on conversations."""
+    return Recipe(
+        model=spec.model,
+        training=spec.training,
+        adapter=spec.lora,
+        seed=spec.seed,
+        schedule=spec.training.schedule,
+        max_steps=spec.training.max_steps,
+        checkpoint_steps=spec.training.checkpoint_steps,
+    )

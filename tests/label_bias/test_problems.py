@@ -1,0 +1,50 @@
+"""What is wrong with the tasks of a run comes in one message, whichever side of planning meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.label_bias.splits import Sampler
+from biaseval.pipelines.run import planned_run, summarize_plan
+from biaseval.prompting.task_files import read_task
+from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.taskfiles import write_task
+
+
+def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tmp_path: Path, tiny_llama: Path) -> None:
+    tasks = tmp_path / "tasks"
+    write_task(tasks, "task9501_one_classification", number=9501)
+    second = read_task(write_task(tasks, "task9502_two_classification", number=9502))
+    pool = {row.id for row in Sampler("per_task", 42).draw(second, 1).demonstrations}
+    instances = [
+        {"id": row.id, "input": row.input, "output": ["rare" if row.id in pool else "common"]}
+        for row in second.instances
+    ]
+    write_task(tasks, second.name, number=9502, changes={"Instances": instances})
+    write_task(tasks, "task9503_three_classification", number=9503)
+    (tmp_path / "templates.csv").write_text("task,template\ntask9501_one_classification,Question: {INPUT}\n")
+    spec = LabelBiasSpec(
+        kind="label_bias",
+        name="x",
+        model=ModelSpec(path=str(tiny_llama)),
+        tasks=TasksSpec(path=str(tasks), max_eval=5, templates=str(tmp_path / "templates.csv")),
+        prompt=PromptSpec(n_demos=[0], demo_sets=1),
+        calibration=["dc"],
+        lora=LoraSpec(max_tokens=20),
+    )
+    with pytest.raises(InputError) as shown:
+        summarize_plan(spec)
+    with pytest.raises(InputError) as written, planned_run(spec, str(tmp_path / "run")):
+        pass
+    assert str(shown.value) == str(written.value)
+    title, *problems = str(shown.value).split("\n")
+    assert title == "3 problems:"
+    assert problems[0].startswith("  - task9501_one_classification: 5 of 5 inputs lack a literal part of the template")
+    assert problems[1].startswith(
+        "  - task9502_two_classification: outside the pool of 96 every instance has the label"
+    )
+    assert problems[2].startswith("  - task9503_three_classification/k0.s0: a training row has ")
+    assert not (tmp_path / "run" / "spec.yaml").exists()

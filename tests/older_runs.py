@@ -1,0 +1,37 @@
+"""Run directories that an older version made (``fixtures/older_runs``), copied for a test.
+
+Files there hold ``@ROOT@`` for the run's folder and ``@DEMO@`` for the folder of the bundled demo.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import biaseval
+
+FIXTURES = Path(__file__).parent / "fixtures" / "older_runs"
+DEMO = Path(biaseval.__file__).resolve().parent / "demo"
+NAMES = ("label_bias", "label_bias_lora", "majority_bias", "qa_bias", "instruct", "score")
+
+
+def copy_older_run(name: str, folder: Path) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of a copy below ``folder``; for ``score`` the file of prompts is the first."""
+    root = (folder / name).resolve()
+    shutil.copytree(FIXTURES / name, root)
+    places = {"@ROOT@": str(root), "@DEMO@": str(DEMO)}
+    for path in (each for each in root.rglob("*") if each.suffix in {".yaml", ".json"}):
+        text = before = path.read_text()
+        for placeholder, place in places.items():
+            text = text.replace(placeholder, place)
+        if text != before:
+            path.write_text(text)
+    return root / ("prompts.jsonl" if name == "score" else "spec.yaml"), root / "run"
+
+
+def command_of(name: str, spec: Path, run_dir: Path) -> list[str]:
+    """Return the arguments of ``biaseval`` that made the run, and resume it."""
+    if name == "score":
+        return ["score", "--model", str(DEMO / "model"), "--prompts", str(spec), "--out", str(run_dir)]
+    command = ["train", "instruct"] if name == "instruct" else ["run"]
+    return [*command, str(spec), "--run-dir", str(run_dir)]

@@ -1,0 +1,141 @@
+"""Runs that an older version made still open, report and resume, through the command line alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.older_runs import FIXTURES, NAMES, command_of, copy_older_run
+from tests.test_cli import call
+
+pytestmark = pytest.mark.ray
+
+MEASURED = ("label_bias", "label_bias_lora", "majority_bias", "qa_bias")
+
+MADE = {
+    "label_bias": {"rows": 248},
+    "label_bias_lora": {"adapters": 2, "rows": 84},
+    "majority_bias": {"rows": 32},
+    "qa_bias": {"questions": 34},
+    "instruct": {"steps": 6},
+    "score": {"rows": 20},
+}
+"""What they consist of; several stages may count the same questions."""
+
+QUERIES = {
+    "label_bias": "select count(*) as n from calibrated_predictions where method = 'looc'",
+    "label_bias_lora": "select count(*) as n from calibrated_predictions where method = 'lora+looc'",
+    "majority_bias": "select count(*) as n from majority_predictions where predict = 'constrained'",
+    "qa_bias": "select count(*) as n from qa_measured where model = 'bert' and heuristic = 'ans_pos'",
+    "instruct": "select count(*) as n from training where eval_loss is not null",
+    "score": "select count(*) as n from label_scores where n_label_tokens > 0",
+}
+ANSWERS = {"label_bias": 76, "label_bias_lora": 38, "majority_bias": 24, "qa_bias": 34, "instruct": 2, "score": 40}
+
+LOST = {
+    "label_bias": ["label_scores/part-00001.parquet"],
+    "label_bias_lora": ["adapters/task9601_meal_classification/k2.s0", "adapted_scores/part-00001.parquet"],
+    "majority_bias": ["generations/part-00002.parquet"],
+    "qa_bias": ["qa_attributes/part-00001.parquet", "qa_predictions/part-00004.parquet"],
+    "instruct": ["adapter"],
+    "score": ["label_scores/part-00001.parquet"],
+}
+"""What is deleted, and made again by the same command."""
+
+MADE_ANEW = ("marts", "bootstrap_draws", "row_draws", "run_settings", "qa_draws", "qa_settings", "qa_thresholds")
+
+
+def is_seconds(column: str) -> bool:
+    return "seconds" in column.split("_")
+
+
+def is_close(found: Any, wanted: Any, tolerance: float) -> bool:
+    """Whether two values of a table are the same but for rounding."""
+    if isinstance(wanted, float) and isinstance(found, float):
+        same_nan = math.isnan(wanted) and math.isnan(found)
+        return same_nan or math.isclose(found, wanted, rel_tol=tolerance, abs_tol=tolerance)
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(found) == len(wanted) and all(map(is_close, found, wanted, [tolerance] * len(wanted)))
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(is_close(found[key], value, tolerance) for key, value in wanted.items())
+    return bool(found == wanted)
+
+
+def assert_tables_are_those_stored(name: str, run_dir: Path, tolerance: float) -> None:
+    """Every stored table has its rows again, in their order; columns and tables may have been added."""
+    stored = sorted((FIXTURES / name / "run").rglob("*.parquet"))
+    assert stored
+    for path in stored:
+        wanted = pq.read_table(path)
+        found = pq.read_table(run_dir / path.relative_to(FIXTURES / name / "run"))
+        assert found.num_rows == wanted.num_rows, path
+        for column in wanted.column_names:
+            assert found.schema.field(column).type == wanted.schema.field(column).type, (path, column)
+            if not is_seconds(column):
+                pairs = zip(found[column].to_pylist(), wanted[column].to_pylist(), strict=True)
+                different = [pair for pair in pairs if not is_close(*pair, tolerance)]
+                assert not different, (path.name, column, different[:3])
+
+
+def status_of(run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(call(capsys, monkeypatch, "status", str(run_dir), "--json").out)
+    return shown
+
+
+def made(status: dict[str, Any]) -> dict[str, int]:
+    return {stage["noun"]: stage["size_done"] for stage in status["stages"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_older_run_opens_and_its_numbers_are_computed_anew(
+    name: str,
+    tmp_path: Path,
+    ray_cluster: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, run_dir = copy_older_run(name, tmp_path)
+    assert made(status_of(run_dir, capsys, monkeypatch)) == MADE[name]
+    asked = call(capsys, monkeypatch, "sql", str(run_dir), QUERIES[name], "--format", "json")
+    assert json.loads(asked.out) == [{"n": ANSWERS[name]}], asked.err
+    if name in MEASURED:
+        for folder in MADE_ANEW:
+            shutil.rmtree(run_dir / folder, ignore_errors=True)
+        reported = call(capsys, monkeypatch, "report", str(run_dir))
+        assert (reported.code, reported.out) == (0, f"report: {run_dir}/report.html\n"), reported.err
+        assert_tables_are_those_stored(name, run_dir, 1e-6)
+        assert list((run_dir / "figures").glob("*.svg"))
+    assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_an_older_run_that_lost_a_part_resumes_to_the_same_numbers(
+    name: str,
+    tmp_path: Path,
+    ray_cluster: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec, run_dir = copy_older_run(name, tmp_path)
+    for lost in LOST[name]:
+        path = run_dir / lost
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    outputs = ("label_scores", "adapted_scores", "generations", "qa_attributes", "qa_predictions", "adapters")
+    kept = {
+        path: path.stat().st_mtime_ns for folder in outputs for path in (run_dir / folder).rglob("*") if path.is_file()
+    }
+    assert any(stage["n_units_done"] < stage["n_units"] for stage in status_of(run_dir, capsys, monkeypatch)["stages"])
+    done = call(capsys, monkeypatch, *command_of(name, spec, run_dir))
+    assert done.code == 0, done.err
+    status = status_of(run_dir, capsys, monkeypatch)
+    assert (made(status), status["is_complete"]) == (MADE[name], True)
+    assert all((run_dir / lost).exists() for lost in LOST[name])
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert_tables_are_those_stored(name, run_dir, 1e-4)

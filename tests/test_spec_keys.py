@@ -1,0 +1,189 @@
+"""What each kind of spec says of its own keys, files and models."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from biaseval.errors import InputError
+from biaseval.spec import Spec, dump_spec, load_spec, stored_spec
+from biaseval.spec.sections import RunSpec
+
+KINDS: tuple[type[RunSpec], ...] = typing.get_args(Spec)
+BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
+
+CONTENTS: dict[str, dict[str, Any]] = {
+    "label_bias": {
+        "model": {"path": "org/model"},
+        "tasks": {"path": "tasks", "table": "t.csv", "splits": "s3://b/splits"},
+        "lora": {"zero": 2, "deepspeed_config": "ds.json"},
+    },
+    "majority_bias": {
+        "model": {"path": "./model", "adapter": "org/adapter"},
+        "data": {"train": "train.jsonl", "labels": {"b": "yes", "a": "no"}},
+        "prompt": {"n_demos": 4, "item": "{text} {label}"},
+        "proportions": {"simplex": 0.25},
+    },
+    "qa_bias": {
+        "models": [
+            {"name": "a", "path": "org/bert"},
+            {"name": "b", "predictions": {"squad": "b.json", "nq": "c.json"}},
+        ],
+        "datasets": {
+            "train": "t.json",
+            "in_distribution": {"squad": "d.json"},
+            "out_of_distribution": {"nq": "n.json"},
+        },
+        "thresholds": {"ans_len": 3.5},
+    },
+    "instruct": {
+        "model": {"path": "org/model"},
+        "data": {"path": "c.jsonl"},
+        "lora": None,
+        "training": {"learning_rate": 1.0e-4},
+    },
+}
+
+
+def _loaded(folder: Path, kind: str) -> Spec:
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump({"kind": kind, "name": "x", **CONTENTS[kind]}, sort_keys=False))
+    return load_spec(path)
+
+
+def _leaves(annotation: Any, key: str) -> Iterator[str]:
+    """Yield the keys below a key that hold a value; ``*`` is a name or a place in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, field in annotation.model_fields.items():
+            yield from _leaves(field.annotation, f"{key}.{name}".lstrip("."))
+        return
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is dict:
+        yield from _leaves(arguments[1], f"{key}.*")
+    elif origin is list and isinstance(arguments[0], type) and issubclass(arguments[0], BaseModel):
+        yield from _leaves(arguments[0], f"{key}.*")
+    elif origin in (None, list, typing.Literal):
+        if annotation is not type(None):
+            yield key
+    else:  # a union, or an annotated type
+        for argument in arguments if origin is not typing.Annotated else arguments[:1]:
+            yield from _leaves(argument, key)
+
+
+def _matching(leaves: set[str], patterns: tuple[str, ...]) -> set[str]:
+    return {leaf for leaf in leaves if any(fnmatchcase(leaf, pattern) for pattern in patterns)}
+
+
+def test_leaves_are_the_keys_that_hold_values() -> None:
+    [qa] = [kind for kind in KINDS if kind.__name__ == "QaBiasSpec"]
+    leaves = set(_leaves(qa, ""))
+    assert {"name", "models.*.path", "models.*.predictions.*", "thresholds", "thresholds.*", "text.spacy"} < leaves
+    assert not leaves & {"models", "models.*", "datasets", "datasets.in_distribution"}
+
+
+@BY_KIND
+def test_a_key_has_one_role(kind: type[RunSpec]) -> None:
+    leaves = set(_leaves(kind, ""))
+    paths, resources, analysis = (_matching(leaves, own) for own in (kind.PATHS, kind.RESOURCES, kind.ANALYSIS))
+    assert not analysis & (paths | resources)
+    # A file that says only how to compute is both: made absolute, and free to change altogether.
+    assert {key.split(".")[-1] for key in paths & resources} <= {"deepspeed_config"}
+    # What tells one run from another stands in none of them.
+    assert {"kind", "name", "seed"} <= leaves - paths - resources - analysis
+
+
+@BY_KIND
+def test_no_role_is_given_to_a_key_that_is_not_there(kind: type[RunSpec]) -> None:
+    leaves = set(_leaves(kind, ""))
+    assert all(_matching(leaves, (own,)) for own in (*kind.PATHS, *kind.RESOURCES, *kind.ANALYSIS))
+    assert set(kind.NAMES) < set(kind.PATHS)
+
+
+def test_the_keys_of_analysis() -> None:
+    scoring = {"scoring.normalization", "scoring.eos"}
+    found = {kind.__name__: _matching(set(_leaves(kind, "")), kind.ANALYSIS) for kind in KINDS}
+    assert found == {
+        "LabelBiasSpec": scoring,
+        "MajorityBiasSpec": scoring,
+        "QaBiasSpec": {
+            *("thresholds", "thresholds.*"),
+            *("bootstrap.trials", "bootstrap.sample", "bootstrap.replacement"),
+        },
+        "InstructSpec": set(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("label_bias", {"tasks.table": "t.csv", "tasks.templates": None, "tasks.splits": "s3://b/splits"}),
+        ("majority_bias", {"data.train": "train.jsonl", "data.test": None}),
+        (
+            "qa_bias",
+            {
+                "datasets.train": "t.json",
+                "datasets.squad": "d.json",
+                "datasets.nq": "n.json",
+                "predictions of b for squad": "b.json",
+                "predictions of b for nq": "c.json",
+            },
+        ),
+        ("instruct", {"data.path": "c.jsonl"}),
+    ],
+)
+def test_input_files_are_recorded_under_these_names(tmp_path: Path, kind: str, files: dict[str, str | None]) -> None:
+    expected = {key: uri if uri is None or "://" in uri else str(tmp_path / uri) for key, uri in files.items()}
+    found = _loaded(tmp_path, kind).files()
+    assert found == expected
+    assert list(found) == list(expected)
+
+
+@pytest.mark.parametrize("kind", ["label_bias", "majority_bias", "instruct"])
+def test_the_one_model_of_a_run_stands_under_model(tmp_path: Path, kind: str) -> None:
+    spec = _loaded(tmp_path, kind)
+    assert spec.kind != "qa_bias"
+    assert spec.models_used() == {("model",): spec.model}
+
+
+def test_models_that_answer_stand_under_their_names(tmp_path: Path) -> None:
+    spec = _loaded(tmp_path, "qa_bias")
+    assert spec.kind == "qa_bias"
+    assert spec.models_used() == {("models", "a"): spec.models[0]}
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_a_stored_spec_is_the_one_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    spec = _loaded(tmp_path, kind)
+    (tmp_path / "org" / "model").mkdir(parents=True)
+    (tmp_path / "org" / "bert").mkdir()
+    monkeypatch.chdir(tmp_path)  # a name of the hub stays one, whatever lies there now
+    assert stored_spec(yaml.safe_load(dump_spec(spec)), "run/spec.yaml") == spec
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_keys_that_an_older_version_did_not_write_have_their_defaults(tmp_path: Path, kind: str) -> None:
+    spec = _loaded(tmp_path, kind)
+    content = yaml.safe_load(dump_spec(spec))
+    del content["execution"], content["seed"]
+    assert stored_spec(content, "run/spec.yaml") == spec
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "run/spec.yaml: is no spec; name the directory of a run"),
+        ({"kind": "score"}, "run/spec.yaml: kind: 'score' is unknown; use label_bias or majority_bias or qa_bias"),
+        ({"kind": "instruct", "name": "x"}, "run/spec.yaml: training: is required and missing; add it"),
+    ],
+)
+def test_what_is_no_stored_spec_is_refused(content: object, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        stored_spec(content, "run/spec.yaml")
+    assert expected in str(caught.value)

@@ -1,0 +1,144 @@
+"""Workers that train together, as processes on this machine: at every ZeRO stage the same as one does alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+
+from biaseval.spec import InstructSpec, ModelSpec
+from biaseval.store import Run
+from biaseval.training.loop import StepRecord
+from biaseval.training.objectives import Conversations, LabelledPrompts, Objective
+from biaseval.training.outcome import Outcome, train
+from biaseval.training.preparation import load_base
+from biaseval.training.recipe import Recipe, adapters_recipe, tuning_recipe
+from biaseval.training.work import Work
+from tests.training.trainingtexts import CPU, SMALL, random_conversations, random_rows
+
+STAGES = (None, 0, 1, 2, 3)
+N_WORKERS = 2
+
+
+class KilledError(Exception):
+    """Stands for the death of all workers."""
+
+
+def few_shot(model: str, **changes: Any) -> tuple[Recipe, Objective, str]:
+    lora = SMALL.model_copy(update={"epochs": 2, **changes})
+    return adapters_recipe(ModelSpec(path=model), lora), LabelledPrompts(random_rows(11)), "adapters/t/k0.s0"
+
+
+def tuning(model: str, lora: dict[str, Any] | None = None, **changes: Any) -> tuple[Recipe, Objective, str]:
+    training = {"learning_rate": 2e-3, "precision": "float32", "gradient_checkpointing": False, "accumulation": 6}
+    content = {
+        "kind": "instruct",
+        "name": "tiny",
+        "model": {"path": model},
+        "data": {"path": "unused"},
+        "lora": lora,
+        "training": {**training, "epochs": 2, "checkpoint_steps": 2, **changes},
+    }
+    held_out = Conversations(random_conversations(5, seed=1), 64)
+    objective = Conversations(random_conversations(), 64, held_out)
+    return tuning_recipe(InstructSpec.model_validate(content)), objective, "model" if lora is None else "adapter"
+
+
+def trained(
+    folder: Path,
+    what: tuple[Recipe, Objective, str],
+    killed_behind: int | None = None,
+    rank: int = 0,
+    n_workers: int = 1,
+) -> Outcome:
+    recipe, objective, result = what
+
+    def hear(record: StepRecord) -> None:
+        if record.step == killed_behind:
+            raise KilledError
+
+    base = load_base(recipe, CPU, rank, n_workers)
+    return train(Run.open(str(folder)), base, Work(objective, {"model": "tiny"}), recipe, result, hear)
+
+
+def work_together(rank: int, folder: Path, model: str) -> None:
+    """Train everything one after another; what one worker of two does."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(N_WORKERS)}
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), N_WORKERS), rank=rank, world_size=2)
+    place = {"rank": rank, "n_workers": N_WORKERS}
+    for zero in STAGES:
+        trained(folder / f"few-shot-{zero}", few_shot(model, zero=zero, workers=2), **place)
+        trained(folder / f"tuned-{zero}", tuning(model, zero=zero, workers=2), **place)
+        outcome = trained(folder / f"stopped-{zero}", few_shot(model, zero=zero, learning_rate=1e30), **place)
+        assert not outcome.is_complete
+        assert outcome.n_steps < 4
+    trained(folder / "adapter", tuning(model, {"r": 4, "alpha": 8}, zero=3, workers=2), **place)
+    # Killed under ZeRO 2, ended under ZeRO 3.
+    with pytest.raises(KilledError):
+        trained(folder / "resumed", tuning(model, zero=2, workers=2), killed_behind=4, **place)
+    outcome = trained(folder / "resumed", tuning(model, zero=3, workers=2), **place)
+    assert outcome.first_step == 4
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path:
+    folder = tmp_path_factory.mktemp("together")
+    context = torch.multiprocessing.start_processes(
+        work_together, args=(folder, str(tiny_llama)), nprocs=N_WORKERS, join=False, start_method="spawn"
+    )
+    assert context is not None
+    while not context.join():
+        pass
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path:
+    folder = tmp_path_factory.mktemp("alone")
+    trained(folder / "few-shot", few_shot(str(tiny_llama)))
+    trained(folder / "tuned", tuning(str(tiny_llama)))
+    trained(folder / "adapter", tuning(str(tiny_llama), {"r": 4, "alpha": 8}))
+    return folder
+
+
+def assert_same(found: Path, expected: Path) -> None:
+    [one], [other] = (list(folder.rglob("*model.safetensors")) for folder in (found, expected))
+    assert one.relative_to(found) == other.relative_to(expected)
+    weights, wanted = load_file(one), load_file(other)
+    assert weights.keys() == wanted.keys()
+    assert max((weights[name] - value).abs().max().item() for name, value in wanted.items()) < 1e-4
+    rows, wanted_rows = (Run.open(str(folder)).read_table("training").to_pylist() for folder in (found, expected))
+    for row, want in zip(rows, wanted_rows, strict=True):
+        row.pop("seconds")
+        want.pop("seconds")
+        assert row == {key: pytest.approx(v, abs=1e-4) if isinstance(v, float) else v for key, v in want.items()}
+
+
+@pytest.mark.parametrize("zero", STAGES)
+def test_two_workers_train_the_same_as_one(together: Path, alone: Path, zero: int | None) -> None:
+    assert_same(together / f"few-shot-{zero}", alone / "few-shot")
+    assert_same(together / f"tuned-{zero}", alone / "tuned")
+
+
+def test_adapters_may_be_tuned_on_a_partitioned_model(together: Path, alone: Path) -> None:
+    assert_same(together / "adapter", alone / "adapter")
+
+
+def test_a_training_may_go_on_under_another_stage(together: Path, alone: Path) -> None:
+    assert_same(together / "resumed", alone / "tuned")
+
+
+@pytest.mark.parametrize("zero", STAGES)
+def test_what_is_not_finite_is_not_written(together: Path, zero: int | None) -> None:
+    folder = together / f"stopped-{zero}"
+    assert not (folder / "adapters").exists()
+    norms = [row["grad_norm"] for row in Run.open(str(folder)).read_table("training").to_pylist()]
+    assert [norm is not None and bool(np.isfinite(norm)) for norm in norms] == [True] * (len(norms) - 1) + [False]
