@@ -99,7 +99,7 @@ import os, sys
 before = dict(os.environ)
 import biaseval, biaseval.cli, biaseval.pipelines
 assert dict(os.environ) == before
-import biaseval.models, biaseval.scoring, biaseval.reading, biaseval.training.outcome, biaseval.execute.training
+import biaseval.models, biaseval.scoring, biaseval.training.outcome
 # torch names the folder of its own caches.
 changed = {name for name, value in os.environ.items() if before.get(name) != value} - {"TORCHINDUCTOR_CACHE_DIR"}
 assert not changed, changed

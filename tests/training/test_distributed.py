@@ -16,17 +16,18 @@ from typer.testing import CliRunner
 
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute import training
+from biaseval.execute import groups
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.training import Training, deal
 from biaseval.models import ModelSource, load_model
-from biaseval.pipelines import TrainingSummary, summarize_plan, train_lora
+from biaseval.pipelines import describe, train_lora
+from biaseval.pipelines.adapters import TrainingSummary, adapter_stage, training_summary
 from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.store import Run
 from biaseval.tables import TRAINING
 from biaseval.training.recipe import adapters_recipe, tuning_recipe
 from biaseval.training.work import few_shot_adapter, tuned_model
-from biaseval.units import Unit, missing_units
+from biaseval.units import Done, Unit, missing_units
 from tests.taskfiles import write_task
 from tests.training.interruptions import troubled_adapter
 from tests.training.test_tuning import spec_of
@@ -80,7 +81,7 @@ def test_training_leaves_adapters_and_their_steps(alone: tuple[TrainingSummary, 
     assert summary.last_loss < summary.first_loss
     assert summary.overhead_share is not None
     assert 0 <= summary.overhead_share < 1
-    assert not summary.stopped
+    summary.refuse_given_up()
     run = Run.open(str(run_dir))
     assert run.parts("training") == set(range(4))
     rows = run.read_table("training")
@@ -170,7 +171,7 @@ def test_a_group_that_lost_a_worker_is_told_what_is_left(
         run.write_text("checkpoints/step-00000004/checkpoint.json", '{"n_steps": 4, "n_parts": 1, "n_files": 1}')
         configs.append(config())
 
-    monkeypatch.setattr(training, "fit", fit)
+    monkeypatch.setattr(groups, "fit", fit)
     units = [Unit(number, 1, (f"adapters/{number}/adapter_config.json",)) for number in range(3)]
     spec = spec_of(tiny_llama)
     lora = load_spec(write_spec(tmp_path, tiny_llama))
@@ -180,28 +181,29 @@ def test_a_group_that_lost_a_worker_is_told_what_is_left(
         ((adapters_recipe(lora.model, lora.lora), few_shot_adapter), (tuning_recipe(spec), tuned_model))
     ):
         run = Run.open(str(tmp_path / str(number)))
-        training._lead._function(training._Job(run.uri, recipe, work, {}, None), units)
+        groups.lead._function(groups.Job(run.uri, recipe, work, {}, None), units)
     left = [[unit.number for unit in config["units"]] for config in configs]
     assert left == [[0, 1, 2], [0, 2]] * 2
     # Where checkpoints are kept, another one is progress too.
     assert [config["start"] for config in configs] == [0, 0, 0, 4]
 
 
-@pytest.mark.ray
-@pytest.mark.slow
-def test_adapters_that_stop_are_named_and_their_steps_recorded(
-    tmp_path: Path, tiny_llama: Path, ray_cluster: None
+def test_adapters_that_stopped_are_named_behind_the_summary(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = write_spec(tmp_path, tiny_llama, learning_rate=1e30)
+    stopped = ["t/k0.s0 (step 1, loss nan)", "t/k2.s0 (step 1, loss inf)"]
+    given_up = [
+        Done(Unit(n, 1, (), {"adapter": name}), facts={"is_complete": False, "n_steps": 2, "loss": float(loss)})
+        for n, (name, loss) in enumerate([("t/k0.s0", "nan"), ("t/k2.s0", "inf")])
+    ]
+    summary = TrainingSummary("run", 0, 2, 0, 0, None, None, 1.0, 0.5, given_up)
+    monkeypatch.setattr("biaseval.pipelines.train_lora", lambda spec, run_uri: summary)
+    spec = write_spec(tmp_path, tiny_llama)
     done = CliRunner().invoke(app, ["train", "lora", str(spec), "--run-dir", str(tmp_path / "run")])
     assert isinstance(done.exception, BiasevalError)
     assert done.exception.exit_code == 1
-    assert "2 adapters stopped because loss or gradient was not finite" in str(done.exception)
-    assert f"{TASK}/k0.s0 (step 1, loss" in str(done.exception)
+    assert f"2 adapters stopped because loss or gradient was not finite: {'; '.join(stopped)}" in str(done.exception)
     assert "0 of 2" in done.stdout
-    rows = Run.open(str(tmp_path / "run")).read_table("training").to_pylist()
-    assert [row["step"] for row in rows] == [0, 1] * 2
-    assert not weights(tmp_path / "run")
 
 
 @pytest.mark.ray
@@ -232,10 +234,13 @@ def test_a_deepspeed_file_that_contradicts_is_refused_before_anything_is_written
 
 
 def test_planning_says_what_training_costs(tmp_path: Path, tiny_llama: Path) -> None:
-    cost = summarize_plan(load_spec(write_spec(tmp_path, tiny_llama)))[2]
+    plan = describe(load_spec(write_spec(tmp_path, tiny_llama)))
+    shown, cost = dict(plan.training_lines), plan.training
     assert cost is not None
-    assert (cost.n_adapters, cost.n_steps) == (2, 8)
-    assert 0 < cost.longest < cost.tokens
+    assert (shown["adapters to train"], shown["optimizer steps"]) == ("2", "8")
+    n_tokens, longest = shown["tokens of training rows"].split(" (longest row ")
+    assert int(longest.removesuffix(")")) == cost.row_tokens
+    assert 0 < cost.row_tokens < int(n_tokens.replace(",", ""))
     assert [shape.name for shape in cost.shapes][1:] == ["7B (Llama-2)", "13B (Llama-2)", "40B (Falcon)"]
     # 2 layers: q, o 32x32, k, v 32x16, gate, up, down 32x64; head 32 x vocabulary.
     vocabulary = cost.shapes[0].targets[-1][1]
@@ -246,7 +251,7 @@ def test_rows_that_do_not_fit_are_refused_with_the_plan_and_leave_nothing(tmp_pa
     spec = load_spec(write_spec(tmp_path, tiny_llama, max_tokens=20))
     message = r"(?s)k0.s0: a training row has \d+ tokens .* lora.max_tokens is 20.*k2.s0: a training row has"
     with pytest.raises(InputError, match=message):
-        summarize_plan(spec)
+        describe(spec)
     with pytest.raises(InputError, match=message):
         train_lora(spec, str(tmp_path / "run"))
     assert not [path for path in (tmp_path / "run").iterdir() if path.name != ".lock"]
@@ -261,9 +266,11 @@ def test_units_are_dealt_by_their_cost() -> None:
 
 
 def test_a_lost_steps_table_is_noticed(tmp_path: Path, tiny_llama: Path) -> None:
-    from biaseval.pipelines.training import _summary
-
     run = Run.open(str(tmp_path))
     run.write_text("adapters/t/k0.s0/adapter_config.json", "{}")
+    spec = load_spec(write_spec(tmp_path / "spec", tiny_llama))
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.lora is not None
+    stage = adapter_stage(run, spec, spec.lora, {"adapters": [{"part": 0, "adapter": "t/k0.s0"}]}, [])
     with pytest.raises(BiasevalError, match="1 adapters have no part in training"):
-        _summary(run, ["t/k0.s0"], [])
+        training_summary(run, stage, [])

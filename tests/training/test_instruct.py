@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,9 @@ from safetensors.torch import load_file
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
-from biaseval.models import ModelSource, load_model, load_tokenizer
-from biaseval.pipelines import run_spec, run_status, summarize_instruct, train_instruct
+from biaseval.models import ModelSource, load_tokenizer
+from biaseval.pipelines import describe, run_spec, run_status, train_instruct
+from biaseval.pipelines.instruct import InstructSummary
 from biaseval.scoring import LabelScorer
 from biaseval.spec import InstructSpec, load_spec
 from biaseval.store import Run
@@ -31,7 +35,6 @@ from biaseval.training.rows import MODEL_CONFIG
 from biaseval.training.templates import EncodedConversation, encode_conversations
 from tests.processes import run_until_killed
 from tests.taskfiles import WORDS
-from tests.tinymodels import make_llama
 from tests.training.interruptions import MARKER
 from tests.training.trainingtexts import CPU
 
@@ -107,15 +110,50 @@ def losses(run_dir: Path) -> list[float]:
     return [row["loss"] for row in rows]
 
 
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[InstructSpec, Path]:
+    """Return the spec and the directory of a tuning that was killed when six steps were made."""
+    folder = tmp_path_factory.mktemp("killed")
+    path, run_dir, marker = write_spec(folder, tiny_llama), folder / "run", folder / "marker"
+    run_until_killed(
+        marker.exists,
+        "from tests.training.interruptions import waiting_command; waiting_command()",
+        *("train", "instruct", str(path), "--run-dir", str(run_dir)),
+        **{MARKER: str(marker)},
+    )
+    return load(path), run_dir
+
+
 @pytest.mark.ray
 @pytest.mark.slow
-def test_all_parameters_are_tuned_and_the_result_is_a_model(
-    tmp_path: Path, tiny_llama: Path, ray_cluster: None, capsys: pytest.CaptureFixture[str]
+def test_a_killed_command_leaves_a_checkpoint_and_is_not_done(killed: tuple[InstructSpec, Path]) -> None:
+    _, run_dir = killed
+    assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["step-00000004"]
+    assert (run_dir / ".train").exists()
+    status = run_status(str(run_dir))
+    assert (status.kind, status.size, status.n_parts_done) == ("instruct", N_STEPS, 0)
+    assert 4 <= status.size_done <= 6
+
+
+@pytest.fixture(scope="module")
+def ended(killed: tuple[InstructSpec, Path], ray_cluster: None) -> tuple[InstructSpec, Path, InstructSummary]:
+    """Return the same, gone on with to its end."""
+    spec, run_dir = killed[0], killed[1].parent / "ended"
+    shutil.copytree(killed[1], run_dir)
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        summary = train_instruct(spec, str(run_dir))
+    assert f"resuming: 4 of {N_STEPS} steps are made" in said.getvalue()
+    return spec, run_dir, summary
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_the_same_command_ends_it_as_if_nothing_were(
+    ended: tuple[InstructSpec, Path, InstructSummary], tiny_llama: Path
 ) -> None:
-    path, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
-    spec = load(path)
-    summary = train_instruct(spec, str(run_dir))
-    assert (summary.folder, summary.n_steps, summary.n_made) == ("model", N_STEPS, N_STEPS)
+    """All parameters, the same as without Ray; and the result is a model."""
+    spec, run_dir, summary = ended
+    assert (summary.folder, summary.n_steps, summary.n_made) == ("model", N_STEPS, N_STEPS - 4)
     expected, expected_losses = undisturbed(spec, run_dir)
     found = load_file(run_dir / "model" / "model.safetensors")
     assert_same(found, expected, 1e-6)
@@ -131,16 +169,19 @@ def test_all_parameters_are_tuned_and_the_result_is_a_model(
     stored = run.read_table("conversations")
     assert stored.schema == CONVERSATIONS.schema
     assert stored["role"].to_pylist().count("held_out") == 2
-    assert sorted(path.name for path in run_dir.iterdir() if not path.name.startswith(".")) == [
+    # No checkpoint, nothing of Ray Train's, no word of progress.
+    assert sorted(path.name for path in run_dir.iterdir() if path.name != ".lock") == [
         *("conversations", "environment.json", "model", "plan.json", "spec.yaml", "training"),
     ]
-    assert json.loads((run_dir / "environment.json").read_text())["training"][0]["packing"] is True
+    [sitting] = json.loads((run_dir / "environment.json").read_text())["training"]
+    assert list(sitting) == ["first_step", "n_steps", "workers", "zero", "packing", "seconds", "step_seconds"]
+    assert list(sitting.values())[:5] == [4, N_STEPS, 1, None, True]
     status = run_status(str(run_dir))
     assert (status.kind, status.size_done, status.size, status.n_parts_done) == ("instruct", N_STEPS, N_STEPS, 1)
     assert query([run_dir], "select count(*) as n from training").to_pylist() == [{"n": N_STEPS}]
 
     # Scored by model.path, the answers that it was trained on are likelier than before.
-    one = Run.open(str(run_dir)).read_table("conversations").to_pylist()[0]
+    one = stored.to_pylist()[0]
     question, answer = one["turns"][0]["text"], one["turns"][1]["text"]
     prompts = pa.table({"prompt_id": ["p"], "text": [f"User: {question}\n\nAssistant:"], "labels": [[answer]]})
     before, after = (
@@ -149,75 +190,49 @@ def test_all_parameters_are_tuned_and_the_result_is_a_model(
     )
     assert after > before
 
-    modified = (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns
-    again = train_instruct(spec, str(run_dir))
-    assert again.n_made == 0
-    assert (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns == modified
-    assert f"all {N_STEPS} steps are made already" in capsys.readouterr().err
-    with pytest.raises(InputError, match=r"belongs to another spec.*\n.*training.epochs: the run has 6, the spec 7"):
-        train_instruct(load(path, "training.epochs=7"), str(run_dir))
-    (tmp_path / "chat.jsonl").write_text('{"instruction": "a", "output": "b"}')
-    with pytest.raises(InputError, match=r"data.path: the file changed since"):
-        train_instruct(spec, str(run_dir))
-
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_killed_command_goes_on_also_with_other_resources(
-    tmp_path: Path, tiny_llama: Path, ray_cluster: None, capsys: pytest.CaptureFixture[str]
+def test_what_is_tuned_is_not_tuned_again_and_never_by_another_spec(
+    ended: tuple[InstructSpec, Path, InstructSummary], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An adapter, killed in one process and ended by two, the same as without Ray; and it loads."""
-    path, run_dir, marker = write_spec(tmp_path, tiny_llama, lora=LORA), tmp_path / "run", tmp_path / "marker"
-    run_until_killed(
-        marker.exists,
-        "from tests.training.interruptions import waiting_command; waiting_command()",
-        *("train", "instruct", str(path), "--run-dir", str(run_dir)),
-        **{MARKER: str(marker)},
-    )
-    # Six steps were made, four of them before the checkpoint.
-    assert (run_dir / ".train").exists()
-    status = run_status(str(run_dir))
-    assert 4 <= status.size_done <= 6
-    assert status.n_parts_done == 0
-    spec = load(path, "training.workers=2", "packing=false", "training.checkpoint_steps=100")
-    summary = train_instruct(spec, str(run_dir))
-    assert f"resuming: 4 of {N_STEPS} steps are made" in capsys.readouterr().err
-    assert (summary.folder, summary.n_made) == ("adapter", N_STEPS - 4)
-    [sitting] = json.loads((run_dir / "environment.json").read_text())["training"]
-    assert list(sitting) == ["first_step", "n_steps", "workers", "zero", "packing", "seconds", "step_seconds"]
-    assert list(sitting.values())[:5] == [4, N_STEPS, 2, None, False]
-    expected, expected_losses = undisturbed(spec, run_dir)
-    found = load_file(run_dir / "adapter" / "adapter_model.safetensors")
-    named = {f"base_model.model.{name.replace('.default', '')}": value for name, value in expected.items()}
-    assert_same(found, named, 1e-4)
-    assert losses(run_dir) == pytest.approx(expected_losses, abs=1e-4)
-    assert {row["adapter"] for row in Run.open(str(run_dir)).read_table("training").to_pylist()} == {"adapter"}
-    for left in ("checkpoints", "progress.json", ".train"):
-        assert not (run_dir / left).exists()
-    adapted = load_model(ModelSource(str(tiny_llama), adapter=str(run_dir / "adapter")))
-    assert any("lora_A" in name for name, _ in adapted.named_parameters())
-    with pytest.raises(InputError, match="adapter"):
-        load_model(ModelSource(str(make_llama(tmp_path / "other", hidden=48)), adapter=str(run_dir / "adapter")))
+    spec, run_dir, _ = ended
+    modified = (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns
+    again = train_instruct(spec, str(run_dir))
+    assert (again.n_made, again.n_steps, len(again.eval_losses)) == (0, N_STEPS, 6)
+    assert (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns == modified
+    assert f"all {N_STEPS} steps are made already" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"belongs to another spec.*\n.*training.epochs: the run has 6, the spec 7"):
+        train_instruct(load(run_dir.parent / "spec.yaml", "training.epochs=7"), str(run_dir))
+    chat = run_dir.parent / "chat.jsonl"
+    kept = chat.read_bytes()
+    chat.write_text('{"instruction": "a", "output": "b"}')
+    with pytest.raises(InputError, match=r"data.path: the file changed since"):
+        train_instruct(spec, str(run_dir))
+    chat.write_bytes(kept)
 
 
 def test_planning_says_what_tuning_reads_and_costs(tmp_path: Path, tiny_llama: Path) -> None:
     path = write_spec(tmp_path, tiny_llama)
-    plan = summarize_instruct(load(path))
+    described = describe(load(path))
+    plan, cost = described.facts, described.training
+    assert cost is not None
     encoded = encode_conversations(
         load_tokenizer(ModelSource(str(tiny_llama))), read_conversations(load(path).data).kept, "plain", 128
     ).kept
     lengths = [len(one.token_ids) for _, one in encoded]
-    assert (plan.n_conversations, plan.n_held_out, plan.n_steps) == (16, 2, N_STEPS)
-    assert plan.n_tokens < sum(lengths)
-    assert max(lengths) >= plan.longest > plan.n_answer_tokens / 16
-    assert plan.n_rows < 16
-    assert summarize_instruct(load(path, "packing=false")).n_rows == 16
-    assert summarize_instruct(load(path, "training.max_steps=3")).n_steps == 3
-    assert summarize_instruct(load(path, "max_tokens=40")).notes
-    assert [shape.name for shape in plan.cost.shapes[1:]] == ["7B (Llama-2)", "13B (Llama-2)", "40B (Falcon)"]
-    assert plan.cost.n_trainable[1] == 6_738_415_616
-    adapter = summarize_instruct(load(path, "lora.r=4"))
-    assert adapter.cost.n_trainable[0] < plan.cost.n_trainable[0]
+    assert (plan["n_conversations"], plan["n_held_out"], plan["n_steps"]) == (16, 2, N_STEPS)
+    assert plan["n_tokens"] < sum(lengths)
+    assert max(lengths) >= plan["longest"] > plan["n_answer_tokens"] / 16
+    assert plan["n_rows"] < 16
+    assert describe(load(path, "packing=false")).facts["n_rows"] == 16
+    assert describe(load(path, "training.max_steps=3")).facts["n_steps"] == 3
+    assert describe(load(path, "max_tokens=40")).notes
+    assert [shape.name for shape in cost.shapes[1:]] == ["7B (Llama-2)", "13B (Llama-2)", "40B (Falcon)"]
+    assert cost.n_trainable[1] == 6_738_415_616
+    adapter = describe(load(path, "lora.r=4")).training
+    assert adapter is not None
+    assert adapter.n_trainable[0] < cost.n_trainable[0]
 
 
 @pytest.mark.parametrize(("name", "zero"), [("instruct-oasst-7b", None), ("instruct-oasst-40b", 3)])

@@ -76,13 +76,15 @@ def work_together(rank: int, folder: Path, model: str) -> None:
     for zero in STAGES:
         trained(folder / f"few-shot-{zero}", few_shot(model, zero=zero, workers=2), **place)
         trained(folder / f"tuned-{zero}", tuning(model, zero=zero, workers=2), **place)
-        outcome = trained(folder / f"stopped-{zero}", few_shot(model, zero=zero, learning_rate=1e30), **place)
+        stopping = few_shot(model, zero=zero, workers=2, learning_rate=1e30)
+        outcome = trained(folder / f"stopped-{zero}", stopping, **place)
         assert not outcome.is_complete
         assert outcome.n_steps < 4
     trained(folder / "adapter", tuning(model, {"r": 4, "alpha": 8}, zero=3, workers=2), **place)
-    # Killed under ZeRO 2, ended under ZeRO 3.
+    # Begun by one worker alone, gone on with under ZeRO 2, ended under ZeRO 3.
     with pytest.raises(KilledError):
         trained(folder / "resumed", tuning(model, zero=2, workers=2), killed_behind=4, **place)
+    assert Run.open(str(folder / "resumed")).read_table("training")["step"].to_pylist() == list(range(4))
     outcome = trained(folder / "resumed", tuning(model, zero=3, workers=2), **place)
     assert outcome.first_step == 4
     dist.destroy_process_group()
@@ -91,6 +93,8 @@ def work_together(rank: int, folder: Path, model: str) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path:
     folder = tmp_path_factory.mktemp("together")
+    with pytest.raises(KilledError):
+        trained(folder / "resumed", tuning(str(tiny_llama)), killed_behind=2)
     context = torch.multiprocessing.start_processes(
         work_together, args=(folder, str(tiny_llama)), nprocs=N_WORKERS, join=False, start_method="spawn"
     )

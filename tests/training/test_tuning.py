@@ -29,6 +29,7 @@ from biaseval.training.recipe import tuning_recipe
 from biaseval.training.schedule import planned_steps, step_rows
 from biaseval.training.templates import EncodedConversation
 from biaseval.training.work import Work
+from tests.tinymodels import make_llama
 from tests.training.trainingtexts import CPU, random_conversations
 
 LORA = AdapterSpec(r=4, alpha=8)
@@ -182,6 +183,13 @@ def test_behind_a_checkpoint_training_goes_on_as_if_nothing_were(
     assert [row["step"] for row in run.read_table("training").to_pylist()] == list(range(6))
     assert run.read_bytes(f"{folder}/{file}") == other.read_bytes(f"{folder}/{file}")
     assert run.files(folder) == other.files(folder)
+    if lora is None:
+        load_model(ModelSource(str(tmp_path / "run" / folder)))
+        return
+    adapted = load_model(ModelSource(str(tiny_llama), adapter=str(tmp_path / "run" / folder)))
+    assert any("lora_A" in name for name, _ in adapted.named_parameters())
+    with pytest.raises(InputError, match="adapter"):
+        load_model(ModelSource(str(make_llama(tmp_path / "other", hidden=48)), adapter=str(tmp_path / "run" / folder)))
 
 
 def test_checkpoints_that_do_not_fit_are_refused(tiny_llama: Path, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
             size=1,
             files=(f"{ADAPTERS}/{adapter['adapter']}/{CONFIG_FILE}",),
             work=adapter,
-            products=tuple(outputs[adapter["adapter"]]),
+            products=tuple(outputs.get(adapter["adapter"], ())),
         )
         for adapter in plan["adapters"]
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 import torch
@@ -19,9 +20,11 @@ from safetensors.torch import load, save
 
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
-from biaseval.training.objectives import Share
 from biaseval.training.optimization import State, n_elements
-from biaseval.training.preparation import Prepared
+
+if TYPE_CHECKING:
+    from biaseval.training.objectives import Share
+    from biaseval.training.preparation import Prepared
 
 CHECKPOINTS = "checkpoints"
 """The folder of a run that holds them while it trains."""

@@ -12,14 +12,16 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.distributed as dist
-from transformers import PreTrainedModel
 
 from biaseval.spec import TrainingSpec
 from biaseval.training.deepspeed_config import deepspeed_config
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _BETA1, _EPSILON = 0.9, 1e-8
 
