@@ -31,6 +31,9 @@ from tests.specs import write_plan, write_spec
 
 Rows = list[dict[str, Any]]
 
+OVER_ADAPTERS = ("training_by_setting", "training_by_step")
+"""Views over them."""
+
 OF_ADAPTERS = ("adapted_scores", "training_rows", "training")
 """Tables that a run without adapters has as empty ones."""
 
@@ -842,7 +845,7 @@ def test_results_open_from_any_directory_with_marts_as_tables(
         kinds = dict(connection.execute("select table_name, table_type from information_schema.tables").fetchall())
         for name, kind in kinds.items():
             n_rows = connection.execute(f"select count(*) from {name}").fetchall()[0][0]
-            assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS))
+            assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS, *OVER_ADAPTERS))
             is_mart = (ANALYTICS / "marts" / f"{name}.sql").exists()
             assert (kind == "BASE TABLE") == (is_mart or name in (*OF_ADAPTERS, *OF_RECORDS))
     assert kinds.keys() == {*OF_RECORDS, *views_of("label_bias")}
@@ -976,7 +979,9 @@ def test_missing_parts_are_counted(tmp_path: Path) -> None:
     for part in (1, 3):
         Path(run, "label_scores", f"part-0000{part}.parquet").unlink()
     for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
-        with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: 1 of label_scores\); run the same"):
+        with pytest.raises(
+            BiasevalError, match=r"2 of 4 parts missing \(first: label_scores/part-00001.parquet\); run the same"
+        ):
             ask(run)
 
 
@@ -996,7 +1001,7 @@ def test_another_directory_is_no_run(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path)
-    Path(run, "contexts", "part-00000.parquet").write_bytes(b"half a file")
+    Path(run, "contexts", "part-00000.parquet").write_bytes(b"half a file, and no more of it")
     with pytest.raises(BiasevalError, match=r"contexts/part-00000\.parquet"):
         analyse_run(run)
 
@@ -1008,7 +1013,7 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
 def scored_prompts(tmp_path: Path) -> str:
     """Return a directory as scoring any prompts leaves it: one context, prompts and scores, and no metrics."""
     run = Run.open(str(tmp_path / "scored"))
-    run.write_text("spec.yaml", "kind: score\nmodel: {path: models/tiny}\n")
+    run.write_text("spec.yaml", "kind: score\nmodel: {path: models/tiny}\nprompts_sha256: '0'\n")
     scores = {"token_logprobs": [-1.0, -2.0], "n_label_tokens": 1}
     run.write_part("contexts", 0, CONTEXTS.rows([{"context_id": "", "text": ""}]))
     run.write_part("prompts", 0, PROMPTS.rows([{"prompt_id": "p", "context_id": "", "labels": ["a", "b"]}]))
@@ -1016,12 +1021,15 @@ def scored_prompts(tmp_path: Path) -> str:
     return run.uri
 
 
-@pytest.mark.parametrize("spec", [None, "", "kind: another\n"])
-def test_metrics_need_a_label_bias_run(scored_prompts: str, spec: str | None) -> None:
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [(None, "kind score, which has no metrics"), ("", "is no spec"), ("kind: another\n", "'another' is unknown")],
+)
+def test_metrics_need_a_run_of_a_kind_that_has_some(scored_prompts: str, spec: str | None, reason: str) -> None:
     if spec is not None:
         Path(scored_prompts, "spec.yaml").write_text(spec)
     before = sorted(Path(scored_prompts).rglob("*"))
-    with pytest.raises(InputError, match="holds no label-bias run"):
+    with pytest.raises(InputError, match=reason):
         analyse_run(scored_prompts)
     assert sorted(Path(scored_prompts).rglob("*")) == before
 

@@ -158,7 +158,7 @@ def table(source: str, word: str) -> list[list[str]]:
 
 
 def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs: list[str]) -> None:
-    write_report([runs[1]])
+    write_report(runs[1])
     source = Run.open(runs[1]).read_text("report.html")
     shown = table(source, "Each calibration of the label likelihoods against none")
     gains = {
@@ -288,7 +288,7 @@ def test_ways_instructions_and_regions_have_one_order(tmp_path: Path) -> None:
 
 
 def test_the_page_of_a_run_has_the_settings_in_the_layout_of_table_2(runs: list[str]) -> None:
-    write_report([runs[1]])
+    write_report(runs[1])
     source = Run.open(runs[1]).read_text("report.html")
     head, names, *lines = table(source, "layout of Table 2")
     assert head == ["Setting", "label likelihood", "label likelihood, LOOC"]

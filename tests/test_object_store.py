@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,41 +14,10 @@ from tests.test_pipelines import write_spec
 from tests.training.test_instruct import LORA
 from tests.training.test_instruct import write_spec as write_instruct_spec
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("object_store")]
 
 
-@pytest.fixture(autouse=True)
-def _bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Start an S3 server with the bucket ``bias``, and let this process and those that it starts know of it."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    variables = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-    }
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    client = boto3.client(
-        "s3",
-        endpoint_url=variables["AWS_ENDPOINT_URL"],
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    )
-    client.create_bucket(Bucket="bias")
-    yield
-    server.stop()
-
-
-def _start(*arguments: str) -> subprocess.CompletedProcess[str]:
+def start(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command that needs a Ray of its own, whose workers know of the bucket."""
     command = [sys.executable, "-m", "biaseval", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
@@ -60,7 +28,7 @@ def test_a_run_directory_may_be_a_bucket(
 ) -> None:
     spec = write_spec(tmp_path, tiny_llama, prompt={"n_demos": [0]}, calibration=["cc"])
     run_dir = "s3://bias/runs/first"
-    done = _start("run", str(spec), "--run-dir", run_dir)
+    done = start("run", str(spec), "--run-dir", run_dir)
     assert done.returncode == 0, done.stderr
     assert f"report: {run_dir}/report.html" in done.stdout
     asked = call(capsys, monkeypatch, "sql", run_dir, "from label_bias_by_task order by all", "--format", "json")
@@ -84,11 +52,11 @@ def test_a_model_may_be_tuned_in_a_bucket(
 ) -> None:
     spec = write_instruct_spec(tmp_path, tiny_llama, lora=LORA, learning_rate=1e30, warmup=0.0, checkpoint_steps=1)
     run_dir = "s3://bias/runs/tuned"
-    stopped = _start("train", "instruct", str(spec), "--run-dir", run_dir)
+    stopped = start("train", "instruct", str(spec), "--run-dir", run_dir)
     assert stopped.returncode == 1
     assert "training stopped at step" in stopped.stderr
     assert "steps   1 of 24 made" in call(capsys, monkeypatch, "status", run_dir).out
     # The checkpoint before the bad step is there, and read.
-    again = _start("train", "instruct", str(spec), "--run-dir", run_dir)
+    again = start("train", "instruct", str(spec), "--run-dir", run_dir)
     assert "resuming: 1 of 24 steps are made" in again.stderr
     assert "training stopped at step 1" in again.stderr

@@ -1001,10 +1001,10 @@ def test_missing_parts_of_any_model_are_counted(tmp_path: Path) -> None:
     analyse_run(run)
     Path(run, "qa_predictions", "part-00004.parquet").unlink()
     for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
-        with pytest.raises(BiasevalError, match=r"1 of 9 parts missing \(first: 4 of qa_predictions\)"):
+        with pytest.raises(BiasevalError, match=r"1 of 9 parts missing \(first: qa_predictions/part-00004.parquet\)"):
             ask(run)
     Path(run, "qa_attributes", "part-00001.parquet").unlink()
-    with pytest.raises(BiasevalError, match=r"2 of 9 parts missing \(first: 1 of qa_attributes\)"):
+    with pytest.raises(BiasevalError, match=r"2 of 9 parts missing \(first: qa_attributes/part-00001.parquet\)"):
         analyse_run(run)
     shutil.rmtree(Path(run, "qa_examples"))
     with pytest.raises(BiasevalError, match="the table qa_examples has no part; run the same command again"):

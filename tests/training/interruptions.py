@@ -91,8 +91,8 @@ def waiting_model(run: Run, unit: Mapping[str, Any], base: Base, **arguments: An
 
 def waiting_command() -> None:
     """Run ``biaseval`` with `waiting_model` in place of `tuned_model`."""
-    import biaseval.training.work
     from biaseval.cli import main
+    from biaseval.pipelines import instruct
 
-    biaseval.training.work.tuned_model = waiting_model
+    instruct.tune_model = waiting_model
     main()

@@ -22,7 +22,7 @@ from biaseval.analysis.relations import (
     relations,
 )
 from biaseval.errors import BiasevalError, InputError
-from biaseval.store import Run
+from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, tables_of
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
@@ -130,7 +130,7 @@ def refuse_missing_parts(run: Run, rounds: Mapping[str, int]) -> None:
     if missing:
         table, part = missing[0]
         raise BiasevalError(
-            f"{run.uri}: {len(missing)} of {len(wanted)} parts missing (first: {part} of {table}); "
+            f"{run.uri}: {len(missing)} of {len(wanted)} parts missing (first: {table}/{part_name(part)}); "
             "run the same command again"
         )
 

@@ -21,6 +21,8 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.models.causal import ModelFacts
+    from biaseval.training.preparation import Base
+    from biaseval.training.work import Work
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,6 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
         InputError: the run was planned without adapters.
     """
     from biaseval.execute.training import Training
-    from biaseval.training.work import few_shot_adapter
 
     if "adapters" not in plan:
         raise InputError(f"{run.uri}: was planned by a version that trained adapters alone; choose another --run-dir")
@@ -108,9 +109,16 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
         units=units,
         execution=spec.execution,
         recipe=adapters_recipe(spec.model, lora),
-        work=few_shot_adapter,
+        work=train_adapter,
         arguments={"name": spec.name},
     )
+
+
+def train_adapter(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any) -> Work:
+    """Return what a worker trains for an adapter; imports torch there, and not where a run is only looked at."""
+    from biaseval.training.work import few_shot_adapter
+
+    return few_shot_adapter(run, unit, base, **arguments)
 
 
 def adapter_cost(

@@ -27,7 +27,9 @@ from biaseval.units import Done, Unit
 if TYPE_CHECKING:
     from biaseval.models.causal import ModelFacts
     from biaseval.training.conversations import Conversation
+    from biaseval.training.preparation import Base
     from biaseval.training.templates import EncodedConversation
+    from biaseval.training.work import Work
 
 _PART_ROWS = 4096
 
@@ -235,7 +237,6 @@ def _planned(
 
 def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
     from biaseval.execute.training import Training
-    from biaseval.training.work import tuned_model
 
     folder = _folder(spec)
     return [
@@ -246,7 +247,7 @@ def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
             units=[Unit(0, plan["n_steps"], (f"{folder}/{_RESULTS[folder]}",))],
             execution=spec.execution,
             recipe=tuning_recipe(spec),
-            work=tuned_model,
+            work=tune_model,
             arguments={
                 "name": spec.name,
                 "adapter": None if spec.lora is None else folder,
@@ -255,6 +256,13 @@ def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
             },
         )
     ]
+
+
+def tune_model(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any) -> Work:
+    """Return what a worker tunes; imports torch there, and not where a run is only looked at."""
+    from biaseval.training.work import tuned_model
+
+    return tuned_model(run, unit, base, **arguments)
 
 
 def _folder(spec: InstructSpec) -> str:

@@ -146,37 +146,39 @@ def report_run(run_uri: str | Path) -> Run:
         InputError: it holds no run of a kind that has metrics.
         BiasevalError: the run is not finished, or a check failed.
     """
-    analyse_run(run_uri)
-    return write_report(run_uri)
+    run = analyse_run(run_uri)
+    write_report(run.uri)
+    return run
 
 
 def analyse_run(run_uri: str | Path) -> Run:
     """Compute the metrics of a finished run anew; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
+    stages = kind.stages(run, spec, read_plan(run))
     lacking = [
-        (unit, stage)
-        for stage in kind.stages(run, spec, read_plan(run))
-        for unit in missing_units(run, stage.units, needed_only=True)
+        name for stage in stages for unit in missing_units(run, stage.units, needed_only=True) for name in unit.files
     ]
     if lacking:
-        unit, _ = lacking[0]
+        total = sum(len(unit.files) for stage in stages for unit in stage.units)
         raise BiasevalError(
-            f"{run.uri}: {len(lacking)} parts missing (first: {unit.files[0]}); run the same command again"
+            f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
         )
     _analyse(run, kind, spec)
     return run
 
 
-def write_report(run_uri: str | Path) -> Run:
+def write_report(run_uri: str | Path) -> list[str]:
     """Write the report of a run that has its metrics; the same run gives the same bytes.
+
+    Returns:
+        The URIs of the files written, the report last.
 
     Raises:
         InputError: it holds no run of a kind that has metrics.
         BiasevalError: it has no metrics yet.
     """
     run, kind, _ = _opened(run_uri)
-    _write_page(run, kind)
-    return run
+    return [f"{run.uri}/{name}" for name in _write_page(run, kind)]
 
 
 def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
@@ -203,12 +205,16 @@ def _analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
     write_marts(run, spec.kind)
 
 
-def _write_page(run: Run, kind: AnyKind) -> None:
-    if kind.page is not None:
-        figures, page = kind.page(run)
-        for name, svg in figures.items():
-            run.write_bytes(f"figures/{name}.svg", svg)
-        run.write_text("report.html", page)  # last: it says that the others are there
+def _write_page(run: Run, kind: AnyKind) -> list[str]:
+    """Write figures and report, and return their names."""
+    if kind.page is None:
+        return []
+    figures, page = kind.page(run)
+    files = {f"figures/{name}.svg": svg for name, svg in figures.items()}
+    for name, svg in files.items():
+        run.write_bytes(name, svg)
+    run.write_text("report.html", page)  # last: it says that the others are there
+    return [*files, "report.html"]
 
 
 def _delete_products(run: Run, units: Sequence[Unit]) -> None:
