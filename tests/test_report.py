@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from biaseval.cli.printing import print_metrics
 from biaseval.errors import BiasevalError, InputError
