@@ -151,7 +151,8 @@ def test_adapters_are_trained_by_a_ray_job(head: tuple[str, dict[str, str]], tmp
     done = _submit(head, "jobs/train_lora.py", str(spec), "--run-dir", str(run_dir))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 of 2 (2 trained now)" in done.stdout
-    assert run_status(str(run_dir)).n_adapters_done == 2
+    done_by_noun = {stage.noun: stage.size_done for stage in run_status(str(run_dir)).stages}
+    assert done_by_noun["adapters"] == 2
 
 
 def test_a_model_is_tuned_by_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path, tiny_llama: Path) -> None:
@@ -168,8 +169,9 @@ def test_a_model_is_tuned_by_a_ray_job(head: tuple[str, dict[str, str]], tmp_pat
 def test_a_local_run_does_not_join_somebody_elses_head(head: tuple[str, dict[str, str]]) -> None:
     """The head has left its address file; a run without RAY_ADDRESS starts a Ray of its own."""
     code = (
-        "import ray; from biaseval.execute.cluster import connected; from biaseval.spec import ExecutionSpec\n"
-        "with connected(ExecutionSpec()) as is_local: print(is_local, len(ray.nodes()), ray.cluster_resources()['CPU'])"
+        "import ray; from biaseval.execute.cluster import Cluster; from biaseval.spec import ExecutionSpec\n"
+        "with Cluster(ExecutionSpec()) as cluster:\n"
+        "    print(cluster.resources().is_local, len(ray.nodes()), ray.cluster_resources()['CPU'])"
     )
     done = subprocess.run([sys.executable, "-c", code], env=head[1], capture_output=True, text=True, timeout=120)
     assert done.stdout.split()[:2] == ["True", "1"], done.stderr
