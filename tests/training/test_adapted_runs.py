@@ -187,12 +187,14 @@ def test_only_missing_adapters_and_outputs_are_computed(finished: tuple[Path, Pa
     other = scored(parts["k2.s1"][1])
     # Outputs of the lost adapter do not stay beside those of its successor.
     other.write_bytes(scored(parts["k2.s0"][1]).read_bytes())
-    status = run_status(str(again))
-    assert (status.n_parts_done, status.n_adapters, status.n_adapters_done) == (status.n_parts - 1, 3, 1)
+    adapters, scores = run_status(str(again)).stages
+    assert (adapters.noun, adapters.size, adapters.size_done) == ("adapters", 3, 1)
+    assert scores.n_units_done == scores.n_units - 1
     run_spec(load_spec(spec), str(again))
     assert marts(again) == marts(run_dir)
     assert [path.stat().st_mtime_ns for path in untouched] == before
     assert not (again / "adapters" / TASK / "k0.s0").exists()
+    assert run_status(str(again)).is_complete  # nothing needs the adapter that is not there
 
 
 def test_a_run_with_an_adapter_that_stopped_scores_nothing(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:

@@ -68,9 +68,10 @@ def run_status(run_uri: str) -> Status:
     plan = read_plan(run)
     spec = read_spec(run)
     kind = kind_of(spec)
-    stages = [_stage_status(run, stage) for stage in kind.stages(run, spec, plan)]
+    planned = kind.stages(run, spec, plan)
+    stages = [_stage_status(run, stage) for stage in planned]
     has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
-    is_made = all(stage.n_units_done == stage.n_units for stage in stages)
+    is_made = not any(missing_units(run, stage.units, needed_only=True) for stage in planned)
     is_complete = is_made and (kind.page is None or (has_marts and has_report))
     return Status(spec.kind, stages, kind.page is not None, has_marts, has_report, is_complete)
 
