@@ -15,6 +15,8 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
 os.environ.pop("RAY_ADDRESS", None)
+# Tests that save models import DeepSpeed, which would say on standard output which accelerators it found.
+os.environ["DS_ACCELERATOR"] = "cpu"
 
 
 @pytest.fixture(scope="session")

@@ -278,7 +278,7 @@ def test_a_plan_says_what_would_run_and_writes_nothing(
     as_json = json.loads(call(capsys, monkeypatch, "plan", str(spec), "--json").out)
     assert (as_json["kind"], as_json["name"], as_json["training"]) == ("label_bias", "tiny", None)
     assert as_json["plan"]["n_prompts"] == int(shown["prompts"].replace(",", ""))
-    assert as_json["model"]["family"] == "llama"
+    assert as_json["plan"]["model"]["family"] == "llama"
     assert digests(tmp_path) == before
 
 
