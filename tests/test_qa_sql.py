@@ -1008,7 +1008,7 @@ def test_missing_parts_of_any_model_are_counted(tmp_path: Path) -> None:
         analyse_run(run)
     shutil.rmtree(Path(run, "qa_examples"))
     with pytest.raises(BiasevalError, match="the table qa_examples has no part; run the same command again"):
-        analyse_run(run)
+        query([run], "select 1")
 
 
 def test_marts_that_an_older_version_did_not_write_are_computed_when_asked_for(built: str, tmp_path: Path) -> None:
