@@ -1,9 +1,9 @@
-# make demo | test | check | bench: each sets up what it needs, says what it does, and starts at once the second time.
+# make demo | test | coverage | check | bench: each sets up what it needs, says what it does, and starts at once the second time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench
+.PHONY: help setup demo test coverage check bench
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -29,7 +29,11 @@ demo: $(READY)  ## Run the quickstart: the bundled tiny model on generated tasks
 
 test: $(READY)  ## Run the tests.
 	@echo "test: running the tests (about a quarter of an hour on two cores, more on slow ones)"
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
+coverage: $(READY)  ## Measure which lines of the package the tests run, in a random order of tests.
+	@echo "coverage: running the tests once more, watched and in a random order"
+	@$(BIN)/python -m pytest -q -p randomly --cov --cov-report=term:skip-covered
 
 check: $(READY)  ## Lint, formatting and strict types.
 	@echo "check: ruff, formatting, types"

@@ -19,6 +19,12 @@ os.environ.pop("RAY_ADDRESS", None)
 os.environ["DS_ACCELERATOR"] = "cpu"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that start Ray: processes that share the files then end at about the same time."""
+    slow = {item.path for item in items if item.get_closest_marker("ray")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the folder of golden values and real data, beside the repository or at ``BIASEVAL_SHARED``."""
@@ -29,8 +35,8 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[None]:
-    """Start the one Ray that all tests of a session share, with logical CPUs to spare."""
+def ray_cluster(object_store: str) -> Iterator[None]:
+    """Start the one Ray that all tests of a process share, with logical CPUs to spare; its workers know the bucket."""
     import ray
 
     ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")

@@ -24,6 +24,7 @@ from biaseval.cli.commands import NOT_YET
 from biaseval.cli.printing import print_json
 from biaseval.pipelines import run_status
 from biaseval.spec import MIN_INSTANCES
+from tests.commands import call
 from tests.taskfiles import write_task
 from tests.test_pipelines import digests, write_spec
 from tests.tinymodels import make_llama, make_tokenizer
@@ -36,22 +37,6 @@ CONTRACT = (
 """Every command that the design promises."""
 
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed", "spacy", "nltk", "sklearn", "matplotlib", "pandas"}
-
-
-class Result:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
-    monkeypatch.setattr(sys, "argv", ["biaseval", *arguments])
-    code = 0
-    try:
-        cli.main()
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 0
-    captured = capsys.readouterr()
-    return Result(code, captured.out, captured.err)
 
 
 def _commands() -> dict[str, Any]:

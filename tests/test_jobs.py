@@ -1,8 +1,9 @@
-"""Runs of every kind through a real Ray head and its job server."""
+"""Jobs: a measurement and a tuning through a real Ray head and its job server."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import signal
 import socket
@@ -11,31 +12,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
-from biaseval.analysis import query
 from biaseval.models import ModelSource, load_model
 from biaseval.pipelines import run_status
-from tests.test_majority_pipeline import write_spec
-from tests.test_qa_pipeline import make_bert
-from tests.test_qa_pipeline import write_spec as write_qa_spec
-from tests.training.test_distributed import write_spec as write_lora_spec
+from tests.buckets import free_port
 from tests.training.test_instruct import write_spec as write_instruct_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _processes_of(temporary: str) -> list[psutil.Process]:
@@ -48,6 +39,25 @@ def _processes_of(temporary: str) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+LOCAL = """
+import ray
+from biaseval.execute.cluster import Cluster
+from biaseval.spec import ExecutionSpec
+with Cluster(ExecutionSpec()) as cluster:
+    print(cluster.resources().is_local, len(ray.nodes()), ray.cluster_resources()["CPU"])
+"""
+
+
+def run_job(name: str, *arguments: str) -> int:
+    """Run a job's script in this process; return its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [f"jobs/{name}.py", *arguments])
+        patch.syspath_prepend(ROOT / "jobs")
+        with pytest.raises(SystemExit) as stop:
+            runpy.run_path(str(ROOT / "jobs" / f"{name}.py"), run_name="__main__")
+    return int(stop.value.code or 0)
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +73,12 @@ def head() -> Iterator[tuple[str, dict[str, str]]]:
         # Job logs are followed over a web socket, which a proxy of the machine's must not catch.
         "no_proxy": "127.0.0.1,localhost",
     }
-    dashboard = _free_port()
+    dashboard = free_port()
     command = [
         *(str(BIN / "ray"), "start", "--head", "--block", "--num-cpus=4", "--disable-usage-stats"),
-        *(f"--port={_free_port()}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"),
-        *(f"--temp-dir={temporary}", "--node-ip-address=127.0.0.1", f"--ray-client-server-port={_free_port()}"),
-        f"--dashboard-agent-listen-port={_free_port()}",
+        *(f"--port={free_port()}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"),
+        *(f"--temp-dir={temporary}", "--node-ip-address=127.0.0.1", f"--ray-client-server-port={free_port()}"),
+        f"--dashboard-agent-listen-port={free_port()}",
     ]
     log = open(Path(temporary) / "head.log", "w")  # noqa: SIM115  # the head writes to it until it ends
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
@@ -106,72 +116,90 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(log.read_text())
 
 
-def _submit(head: tuple[str, dict[str, str]], *arguments: str) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Commands = dict[str, tuple[Path, Ended]]
+"""The run directory of each, and what came of it."""
+
+
+@pytest.fixture(scope="module")
+def ended(
+    head: tuple[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path
+) -> dict[str, tuple[Path, Ended]]:
+    """Return (run directory, command that made it) of a measurement, a tuning and a local run, all made at once."""
     address, environment = head
-    command = [
-        *(str(BIN / "ray"), "job", "submit", "--address", address, "--working-dir", str(ROOT), "--"),
-        *(sys.executable, *arguments),
-    ]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    folder = tmp_path_factory.mktemp("jobs")
+    tuning = write_instruct_spec(folder / "tuning", tiny_llama, max_steps=2)
+    submit = [str(BIN / "ray"), "job", "submit", "--address", address, "--working-dir", str(ROOT), "--"]
+    smallest = ("prompt.n_demos=[0,2]", "tasks.max_eval=20", "prompt.demo_sets=1")
+    settings = [word for setting in smallest for word in ("--set", setting)]
+    commands = {
+        "quickstart": [*submit, sys.executable, "jobs/label_bias.py", "jobs/specs/quickstart.yaml", *settings],
+        "tuning": [*submit, sys.executable, "jobs/train_instruct.py", str(tuning)],
+        "local": [sys.executable, "-c", LOCAL],
+    }
+    started = {
+        name: subprocess.Popen(
+            command if name == "local" else [*command, "--run-dir", str(folder / name)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for name, command in commands.items()
+    }  # fmt: skip
+    found = {}
+    for name, process in started.items():
+        out, err = process.communicate(timeout=240)
+        found[name] = (folder / name, Ended(process.returncode, out, err))
+    return found
 
 
-def _assert_whole(done: subprocess.CompletedProcess[str], run_dir: Path) -> None:
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"report: {run_dir}/report.html" in done.stdout
+def test_the_quickstart_runs_as_a_ray_job(ended: Commands) -> None:
+    run_dir, done = ended["quickstart"]
+    assert done.code == 0, done.out + done.err
+    assert f"report: {run_dir}/report.html" in done.out
     status = run_status(str(run_dir))
     assert status.n_parts_done == status.n_parts > 0
     assert status.has_report
 
 
-def test_the_quickstart_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path) -> None:
-    job = ("jobs/label_bias.py", "jobs/specs/quickstart.yaml")
-    settings = ("--set", "prompt.n_demos=[0,2]", "--set", "tasks.max_eval=20", "--set", "prompt.demo_sets=1")
-    _assert_whole(_submit(head, *job, "--run-dir", str(tmp_path / "run"), *settings), tmp_path / "run")
-    refused = _submit(head, *job)
-    assert refused.returncode != 0
-    assert "--run-dir: name an absolute path" in refused.stdout + refused.stderr
+def test_a_model_is_tuned_by_a_ray_job(ended: Commands, tiny_llama: Path) -> None:
+    run_dir, done = ended["tuning"]
+    assert done.code == 0, done.out + done.err
+    assert f"model: {run_dir}/model" in done.out
+    found, base = (load_model(ModelSource(str(path))) for path in (run_dir / "model", tiny_llama))
+    assert found.num_parameters() == base.num_parameters()
 
 
-def test_majority_bias_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path, tiny_llama: Path) -> None:
-    spec = write_spec(tmp_path, tiny_llama)
-    run_dir = tmp_path / "run"
-    _assert_whole(_submit(head, "jobs/majority_bias.py", str(spec), "--run-dir", str(run_dir)), run_dir)
-    assert query([run_dir], "from majority_by_model").num_rows == 8  # with and without instruction, four ways
-
-
-def test_qa_bias_runs_as_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path) -> None:
-    spec = write_qa_spec(tmp_path, make_bert(tmp_path / "bert"))
-    run_dir = tmp_path / "run"
-    _assert_whole(_submit(head, "jobs/qa_bias.py", str(spec), "--run-dir", str(run_dir)), run_dir)
-    assert query([run_dir], "from qa_by_dataset").num_rows == 3  # one model answers both sets, the other one
-
-
-def test_adapters_are_trained_by_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path, tiny_llama: Path) -> None:
-    spec, run_dir = write_lora_spec(tmp_path, tiny_llama), tmp_path / "run"
-    done = _submit(head, "jobs/train_lora.py", str(spec), "--run-dir", str(run_dir))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 of 2 (2 trained now)" in done.stdout
-    done_by_noun = {stage.noun: stage.size_done for stage in run_status(str(run_dir)).stages}
-    assert done_by_noun["adapters"] == 2
-
-
-def test_a_model_is_tuned_by_a_ray_job(head: tuple[str, dict[str, str]], tmp_path: Path, tiny_llama: Path) -> None:
-    spec, run_dir = write_instruct_spec(tmp_path, tiny_llama, max_steps=2), tmp_path / "run"
-    done = _submit(head, "jobs/train_instruct.py", str(spec), "--run-dir", str(run_dir))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"model: {run_dir}/model" in done.stdout
-    assert (
-        load_model(ModelSource(str(run_dir / "model"))).num_parameters()
-        == load_model(ModelSource(str(tiny_llama))).num_parameters()
-    )
-
-
-def test_a_local_run_does_not_join_somebody_elses_head(head: tuple[str, dict[str, str]]) -> None:
+def test_a_local_run_does_not_join_somebody_elses_head(ended: Commands) -> None:
     """The head has left its address file; a run without RAY_ADDRESS starts a Ray of its own."""
-    code = (
-        "import ray; from biaseval.execute.cluster import Cluster; from biaseval.spec import ExecutionSpec\n"
-        "with Cluster(ExecutionSpec()) as cluster:\n"
-        "    print(cluster.resources().is_local, len(ray.nodes()), ray.cluster_resources()['CPU'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], env=head[1], capture_output=True, text=True, timeout=120)
-    assert done.stdout.split()[:2] == ["True", "1"], done.stderr
+    _, done = ended["local"]
+    assert done.out.split()[:2] == ["True", "1"], done.err
+
+
+@pytest.mark.parametrize("name", ["label_bias", "majority_bias", "qa_bias", "train_lora", "train_instruct"])
+def test_a_run_that_a_job_could_not_leave_behind_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["--run-dir", "runs/x"], ["--run-dir=x"]):
+        assert run_job(name, "spec.yaml", *arguments) == 2
+        assert capsys.readouterr().err.startswith("error: --run-dir: name an absolute path or s3:// URI that every")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("label_bias", "biaseval run"),
+        ("majority_bias", "biaseval run"),
+        ("qa_bias", "biaseval run"),
+        ("train_lora", "biaseval train lora"),
+        ("train_instruct", "biaseval train instruct"),
+    ],
+)
+def test_each_job_is_a_command(name: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the job's own arguments; what the commands do is tested where they are."""
+    assert run_job(name, "--help") == 0
+    assert f"Usage: {command} [OPTIONS]" in capsys.readouterr().out

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import psutil
 import pytest
 import torch
 import yaml
@@ -189,31 +183,6 @@ def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path]
     for table in ("generations", "label_scores", "marts"):
         assert digests(again / table) == digests(run_dir / table)
     assert (again / "generations" / "part-00000.parquet").stat().st_mtime_ns == untouched
-
-
-def test_a_killed_run_goes_on_to_the_same_marts(finished: tuple[Path, Path], tmp_path: Path) -> None:
-    spec, run_dir = finished
-    again = tmp_path / "run"
-    command = [sys.executable, "-m", "biaseval", "run", str(spec), "--run-dir", str(again)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    deadline = time.monotonic() + 120
-    while not (again / "label_scores" / "part-00000.parquet").exists():
-        assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
-    for child in children:
-        if child.is_running():
-            child.kill()
-    psutil.wait_procs(children, timeout=30)
-    status = run_status(str(again))
-    assert status.n_parts_done < status.n_parts
-    assert not status.has_marts
-    run_spec(load_spec(spec), str(again))
-    for table in ("generations", "label_scores", "marts"):
-        assert digests(again / table) == digests(run_dir / table)
 
 
 def test_another_spec_or_other_data_are_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:

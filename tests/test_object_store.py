@@ -1,44 +1,46 @@
-"""A whole run on a real S3 server on loopback."""
+"""Whole runs and trainings on a real S3 server on loopback."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.test_cli import call
-from tests.test_pipelines import write_spec
+from biaseval.store import Run
+from tests.commands import call
+from tests.training.test_distributed import TASK
+from tests.training.test_distributed import write_spec as write_lora_spec
 from tests.training.test_instruct import LORA
 from tests.training.test_instruct import write_spec as write_instruct_spec
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("object_store")]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
 
-def start(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that needs a Ray of its own, whose workers know of the bucket."""
-    command = [sys.executable, "-m", "biaseval", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
-
-
-def test_a_run_directory_may_be_a_bucket(
-    tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = write_spec(tmp_path, tiny_llama, prompt={"n_demos": [0]}, calibration=["cc"])
-    run_dir = "s3://bias/runs/first"
-    done = start("run", str(spec), "--run-dir", run_dir)
-    assert done.returncode == 0, done.stderr
-    assert f"report: {run_dir}/report.html" in done.stdout
+def test_a_run_with_adapters_may_be_in_a_bucket(
+    object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    spec, run_dir = write_lora_spec(tmp_path, tiny_llama, (0,)), f"{object_store}/runs/first"
+    done = call(capsys, monkeypatch, "run", str(spec), "--run-dir", run_dir)
+    assert done.code == 0, done.err
+    assert "1 of 1 adapters trained" in done.err
+    assert f"report: {run_dir}/report.html" in done.out
     asked = call(capsys, monkeypatch, "sql", run_dir, "from label_bias_by_task order by all", "--format", "json")
     rows = json.loads(asked.out)
-    assert len(rows) == 4
+    assert [row["method"] for row in rows] == ["lora", "none"]
     assert all(0 <= row["macro_f1"] <= 1 for row in rows)
     assert "complete" in call(capsys, monkeypatch, "status", run_dir).out
+    run = Run.open(run_dir)
+    keys = {file for name in run.names() for file in run.files(name)}
+    for name in ("adapter_model.safetensors", "adapter_config.json"):
+        assert f"adapters/{TASK}/k0.s0/{name}" in keys
+    assert not [key for key in keys if ".train" in key]
+    trained = call(capsys, monkeypatch, "train", "lora", str(spec), "--run-dir", run_dir)
+    assert "1 of 1 (0 trained now)" in trained.out
     again = call(capsys, monkeypatch, "run", str(spec), "--run-dir", run_dir)
     assert again.code == 0
-    assert "all 150 rows are scored already" in again.err
+    assert "rows are scored already" in again.err
     refused = call(capsys, monkeypatch, "run", str(spec), "--run-dir", run_dir, "--set", "seed=1")
     assert refused.code == 2
     assert "seed: the run has 42, the spec 1" in refused.err
@@ -48,15 +50,16 @@ def test_a_run_directory_may_be_a_bucket(
 
 
 def test_a_model_may_be_tuned_in_a_bucket(
-    tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     spec = write_instruct_spec(tmp_path, tiny_llama, lora=LORA, learning_rate=1e30, warmup=0.0, checkpoint_steps=1)
-    run_dir = "s3://bias/runs/tuned"
-    stopped = start("train", "instruct", str(spec), "--run-dir", run_dir)
-    assert stopped.returncode == 1
-    assert "training stopped at step" in stopped.stderr
+    run_dir = f"{object_store}/runs/tuned"
+    stopped = call(capsys, monkeypatch, "train", "instruct", str(spec), "--run-dir", run_dir)
+    assert stopped.code == 1
+    assert "training stopped at step" in stopped.err
     assert "steps   1 of 24 made" in call(capsys, monkeypatch, "status", run_dir).out
     # The checkpoint before the bad step is there, and read.
-    again = start("train", "instruct", str(spec), "--run-dir", run_dir)
-    assert "resuming: 1 of 24 steps are made" in again.stderr
-    assert "training stopped at step 1" in again.stderr
+    again = call(capsys, monkeypatch, "train", "instruct", str(spec), "--run-dir", run_dir)
+    assert "resuming: 1 of 24 steps are made" in again.err
+    assert "training stopped at step 1" in again.err

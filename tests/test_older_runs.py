@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.commands import call
 from tests.older_runs import FIXTURES, NAMES, command_of, copy_older_run
-from tests.test_cli import call
 
 pytestmark = pytest.mark.ray
 

@@ -7,25 +7,26 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import run_spec, run_status, score_prompts
+from biaseval.pipelines import label_scores, run_spec, run_status, score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
 from biaseval.store import Run
+from tests.commands import call
+from tests.processes import killed_in_the_end, wait_until
 from tests.taskfiles import write_task
 from tests.tinymodels import make_llama
+from tests.waiting import MARKERS, N_BEFORE, WaitingWorker
 
 pytestmark = pytest.mark.ray
 
@@ -308,60 +309,54 @@ def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path,
         score_prompts(model, execution, tmp_path / "other.parquet", str(tmp_path / "out"))
 
 
-def _started_run(spec: Path, run_dir: Path, n_parts: int) -> subprocess.Popen[str]:
-    """Start a run with a Ray of its own and return it when ``n_parts`` parts are complete."""
-    command = [sys.executable, "-m", "biaseval", "run", str(spec), "--run-dir", str(run_dir)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 180
-    while len(list((run_dir / "label_scores").glob("*.parquet"))) < n_parts:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return process
-
-
 @pytest.mark.slow
-def test_a_killed_run_resumes_to_the_marts_of_an_undisturbed_one(
+def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_an_undisturbed_one(
     finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path
 ) -> None:
-    spec = write_spec(tmp_path, tiny_llama)
-    run_dir = tmp_path / "run"
-    process = _started_run(spec, run_dir, n_parts=3)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    spec, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
+    first, second = (tmp_path / marker for marker in MARKERS)
+    code = "from tests.waiting import waiting_command; waiting_command()"
+    with killed_in_the_end(code, "run", str(spec), "--run-dir", str(run_dir)) as process:
+        wait_until(first.exists, process)
+        before = digests(run_dir / "label_scores")
+        (scorer,) = [each for each in process.children(recursive=True) if "_Actor" in "".join(each.cmdline())]
+        scorer.kill()
+        # Another actor takes its place, and does the part again.
+        wait_until(second.exists, process)
+    kept = digests(run_dir / "label_scores")
+    assert (len(before), len(kept)) == (N_BEFORE, 2 * N_BEFORE)
+    assert kept.items() >= before.items()
     status = run_status(str(run_dir))
     assert 0 < status.n_parts_done < status.n_parts
     assert not status.has_marts
-    kept = digests(run_dir / "label_scores")
     run_spec(load_spec(spec), str(run_dir))
-    assert {name: digest for name, digest in digests(run_dir / "label_scores").items() if name in kept} == kept
+    assert digests(run_dir / "label_scores").items() >= kept.items()
     assert_same(marts(run_dir), marts(finished[1]))
 
 
 @pytest.mark.slow
-def test_an_actor_that_dies_is_replaced_and_its_part_done_again(
-    finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path
+def test_an_interrupted_run_says_that_it_can_be_resumed(
+    tmp_path: Path,
+    tiny_llama: Path,
+    ray_cluster: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run_dir = tmp_path / "run"
-    process = _started_run(write_spec(tmp_path, tiny_llama), run_dir, n_parts=3)
-    workers = psutil.Process(process.pid).children(recursive=True)
-    (scorer,) = [worker for worker in workers if "_Actor" in "".join(worker.cmdline())]
-    n_done = run_status(str(run_dir)).n_parts_done
-    scorer.kill()
-    _, messages = process.communicate(timeout=180)
-    assert process.returncode == 0, messages
-    assert n_done < run_status(str(run_dir)).n_parts
-    assert_same(marts(run_dir), marts(finished[1]))
+    """Whoever presses Ctrl-C while a part is scored: the command ends, and what it started ends."""
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", WaitingWorker)
+    spec, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
 
+    def press() -> None:
+        while not (tmp_path / MARKERS[0]).exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
 
-@pytest.mark.slow
-def test_an_interrupted_run_says_that_it_can_be_resumed(tmp_path: Path, tiny_llama: Path) -> None:
-    run_dir = tmp_path / "run"
-    process = _started_run(write_spec(tmp_path, tiny_llama, execution={"part_rows": 4}), run_dir, n_parts=2)
-    process.send_signal(signal.SIGINT)
-    _, messages = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert messages.rstrip().endswith("complete parts are kept, run the same command again to resume")
-    assert "Traceback" not in messages
+    presser = threading.Thread(target=press)
+    presser.start()
+    interrupted = call(capsys, monkeypatch, "run", str(spec), "--run-dir", str(run_dir))
+    presser.join()
+    assert interrupted.code == 130
+    assert interrupted.err.rstrip().endswith("complete parts are kept, run the same command again to resume")
+    assert "Traceback" not in interrupted.err
     status = run_status(str(run_dir))
-    assert 2 <= status.n_parts_done < status.n_parts
+    assert N_BEFORE == status.n_parts_done < status.n_parts

@@ -8,7 +8,7 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.label_bias.splits import Sampler
-from biaseval.pipelines.run import planned_run, summarize_plan
+from biaseval.pipelines.run import describe, planned_run
 from biaseval.prompting.task_files import read_task
 from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
 from tests.taskfiles import write_task
@@ -36,7 +36,7 @@ def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tm
         lora=LoraSpec(max_tokens=20),
     )
     with pytest.raises(InputError) as shown:
-        summarize_plan(spec)
+        describe(spec)
     with pytest.raises(InputError) as written, planned_run(spec, str(tmp_path / "run")):
         pass
     assert str(shown.value) == str(written.value)

@@ -33,7 +33,7 @@ from biaseval.training.preparation import load_base, prepared
 from biaseval.training.recipe import tuning_recipe
 from biaseval.training.rows import MODEL_CONFIG
 from biaseval.training.templates import EncodedConversation, encode_conversations
-from tests.processes import run_until_killed
+from tests.processes import killed_in_the_end, wait_until
 from tests.taskfiles import WORDS
 from tests.training.interruptions import MARKER
 from tests.training.trainingtexts import CPU
@@ -115,12 +115,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_clust
     """Return the spec and the directory of a tuning that was killed when six steps were made."""
     folder = tmp_path_factory.mktemp("killed")
     path, run_dir, marker = write_spec(folder, tiny_llama), folder / "run", folder / "marker"
-    run_until_killed(
-        marker.exists,
-        "from tests.training.interruptions import waiting_command; waiting_command()",
-        *("train", "instruct", str(path), "--run-dir", str(run_dir)),
-        **{MARKER: str(marker)},
-    )
+    code = "from tests.training.interruptions import waiting_command; waiting_command()"
+    command = ("train", "instruct", str(path), "--run-dir", str(run_dir))
+    with killed_in_the_end(code, *command, **{MARKER: str(marker)}) as process:
+        wait_until(marker.exists, process)
     return load(path), run_dir
 
 

@@ -89,7 +89,7 @@ def plan_tasks(spec: LabelBiasSpec, files: Sequence[Path], tokenizer: Any, windo
             task = read_task(path)
             plan = planner.plan(task, _splits(task, spec, sampler, recorded), sampler, templates)
         except InputError as error:
-            plan = TaskPlan(path.stem, problems=[str(error)])
+            plan = TaskPlan(path.stem, problems=error.problems)
         yield plan
 
 
