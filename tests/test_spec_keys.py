@@ -179,7 +179,8 @@ def test_keys_that_an_older_version_did_not_write_have_their_defaults(tmp_path: 
     ("content", "expected"),
     [
         (None, "run/spec.yaml: is no spec; name the directory of a run"),
-        ({"kind": "score"}, "run/spec.yaml: kind: 'score' is unknown; use label_bias or majority_bias or qa_bias"),
+        ({"kind": "scores"}, "run/spec.yaml: kind: 'scores' is unknown; use label_bias or majority_bias or qa_bias"),
+        ({"kind": "score"}, "run/spec.yaml: prompts_sha256: is required and missing; add it"),
         ({"kind": "instruct", "name": "x"}, "run/spec.yaml: training: is required and missing; add it"),
     ],
 )

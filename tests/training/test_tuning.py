@@ -294,4 +294,4 @@ def test_a_model_without_weights_has_the_right_form_and_buffers(tiny_llama: Path
     assert all(torch.equal(own, dict(whole.named_buffers())[name]) for name, own in bare.named_buffers())
     assert dict(bare.named_buffers())
     with pytest.raises(InputError, match="no such directory"):
-        unfilled_model(str(tiny_llama / "none"))
+        unfilled_model(ModelSource(str(tiny_llama / "none")))

@@ -90,7 +90,9 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.
         store.glob, store.info = cache(store.glob), cache(store.info)
         connection.register_filesystem(store)
-    connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create("calibration_methods")
+    # By Arrow, making a table of Python's values would import pandas.
+    unnested = "create table calibration_methods as select unnest($rows, recursive := true)"
+    connection.execute(unnested, {"rows": calibration_rows()}).fetchall()
     for macro in sorted(ANALYTICS.glob("macros/*.sql")):
         connection.execute(macro.read_text(encoding="utf-8")).fetchall()
     return connection

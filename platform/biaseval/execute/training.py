@@ -79,6 +79,9 @@ class Training:
 
         for left in (STORAGE, PROGRESS):  # by a killed process
             run.delete(left)
+        begun = self.begun(run)
+        if begun:
+            say(f"resuming: {begun:,} of {missing[0].size:,} {self.noun} are {self.verb}")
         groups = share(self.recipe.training, self.execution, len(missing), cluster.resources())
         if groups.caution is not None:
             logger.warning(groups.caution)
