@@ -15,6 +15,9 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
 os.environ.pop("RAY_ADDRESS", None)
+# A training starts processes: one fewer, and they are asked how they are more often than trainings of hours need.
+os.environ["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] = "0"
+os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.5"
 # Tests that save models import DeepSpeed, which would say on standard output which accelerators it found.
 os.environ["DS_ACCELERATOR"] = "cpu"
 

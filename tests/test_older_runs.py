@@ -41,7 +41,7 @@ ANSWERS = {"label_bias": 76, "label_bias_lora": 38, "majority_bias": 24, "qa_bia
 LOST = {
     "label_bias": ["label_scores/part-00001.parquet"],
     "label_bias_lora": ["adapters/task9601_meal_classification/k2.s0", "adapted_scores/part-00001.parquet"],
-    "majority_bias": ["generations/part-00002.parquet"],
+    "majority_bias": ["generations/part-00002.parquet", "label_scores/part-00001.parquet"],
     "qa_bias": ["qa_attributes/part-00001.parquet", "qa_predictions/part-00004.parquet"],
     "instruct": ["adapter"],
     "score": ["label_scores/part-00001.parquet"],

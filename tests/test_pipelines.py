@@ -20,6 +20,7 @@ import yaml
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines import label_scores, run_spec, run_status, score_prompts
+from biaseval.pipelines.run import planned_run
 from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
 from biaseval.store import Run
 from tests.commands import call
@@ -128,32 +129,26 @@ def test_scores_are_those_of_plain_forward_passes(finished: tuple[Path, Path], t
             assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_running_again_computes_only_what_is_missing(finished: tuple[Path, Path]) -> None:
-    spec, run_dir = finished
-    before, expected = digests(run_dir / "label_scores"), marts(run_dir)
-    times = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
-    (run_dir / "label_scores" / "part-00001.parquet").unlink()
-    run_spec(load_spec(spec), str(run_dir))
-    after = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
-    assert {name for name in times if times[name] != after[name]} == {"part-00001.parquet"}
-    assert digests(run_dir / "label_scores") == before
-    assert_same(marts(run_dir), expected)
-
-
-def test_another_number_of_actors_on_restart_changes_nothing_beyond_rounding(
+def test_what_is_missing_is_computed_and_by_more_actors_it_is_the_same_but_for_rounding(
     finished: tuple[Path, Path], tmp_path: Path
 ) -> None:
     spec, run_dir = finished[0], tmp_path / "run"
     shutil.copytree(finished[1], run_dir)
     run = Run.open(str(run_dir))
     before = run.read_table("label_scores").to_pylist()
-    for number in (1, 4, 7):
-        (run_dir / "label_scores" / f"part-{number:05d}.parquet").unlink()
+    times = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
+    lost = {f"part-{number:05d}.parquet" for number in (1, 4, 7)}
+    for name in lost:
+        (run_dir / "label_scores" / name).unlink()
     run_spec(load_spec(spec, ["execution.actors=2"]), str(run_dir))
+    found = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
+    assert found.keys() == times.keys()
+    assert {name for name in times if times[name] != found[name]} == lost
     after = run.read_table("label_scores").to_pylist()
     assert [(row["prompt_id"], row["label"]) for row in after] == [(row["prompt_id"], row["label"]) for row in before]
     for row, wanted in zip(after, before, strict=True):
         assert row["token_logprobs"] == pytest.approx(wanted["token_logprobs"], abs=1e-4)
+    assert_same(marts(run_dir), marts(finished[1]))
 
 
 def test_a_different_spec_is_refused_and_nothing_is_touched(finished: tuple[Path, Path]) -> None:
@@ -166,30 +161,25 @@ def test_a_different_spec_is_refused_and_nothing_is_touched(finished: tuple[Path
     assert len(list((run_dir / "prompts").iterdir())) == len(list((run_dir / "label_scores").iterdir()))
 
 
-def test_changed_inputs_are_refused(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
-    model = make_llama(tmp_path / "model")
-    spec = write_spec(tmp_path, model, calibration=[], prompt={"n_demos": [0]})
-    run_spec(load_spec(spec), str(tmp_path / "run"))
-    (tmp_path / "run" / "label_scores" / "part-00000.parquet").unlink()
-    make_llama(model, seed=1)
-    with pytest.raises(InputError, match="is not the model that"):
-        run_spec(load_spec(spec), str(tmp_path / "run"))
-    write_task(tmp_path / "tasks", "task9501_two_classification", n_instances=141, number=9501)
-    with pytest.raises(InputError, match=r"task9501_two_classification\.json: changed since .* was planned"):
-        run_spec(load_spec(spec), str(tmp_path / "run"))
-
-
-def test_a_finished_run_is_not_taken_for_that_of_another_model_or_splits(
-    finished: tuple[Path, Path], tmp_path: Path
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_run_is_not_taken_for_that_of_another_model_or_other_tasks(
+    is_finished: bool, finished: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    spec, run_dir = finished
+    spec, run_dir = finished[0], tmp_path / "run"
+    shutil.copytree(finished[1], run_dir)
+    if not is_finished:
+        (run_dir / "label_scores" / "part-00000.parquet").unlink()
     before = digests(run_dir)
     other = make_llama(tmp_path / "model", seed=3)
     with pytest.raises(InputError, match="is not the model that"):
         run_spec(load_spec(spec, [f"model.path={other}"]), str(run_dir))
-    write_task(tmp_path / "tasks", "task9501_two_classification", n_instances=140, number=9501)
-    with pytest.raises(InputError, match=r"task9502_three_detection\.json: changed"):
-        run_spec(load_spec(spec, [f"tasks.path={tmp_path / 'tasks'}"]), str(run_dir))
+    tasks = tmp_path / "tasks"
+    write_task(tasks, "task9501_two_classification", n_instances=141, number=9501)
+    with pytest.raises(InputError) as refused:
+        run_spec(load_spec(spec, [f"tasks.path={tasks}"]), str(run_dir))
+    # One is another, one is gone.
+    for name in ("task9501_two_classification", "task9502_three_detection"):
+        assert f"{name}.json: changed since" in str(refused.value)
     assert digests(run_dir) == before
 
 
@@ -205,13 +195,13 @@ def test_changed_weights_are_noticed_wherever_they_lie(tmp_path: Path) -> None:
     assert fingerprint_model(ModelSource(str(model)))["digest"] != before
 
 
-def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_path: Path, ray_cluster: None) -> None:
+def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_path: Path) -> None:
     """More main rows than max_eval asks for included."""
     spec, run_dir = finished
     overrides = [f"tasks.splits={run_dir / 'splits'}", "seed=9", "tasks.max_eval=5", "calibration=[]", "name=again"]
-    run_spec(load_spec(spec, overrides), str(tmp_path / "run"))
-    first, second = (Run.open(str(folder)).read_table("splits") for folder in (run_dir, tmp_path / "run"))
-    assert first.equals(second)
+    with planned_run(load_spec(spec, overrides), str(tmp_path / "run")) as run:
+        second = run.read_table("splits")
+    assert Run.open(str(run_dir)).read_table("splits").equals(second)
 
 
 def test_a_second_process_is_kept_out_of_a_run(finished: tuple[Path, Path]) -> None:
@@ -223,12 +213,13 @@ def test_a_second_process_is_kept_out_of_a_run(finished: tuple[Path, Path]) -> N
         run_spec(load_spec(spec), str(run_dir))
 
 
-def test_a_directory_left_by_an_early_kill_is_taken_up(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+def test_a_directory_left_by_an_early_kill_is_taken_up(tmp_path: Path, tiny_llama: Path) -> None:
     spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
     (tmp_path / "run").mkdir()
     for name in (".writable", ".lock", "environment.json.incomplete-1234"):
         (tmp_path / "run" / name).write_text("")
-    run_spec(load_spec(spec), str(tmp_path / "run"))
+    with planned_run(load_spec(spec), str(tmp_path / "run")) as run:
+        assert run.parts("prompts")
     assert not list((tmp_path / "run").glob("*incomplete*"))
 
 
@@ -246,31 +237,16 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path, tiny_llama: Pat
     assert {name: digest for name, digest in digests(tmp_path).items() if not name.startswith("specs")} == before
 
 
-def test_a_plan_that_fails_leaves_nothing_in_the_way_of_a_mended_spec(
-    tmp_path: Path, tiny_llama: Path, ray_cluster: None
-) -> None:
+def test_a_plan_that_fails_leaves_nothing_in_the_way_of_a_mended_spec(tmp_path: Path, tiny_llama: Path) -> None:
     spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
     (tmp_path / "templates.csv").write_text("task,template\ntask9502_three_detection,Nothing {INPUT} of it\n")
     bad = load_spec(spec, ["calibration=[dc]", "tasks.templates=templates.csv"])
     with pytest.raises(InputError, match="inputs lack a literal part of the template"):
         run_spec(bad, str(tmp_path / "run"))
     assert {path.name for path in (tmp_path / "run").iterdir()} <= {".lock"}
-    run_spec(load_spec(spec), str(tmp_path / "run"))
+    with planned_run(load_spec(spec), str(tmp_path / "run")) as run:
+        assert run.parts("prompts")
     assert yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["calibration"] == []
-
-
-def test_a_scorer_that_refuses_a_prompt_is_heard(tmp_path: Path, ray_cluster: None) -> None:
-    """Weights that give no finite score are found by the worker; its message, not Ray's, reaches the user."""
-    from safetensors.torch import load_file, save_file
-
-    model = make_llama(tmp_path / "model")
-    weights = load_file(model / "model.safetensors")
-    weights["lm_head.weight"][:] = float("nan")
-    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
-    path = tmp_path / "prompts.jsonl"
-    path.write_text(json.dumps({"prompt_id": "one", "text": "river stone", "labels": ["a", "b"]}) + "\n")
-    with pytest.raises(BiasevalError, match="prompt 'one', label 'a': the model gives a log-probability that is not"):
-        score_prompts(ModelSpec(path=str(model)), ExecutionSpec(), path, str(tmp_path / "out"))
 
 
 def test_a_prompt_that_is_too_long_to_score_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
@@ -289,7 +265,7 @@ def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: 
         run_spec(load_spec(spec, ["model.quantization=8bit"]), str(tmp_path / "run"))
 
 
-def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+def test_any_prompts_can_be_scored(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
     from biaseval.scoring import LabelScorer
 
     rows = [{"prompt_id": f"p{i}", "text": f"river {i} stone", "labels": ["yes", "not sure"]} for i in range(30)]
@@ -301,9 +277,6 @@ def test_any_prompts_can_be_scored_and_resumed(tmp_path: Path, tiny_llama: Path,
     assert [(row["prompt_id"], row["label"]) for row in found] == [(r["prompt_id"], r["label"]) for r in expected]
     for row, wanted in zip(found, expected, strict=True):
         assert row["token_logprobs"] == pytest.approx(wanted["token_logprobs"], abs=1e-4)
-    (tmp_path / "out" / "label_scores" / "part-00002.parquet").unlink()
-    score_prompts(model, execution, tmp_path / "prompts.parquet", str(tmp_path / "out"))
-    assert run.read_table("label_scores").num_rows == 60
     pq.write_table(pa.Table.from_pylist(rows[:5]), tmp_path / "other.parquet")
     with pytest.raises(InputError, match=r"belongs to another spec(.|\n)*prompts_sha256: the run has"):
         score_prompts(model, execution, tmp_path / "other.parquet", str(tmp_path / "out"))

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
@@ -17,8 +16,13 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
+from biaseval.execute.parts import Parts, Task
+from biaseval.execute.resources import Allocation
 from biaseval.models import ModelSource
 from biaseval.pipelines import describe, run_spec, run_status
+from biaseval.pipelines.directory import read_plan, read_spec
+from biaseval.pipelines.kinds import KINDS
+from biaseval.pipelines.run import planned_run
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.reading import ExtractiveReader, WindowSettings
 from biaseval.spec import QaBiasSpec, load_spec
@@ -233,7 +237,8 @@ def test_another_spec_model_or_file_is_refused(
     (folder / "corpora/stopwords").mkdir(parents=True)
     (folder / "corpora/stopwords/english").write_text("the\n")
     with_data = write_spec(tmp_path, bert, text={"nltk_data": str(folder)}, heuristics=["ans_pos"])
-    run_spec(load_spec(with_data), str(tmp_path / "with_data"))
+    with planned_run(load_spec(with_data), str(tmp_path / "with_data")):
+        pass
     (folder / "corpora/stopwords/english").write_text("a\n")
     with pytest.raises(InputError, match=r"sentences and words: changed from .* since .* was planned"):
         run_spec(load_spec(with_data), str(tmp_path / "with_data"))
@@ -321,8 +326,13 @@ def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path, ray
     spec = write_spec(tmp_path, headless, models=[model])
     assert "would be new and untrained" in _without(spec, tmp_path / "run")
     allowed = write_spec(tmp_path, headless, models=[model | {"allow_untrained_head": True}], heuristics=["ans_len"])
-    run_spec(load_spec(allowed), str(tmp_path / "allowed"))
-    assert pq.read_table(tmp_path / "allowed" / "qa_predictions").num_rows == N_SQUAD + N_OTHER
+    with planned_run(load_spec(allowed), str(tmp_path / "allowed")) as run:
+        _, answers = KINDS["qa_bias"].stages(run, read_spec(run), read_plan(run))
+    assert isinstance(answers, Parts)
+    worker = answers.worker(run, Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=1), **answers.arguments)
+    unit = answers.units[0]
+    worker.make(Task(unit.number, unit.work, unit.files), None)
+    assert run.read_part("qa_predictions", 0).num_rows == PART_ROWS
 
 
 def test_a_heuristic_of_the_users_is_measured(

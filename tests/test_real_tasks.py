@@ -78,7 +78,7 @@ def test_a_window_of_512_tokens_is_enough_where_prompts_leave_room_for_the_label
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_lora_stands_beside_calibration_on_four_tasks_and_its_loss_falls(
+def test_lora_stands_beside_calibration_on_real_tasks_and_its_loss_falls(
     superni: Path, tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -88,8 +88,8 @@ def test_lora_stands_beside_calibration_on_four_tasks_and_its_loss_falls(
         model=ModelSpec(path=str(demo.MODEL_PATH)),
         tasks=TasksSpec(
             path=str(superni / "tasks"),
-            include=["task109_*", "task209_*", "task585_*", "task827_*"],
-            max_eval=20,
+            include=["task109_*", "task585_*"],
+            max_eval=8,
             templates=str(superni / "templates.csv"),
         ),
         prompt=PromptSpec(n_demos=[2], demo_sets=1),
@@ -103,12 +103,12 @@ def test_lora_stands_beside_calibration_on_four_tasks_and_its_loss_falls(
         *("none", "cc", "dc", "looc"),
         *("lora", "lora+cc", "lora+dc", "lora+looc"),
     }
-    assert {row["n_tasks"] for row in methods} == {4}
+    assert {row["n_tasks"] for row in methods} == {2}
     losses = query(
         [run_dir],
         "select adapter, arg_min(loss, step) as first, arg_max(loss, step) as last from training group by all",
     )
-    assert losses.num_rows == 4
+    assert losses.num_rows == 2
     assert all(row["last"] < row["first"] for row in losses.to_pylist())
     page = Path(run_dir, "report.html").read_text()
     assert "LoRA + LOOC" in page

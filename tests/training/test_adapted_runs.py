@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,27 +13,36 @@ import pytest
 import torch
 import yaml
 from peft import PeftModel
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig
 from typer.testing import CliRunner
 
 from biaseval.analysis import query
 from biaseval.cli import app
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import InputError
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.training import Training
 from biaseval.models import AdapterSlot, ModelSource, load_model, load_tokenizer
 from biaseval.pipelines import run_spec, run_status, train_lora
+from biaseval.pipelines.adapters import TrainingSummary
 from biaseval.prompting.matching import match_label
 from biaseval.scoring import LabelScorer
-from biaseval.spec import load_spec
+from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.store import Run
+from biaseval.tables import TRAINING
+from biaseval.training.recipe import adapters_recipe
+from biaseval.units import Unit, missing_units
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
 from tests.taskfiles import write_task
 from tests.test_models import SMALL, save_random
+from tests.training.interruptions import troubled_adapter
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 TASK = "task9501_two_classification"
-LORA = {"precision": "float32", "r": 4, "epochs": 1, "learning_rate": 5e-3, "gradient_checkpointing": False}
-SETTINGS = ("k0.s0", "k2.s0", "k2.s1")
+LORA: dict[str, Any] = {"precision": "float32", "r": 4, "epochs": 2, "learning_rate": 5e-3, "gradient_checkpointing": False}
+SETTINGS = ("k0.s0", "k2.s0", "k2.s1", "k2.s2")
+ADAPTERS = [f"{TASK}/{setting}" for setting in SETTINGS]
 
 
 def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
@@ -43,7 +52,7 @@ def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
         "name": "tiny",
         "model": {"path": str(model)},
         "tasks": {"path": "tasks", "include": [TASK], "min_instances": 130, "max_eval": 12},
-        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
+        "prompt": {"n_demos": [0, 2], "demo_sets": 3},
         "calibration": ["cc", "looc"],
         "lora": LORA,
         "execution": {"part_rows": 20},
@@ -55,12 +64,21 @@ def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[Path, Path]:
-    """Return (spec file, run directory) of an undisturbed label-bias run, whose adapters were trained first."""
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None
+) -> tuple[TrainingSummary, Path, Path]:
+    """Return (summary, spec file, run directory) of adapters that one worker without DeepSpeed trained."""
     folder = tmp_path_factory.mktemp("adapted")
     spec, run_dir = write_spec(folder, tiny_llama), folder / "run"
-    train_lora(load_spec(spec), str(run_dir))
+    summary = train_lora(load_spec(spec), str(run_dir))
     assert not (run_dir / "label_scores").exists()
+    return summary, spec, run_dir
+
+
+@pytest.fixture(scope="module")
+def finished(trained: tuple[TrainingSummary, Path, Path]) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of an undisturbed label-bias run, whose adapters were trained first."""
+    _, spec, run_dir = trained
     files = sorted((run_dir / "adapters").rglob("*.safetensors"))
     before = [path.stat().st_mtime_ns for path in files]
     done = CliRunner().invoke(app, ["run", str(spec), "--run-dir", str(run_dir)])
@@ -68,6 +86,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_clu
     assert "lora+looc" in done.stdout
     assert [path.stat().st_mtime_ns for path in files] == before
     return spec, run_dir
+
+
+def weights(run_dir: Path) -> dict[str, dict[str, torch.Tensor]]:
+    files = sorted((run_dir / "adapters").glob("*/*/adapter_model.safetensors"))
+    return {str(file.parent.relative_to(run_dir / "adapters")): load_file(file) for file in files}
 
 
 def prompts_of(run_dir: Path, adapter: str) -> pa.Table:
@@ -89,8 +112,91 @@ def assert_close(found: dict[tuple[str, str], list[float]], wanted: dict[tuple[s
         np.testing.assert_allclose(found[key], values, atol=1e-4)
 
 
-def marts(run_dir: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (run_dir / "marts").iterdir()}
+def test_training_leaves_adapters_and_their_steps(
+    trained: tuple[TrainingSummary, Path, Path], tiny_llama: Path
+) -> None:
+    summary, spec, run_dir = trained
+    assert (summary.n_adapters, summary.n_planned, summary.n_trained, summary.n_steps) == (4, 4, 4, 16)
+    assert summary.first_loss is not None
+    assert summary.last_loss is not None
+    assert summary.last_loss < summary.first_loss
+    assert summary.overhead_share is not None
+    assert 0 <= summary.overhead_share < 1
+    summary.refuse_given_up()
+    run = Run.open(str(run_dir))
+    assert run.parts("training") == set(range(4))
+    rows = run.read_table("training")
+    assert rows.schema == TRAINING.schema
+    assert [(row["adapter"], row["step"]) for row in rows.to_pylist()] == [
+        (name, step) for name in ADAPTERS for step in range(4)
+    ]
+    assert {(row["model"], row["task"], row["n_tokens"]) for row in rows.to_pylist()} == {("tiny", TASK, None)}
+    assert list(weights(run_dir)) == ADAPTERS
+    adapted = load_model(ModelSource(str(tiny_llama), adapter=str(run_dir / "adapters" / TASK / "k2.s0")))
+    assert any("lora_A" in name for name, _ in adapted.named_parameters())
+    assert not [path for path in run_dir.rglob("*") if "incomplete" in path.name or path.name == ".train"]
+    environment = (run_dir / "environment.json").read_bytes()
+    assert json.loads(environment)["training"][0].items() >= {"n_adapters": 4, "workers": 1, "zero": None}.items()
+    again = train_lora(load_spec(spec), str(run_dir))
+    assert (again.n_adapters, again.n_trained, again.overhead_share) == (4, 0, None)
+    assert (run_dir / "environment.json").read_bytes() == environment
+
+
+def test_what_is_complete_stays_whatever_dies(
+    trained: tuple[TrainingSummary, Path, Path], tmp_path: Path, tiny_llama: Path
+) -> None:
+    """Of four adapters one is there, one stops, one was begun by a killed process, and one's worker is killed."""
+    run_dir, marker = tmp_path / "run", tmp_path / "killed"
+    shutil.copytree(trained[2], run_dir)
+    shutil.rmtree(run_dir / "training")
+    there, stops, begun, dies = ADAPTERS
+    for lost in (stops, dies):
+        shutil.rmtree(run_dir / "adapters" / lost)
+    (run_dir / "adapters" / begun / "adapter_config.json").unlink()
+    (run_dir / "adapters" / begun / "adapter_model.safetensors").write_bytes(b"half")
+    (run_dir / ".train" / "outcomes").mkdir(parents=True)
+    (run_dir / ".train" / "outcomes" / "00002.json").write_text("{}")
+    kept = run_dir / "adapters" / there / "adapter_config.json"
+    before = kept.stat().st_mtime_ns
+    spec = load_spec(write_spec(tmp_path, tiny_llama, lora={**LORA, "workers": 2, "zero": 2}))
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.lora is not None
+    run = Run.open(str(run_dir))
+    units = [
+        Unit(one["part"], 1, (f"adapters/{one['adapter']}/adapter_config.json",), one)
+        for one in run.read_json("plan.json")["adapters"]
+    ]
+    stage = Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=units,
+        execution=spec.execution,
+        recipe=adapters_recipe(spec.model, spec.lora),
+        work=troubled_adapter,
+        arguments={"name": "tiny", "stops": stops, "dies": dies, "marker": str(marker)},
+    )
+    with Cluster(spec.execution) as cluster:
+        done = {one.unit.work["adapter"]: one for one in stage.make(run, missing_units(run, units), cluster)}
+    assert {name: one.facts["is_complete"] for name, one in done.items()} == {stops: False, begun: True, dies: True}
+    assert done[stops].facts["n_steps"] == 2
+    assert done[dies].facts["first_step"] == 0
+    assert done[dies].tokens == units[3].work["tokens"]
+    assert kept.stat().st_mtime_ns == before
+    # What was complete when the worker died was not trained again.
+    written = (run_dir / "adapters" / begun / "adapter_config.json").stat().st_mtime_ns
+    assert written < marker.stat().st_mtime_ns
+    found, expected = weights(run_dir), weights(trained[2])
+    assert list(found) == [there, begun, dies]
+    for name, own in found.items():
+        assert own.keys() == expected[name].keys()
+        assert max((own[key] - value).abs().max().item() for key, value in expected[name].items()) < 1e-4
+    steps = [(row["adapter"], row["step"]) for row in run.read_table("training").to_pylist()]
+    assert steps == [(name, step) for name, n_steps in ((stops, 2), (begun, 4), (dies, 4)) for step in range(n_steps)]
+    assert not (run_dir / ".train").exists()
+    sitting = json.loads((run_dir / "environment.json").read_text())["training"][-1]
+    assert list(sitting) == ["n_adapters", "workers", "zero", "seconds", "step_seconds"]
+    assert (sitting["n_adapters"], sitting["workers"], sitting["zero"]) == (2, 2, 2)
 
 
 def test_all_methods_come_out_of_one_run(finished: tuple[Path, Path]) -> None:
@@ -150,59 +256,37 @@ def test_costs_are_those_of_the_training_rows(finished: tuple[Path, Path]) -> No
     run = Run.open(str(finished[1]))
     tokens = {0: 0, 2: 0}
     for row in run.read_table("training_rows").to_pylist():
-        tokens[row["n_demos"]] += row["n_tokens"]
+        tokens[row["n_demos"]] += LORA["epochs"] * row["n_tokens"]
     costs = {(row["n_demos"], row["method"]): row for row in query([finished[1]], "from mitigation_costs").to_pylist()}
-    for n_demos, n_adapters in ((0, 1), (2, 2)):
+    for n_demos, n_adapters in ((0, 1), (2, 3)):
         lora = costs[n_demos, "lora"]
         assert (lora["tokens"], lora["n_adapters"], lora["n_prompts"]) == (tokens[n_demos], n_adapters, 0)
         assert lora["seconds"] > 0
         assert costs[n_demos, "lora+cc"]["tokens"] > lora["tokens"]
         assert costs[n_demos, "cc"]["trained_parameters"] == 0
     state = Path(finished[1], "adapters", TASK, "k0.s0", "adapter_model.safetensors")
-    from safetensors.torch import load_file
-
     assert costs[0, "lora"]["trained_parameters"] == sum(weight.numel() for weight in load_file(state).values())
 
 
-def test_only_missing_adapters_and_outputs_are_computed(finished: tuple[Path, Path], tmp_path: Path) -> None:
-    spec, run_dir = finished
+def test_what_is_missing_is_adapters_that_something_needs_and_their_outputs(
+    finished: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """One adapter is lost and needed, another is lost and all that it was for is there."""
     again = tmp_path / "run"
-    shutil.copytree(run_dir, again)
-    parts = {
-        setting: [
-            each["part"] for each in Run.open(str(again)).read_json("plan.json")["parts"] if setting in each["adapter"]
-        ]
-        for setting in SETTINGS
-    }
-
-    def scored(part: int) -> Path:
-        return again / "adapted_scores" / f"part-{part:05d}.parquet"
-
-    # One adapter is lost and needed, another is lost and all that it was for is there.
-    scored(parts["k2.s1"][0]).unlink()
+    shutil.copytree(finished[1], again)
+    plan = Run.open(str(again)).read_json("plan.json")
+    part = next(part["part"] for part in plan["parts"] if "k2.s1" in part["adapter"])
+    (again / "adapted_scores" / f"part-{part:05d}.parquet").unlink()
     for lost in ("k2.s1", "k0.s0"):
         shutil.rmtree(again / "adapters" / TASK / lost)
-    untouched = [again / "label_scores" / f"part-{parts['k2.s1'][0]:05d}.parquet", scored(parts["k0.s0"][0])]
-    before = [path.stat().st_mtime_ns for path in untouched]
-    other = scored(parts["k2.s1"][1])
-    # Outputs of the lost adapter do not stay beside those of its successor.
-    other.write_bytes(scored(parts["k2.s0"][1]).read_bytes())
-    adapters, scores = run_status(str(again)).stages
-    assert (adapters.noun, adapters.size, adapters.size_done) == ("adapters", 3, 1)
+    status = run_status(str(again))
+    adapters, scores = status.stages
+    assert (adapters.noun, adapters.size, adapters.size_done) == ("adapters", 4, 2)
     assert scores.n_units_done == scores.n_units - 1
-    run_spec(load_spec(spec), str(again))
-    assert marts(again) == marts(run_dir)
-    assert [path.stat().st_mtime_ns for path in untouched] == before
-    assert not (again / "adapters" / TASK / "k0.s0").exists()
+    assert not status.is_complete
+    shutil.copytree(finished[1] / "adapters" / TASK / "k2.s1", again / "adapters" / TASK / "k2.s1")
+    shutil.copytree(finished[1] / "adapted_scores", again / "adapted_scores", dirs_exist_ok=True)
     assert run_status(str(again)).is_complete  # nothing needs the adapter that is not there
-
-
-def test_a_run_with_an_adapter_that_stopped_scores_nothing(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
-    spec = write_spec(tmp_path, tiny_llama, lora={**LORA, "learning_rate": 1e30}, prompt={"n_demos": [0]})
-    with pytest.raises(BiasevalError, match=rf"1 adapters stopped .*{TASK}/k0.s0 \(step 1, loss"):
-        run_spec(load_spec(spec), str(tmp_path / "run"))
-    assert not (tmp_path / "run" / "label_scores").exists()
-    assert Run.open(str(tmp_path / "run")).read_table("training")["step"].to_pylist() == [0, 1]
 
 
 def test_adapters_take_each_others_place_and_leave_the_model_as_it_was(
@@ -230,7 +314,7 @@ def test_adapters_take_each_others_place_and_leave_the_model_as_it_was(
     assert scorer.facts()["self_test_difference"] < 1e-4
     assert not found["k0.s0"].equals(found["k2.s0"])
     scorer.use_adapter(True)
-    assert scorer.score(prompts).equals(found["k2.s1"])
+    assert scorer.score(prompts).equals(found["k2.s2"])
 
 
 def test_an_adapter_that_cannot_be_used_is_said(finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path) -> None:

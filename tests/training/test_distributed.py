@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
-from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups
-from biaseval.execute.cluster import Cluster
-from biaseval.execute.training import Training, deal
-from biaseval.models import ModelSource, load_model
+from biaseval.execute.training import deal
 from biaseval.pipelines import describe, train_lora
 from biaseval.pipelines.adapters import TrainingSummary, adapter_stage, training_summary
 from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.store import Run
-from biaseval.tables import TRAINING
 from biaseval.training.recipe import adapters_recipe, tuning_recipe
 from biaseval.training.work import few_shot_adapter, tuned_model
-from biaseval.units import Done, Unit, missing_units
+from biaseval.units import Done, Unit
 from tests.taskfiles import write_task
-from tests.training.interruptions import troubled_adapter
 from tests.training.test_tuning import spec_of
 
 LORA = {"precision": "float32", "r": 4, "epochs": 2, "learning_rate": 2e-3, "gradient_checkpointing": False}
 TASK = "task9501_two_classification"
-ADAPTERS = [f"{TASK}/k{n_demos}.s0" for n_demos in (0, 1, 2, 4)]
 
 
 def write_spec(folder: Path, model: Path, n_demos: Sequence[int] = (0, 2), **lora: Any) -> Path:
@@ -56,108 +48,6 @@ def write_spec(folder: Path, model: Path, n_demos: Sequence[int] = (0, 2), **lor
 def train(folder: Path, model: Path, n_demos: Sequence[int] = (0, 2), **lora: Any) -> tuple[TrainingSummary, Path]:
     spec = load_spec(write_spec(folder, model, n_demos, **lora))
     return train_lora(spec, str(folder / "run")), folder / "run"
-
-
-def weights(run_dir: Path) -> dict[str, dict[str, torch.Tensor]]:
-    files = sorted((run_dir / "adapters").glob("*/*/adapter_model.safetensors"))
-    return {str(file.parent.relative_to(run_dir / "adapters")): load_file(file) for file in files}
-
-
-@pytest.fixture(scope="module")
-def alone(
-    tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None
-) -> tuple[TrainingSummary, Path]:
-    """Return what one worker without DeepSpeed made."""
-    return train(tmp_path_factory.mktemp("alone"), tiny_llama, (0, 1, 2, 4))
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_training_leaves_adapters_and_their_steps(alone: tuple[TrainingSummary, Path], tiny_llama: Path) -> None:
-    summary, run_dir = alone
-    assert (summary.n_adapters, summary.n_planned, summary.n_trained, summary.n_steps) == (4, 4, 4, 16)
-    assert summary.first_loss is not None
-    assert summary.last_loss is not None
-    assert summary.last_loss < summary.first_loss
-    assert summary.overhead_share is not None
-    assert 0 <= summary.overhead_share < 1
-    summary.refuse_given_up()
-    run = Run.open(str(run_dir))
-    assert run.parts("training") == set(range(4))
-    rows = run.read_table("training")
-    assert rows.schema == TRAINING.schema
-    assert [(row["adapter"], row["step"]) for row in rows.to_pylist()] == [
-        (name, step) for name in ADAPTERS for step in range(4)
-    ]
-    assert {(row["model"], row["task"], row["n_tokens"]) for row in rows.to_pylist()} == {("tiny", TASK, None)}
-    assert list(weights(run_dir)) == ADAPTERS
-    adapted = load_model(ModelSource(str(tiny_llama), adapter=str(run_dir / "adapters" / TASK / "k2.s0")))
-    assert any("lora_A" in name for name, _ in adapted.named_parameters())
-    assert not [path for path in run_dir.rglob("*") if "incomplete" in path.name or path.name == ".train"]
-    environment = (run_dir / "environment.json").read_bytes()
-    assert json.loads(environment)["training"][0].items() >= {"n_adapters": 4, "workers": 1, "zero": None}.items()
-    again, _ = train(run_dir.parent, tiny_llama, (0, 1, 2, 4))
-    assert (again.n_adapters, again.n_trained, again.overhead_share) == (4, 0, None)
-    assert (run_dir / "environment.json").read_bytes() == environment
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_what_is_complete_stays_whatever_dies(
-    alone: tuple[TrainingSummary, Path], tmp_path: Path, tiny_llama: Path
-) -> None:
-    """Of four adapters one is there, one stops, one was begun by a killed process, and one's worker is killed."""
-    run_dir, marker = tmp_path / "run", tmp_path / "killed"
-    shutil.copytree(alone[1], run_dir)
-    shutil.rmtree(run_dir / "training")
-    there, stops, begun, dies = ADAPTERS
-    for lost in (stops, dies):
-        shutil.rmtree(run_dir / "adapters" / lost)
-    (run_dir / "adapters" / begun / "adapter_config.json").unlink()
-    (run_dir / "adapters" / begun / "adapter_model.safetensors").write_bytes(b"half")
-    (run_dir / ".train" / "outcomes").mkdir(parents=True)
-    (run_dir / ".train" / "outcomes" / "00002.json").write_text("{}")
-    kept = run_dir / "adapters" / there / "adapter_config.json"
-    before = kept.stat().st_mtime_ns
-    spec = load_spec(write_spec(tmp_path, tiny_llama, (0, 1, 2, 4), workers=2, zero=2))
-    assert isinstance(spec, LabelBiasSpec)
-    assert spec.lora is not None
-    run = Run.open(str(run_dir))
-    units = [
-        Unit(one["part"], 1, (f"adapters/{one['adapter']}/adapter_config.json",), one)
-        for one in run.read_json("plan.json")["adapters"]
-    ]
-    stage = Training(
-        name="training",
-        verb="trained",
-        noun="adapters",
-        units=units,
-        execution=spec.execution,
-        recipe=adapters_recipe(spec.model, spec.lora),
-        work=troubled_adapter,
-        arguments={"name": "tiny", "stops": stops, "dies": dies, "marker": str(marker)},
-    )
-    with Cluster(spec.execution) as cluster:
-        done = {one.unit.work["adapter"]: one for one in stage.make(run, missing_units(run, units), cluster)}
-    assert {name: one.facts["is_complete"] for name, one in done.items()} == {stops: False, begun: True, dies: True}
-    assert done[stops].facts["n_steps"] == 2
-    assert done[dies].facts["first_step"] == 0
-    assert done[dies].tokens == units[3].work["tokens"]
-    assert kept.stat().st_mtime_ns == before
-    # What was complete when the worker died was not trained again.
-    written = (run_dir / "adapters" / begun / "adapter_config.json").stat().st_mtime_ns
-    assert written < marker.stat().st_mtime_ns
-    found, expected = weights(run_dir), weights(alone[1])
-    assert list(found) == [there, begun, dies]
-    for name, own in found.items():
-        assert own.keys() == expected[name].keys()
-        assert max((own[key] - value).abs().max().item() for key, value in expected[name].items()) < 1e-4
-    steps = [(row["adapter"], row["step"]) for row in run.read_table("training").to_pylist()]
-    assert steps == [(name, step) for name, n_steps in ((stops, 2), (begun, 4), (dies, 4)) for step in range(n_steps)]
-    assert not (run_dir / ".train").exists()
-    sitting = json.loads((run_dir / "environment.json").read_text())["training"][-1]
-    assert list(sitting) == ["n_adapters", "workers", "zero", "seconds", "step_seconds"]
-    assert (sitting["n_adapters"], sitting["workers"], sitting["zero"]) == (2, 2, 2)
 
 
 def test_a_group_that_lost_a_worker_is_told_what_is_left(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 import yaml
+from pyarrow.fs import LocalFileSystem, copy_files
 from safetensors.torch import load_file
 
 from biaseval.analysis import query
@@ -111,12 +111,14 @@ def losses(run_dir: Path) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[InstructSpec, Path]:
-    """Return the spec and the directory of a tuning that was killed when six steps were made."""
+def killed(
+    tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, object_store: str, ray_cluster: None
+) -> tuple[InstructSpec, str]:
+    """Return the spec and the directory, in a bucket, of a tuning that was killed when six steps were made."""
     folder = tmp_path_factory.mktemp("killed")
-    path, run_dir, marker = write_spec(folder, tiny_llama), folder / "run", folder / "marker"
+    path, run_dir, marker = write_spec(folder, tiny_llama), f"{object_store}/runs/killed", folder / "marker"
     code = "from tests.training.interruptions import waiting_command; waiting_command()"
-    command = ("train", "instruct", str(path), "--run-dir", str(run_dir))
+    command = ("train", "instruct", str(path), "--run-dir", run_dir)
     with killed_in_the_end(code, *command, **{MARKER: str(marker)}) as process:
         wait_until(marker.exists, process)
     return load(path), run_dir
@@ -124,24 +126,28 @@ def killed(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_clust
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_killed_command_leaves_a_checkpoint_and_is_not_done(killed: tuple[InstructSpec, Path]) -> None:
+def test_a_killed_command_leaves_a_checkpoint_and_is_not_done(killed: tuple[InstructSpec, str]) -> None:
     _, run_dir = killed
-    assert [path.name for path in (run_dir / "checkpoints").iterdir()] == ["step-00000004"]
-    assert (run_dir / ".train").exists()
-    status = run_status(str(run_dir))
+    run = Run.open(run_dir)
+    assert {name.split("/")[1] for name in run.files("checkpoints")} == {"step-00000004"}
+    assert ".train" in run.names()
+    status = run_status(run_dir)
     assert (status.kind, status.size, status.n_parts_done) == ("instruct", N_STEPS, 0)
     assert 4 <= status.size_done <= 6
 
 
 @pytest.fixture(scope="module")
-def ended(killed: tuple[InstructSpec, Path], ray_cluster: None) -> tuple[InstructSpec, Path, InstructSummary]:
-    """Return the same, gone on with to its end."""
-    spec, run_dir = killed[0], killed[1].parent / "ended"
-    shutil.copytree(killed[1], run_dir)
+def ended(
+    killed: tuple[InstructSpec, str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[InstructSpec, Path, InstructSummary]:
+    """Return the same, gone on with to its end, and copied from its bucket."""
+    spec, run_dir = killed
     with contextlib.redirect_stderr(io.StringIO()) as said:
-        summary = train_instruct(spec, str(run_dir))
+        summary = train_instruct(spec, run_dir)
     assert f"resuming: 4 of {N_STEPS} steps are made" in said.getvalue()
-    return spec, run_dir, summary
+    run, copy = Run.open(run_dir), tmp_path_factory.mktemp("ended") / "run"
+    copy_files(run.root, str(copy), source_filesystem=run.fs, destination_filesystem=LocalFileSystem())
+    return spec, copy, summary
 
 
 @pytest.mark.ray
@@ -200,9 +206,9 @@ def test_what_is_tuned_is_not_tuned_again_and_never_by_another_spec(
     assert (again.n_made, again.n_steps, len(again.eval_losses)) == (0, N_STEPS, 6)
     assert (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns == modified
     assert f"all {N_STEPS} steps are made already" in capsys.readouterr().err
+    chat = Path(spec.data.path)
     with pytest.raises(InputError, match=r"belongs to another spec.*\n.*training.epochs: the run has 6, the spec 7"):
-        train_instruct(load(run_dir.parent / "spec.yaml", "training.epochs=7"), str(run_dir))
-    chat = run_dir.parent / "chat.jsonl"
+        train_instruct(load(chat.parent / "spec.yaml", "training.epochs=7"), str(run_dir))
     kept = chat.read_bytes()
     chat.write_text('{"instruction": "a", "output": "b"}')
     with pytest.raises(InputError, match=r"data.path: the file changed since"):

@@ -70,6 +70,8 @@ class Groups:
     use_gpu: bool
     n_threads: int | None
     """Of one worker on CPUs."""
+    is_alone: bool = False
+    """One worker on the CPUs of this machine, which needs no process but the one that leads its group."""
     caution: str | None = None
     """What a person should know of it."""
 
@@ -150,7 +152,15 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
         raise _too_few(training, n_groups, int(sum(cpus)), "CPU")
     threads = max(1, resources.omp_threads or resources.n_cores // n_workers) if is_local else per_worker
     caution = None if is_local or execution.gpus_per_actor != "auto" else _on_cpus("training")
-    return Groups(n_groups, training.workers, {"CPU": per_worker}, False, threads, caution)
+    return Groups(
+        n_groups,
+        training.workers,
+        {"CPU": per_worker},
+        use_gpu=False,
+        n_threads=threads,
+        is_alone=is_local and training.workers == 1 and training.zero is None,
+        caution=caution,
+    )
 
 
 def _slots(number: float) -> float:

@@ -75,7 +75,7 @@ class Training:
                 complete stays, and so does the last checkpoint.
         """
         from biaseval.execute.groups import PROGRESS, Job, lead
-        from biaseval.execute.workers import STORAGE, this_node
+        from biaseval.execute.workers import ATTEMPTS, STORAGE, this_node
 
         for left in (STORAGE, PROGRESS):  # by a killed process
             run.delete(left)
@@ -86,9 +86,10 @@ class Training:
         if groups.caution is not None:
             logger.warning(groups.caution)
         job = Job(run.uri, self.recipe, self.work, self.arguments, groups)
-        started = [
-            lead.options(scheduling_strategy=this_node()).remote(job, own) for own in deal(missing, groups.n_groups)
-        ]
+        # Where workers have processes of their own, Ray Train begins anew when one dies; otherwise Ray does.
+        held = {"num_cpus": groups.resources_per_worker["CPU"], "max_retries": ATTEMPTS - 1} if groups.is_alone else {}
+        leader = lead.options(scheduling_strategy=this_node(), **held)
+        started = [leader.remote(job, own) for own in deal(missing, groups.n_groups)]
         ended: list[Done] = []
         stopped: Done | None = None
         try:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 STORAGE = ".train"
 """The folder of a run where Ray Train keeps its own files while it works."""
 
-_ATTEMPTS = 3
+ATTEMPTS = 3
 """Without anything that is kept in between."""
 
 _LONG = 60.0
@@ -50,7 +50,7 @@ def fit(
     """Do work in all workers of a group at once; when a worker or its node dies, go on with what is left.
 
     Three deaths in a row that leave the work where it was are an error. However many come with something done in
-    between, as on spot nodes, are none.
+    between, as on spot nodes, are none. A worker that is alone works in this process, which who called it begins anew.
 
     Args:
         run: the run directory.
@@ -73,7 +73,7 @@ def fit(
             cast(Any, work),  # Ray's annotations know no train function that returns a value
             train_loop_config=left,
             scaling_config=ScalingConfig(
-                num_workers=groups.n_workers,
+                num_workers=0 if groups.is_alone else groups.n_workers,  # 0: in this process
                 use_gpu=groups.use_gpu,
                 resources_per_worker=groups.resources_per_worker,
             ),
@@ -97,7 +97,7 @@ def fit(
             before, left = left, config()
             n_lost = n_lost + 1 if left == before else 1
             # What our code raises it will raise again; a worker that died may be replaced.
-            if n_lost == _ATTEMPTS or (causes and not any(map(_is_loss, causes))):
+            if n_lost == ATTEMPTS or (causes and not any(map(_is_loss, causes))):
                 raise _failed(next(iter(causes), error), section) from None
 
 
@@ -111,6 +111,8 @@ class Wait:
 
     def look(self, n_running: int) -> None:
         """Look whether all groups that still run have their workers; called now and then."""
+        if self._groups.is_alone:
+            return
         asked = self._groups.resources_per_worker
         bundles = [asked] * self._groups.n_workers
         # Ray Train gives a placement group up after a while and asks for another: those that wait come and go.
