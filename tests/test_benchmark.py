@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
-import os
+import runpy
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from jobs import benchmark as job
 
+import biaseval
+from biaseval.bench import flops
 from biaseval.bench.flops import useful_flops
 from biaseval.bench.measure import Settings, benchmark
 from biaseval.bench.methods import has_harness
@@ -26,7 +31,17 @@ from biaseval.spec import MajorityPromptSpec
 from tests.test_analysis import two_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
-N_ROWS = 6
+N_ROWS = 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hasty() -> Iterator[None]:
+    """Leave out what only makes measurements exact: trials of one product, and all imports' objects in collections."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flops, "_N_TRIALS", 1)
+        gc.freeze()
+        yield
+        gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
@@ -189,23 +204,25 @@ def test_a_majority_prompt_of_the_benchmark_is_that_of_a_run(shared: Path) -> No
     assert all(row.startswith(context) for row in rows)
 
 
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "jobs/benchmark.py", *arguments]
+def _run_script(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    """Run the script in this process."""
+    monkeypatch.setattr(sys, "argv", ["jobs/benchmark.py", *arguments])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    runpy.run_path(str(ROOT / "jobs" / "benchmark.py"), run_name="__main__")
 
 
-@pytest.mark.slow
-def test_the_script_prints_the_table_and_writes_the_records(tmp_path: Path) -> None:
+def test_the_script_prints_the_table_and_writes_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "new" / "b.json"
-    done = subprocess.run(
-        _command("--shape=tiny", "--rows=2", "--seconds=0.1", "--scenarios=short", "--dtype=float32", f"--out={out}"),
-        cwd=ROOT, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("| texts | k |")
+    options = ("--shape=tiny", "--rows=2", "--seconds=0.1", "--scenarios=short", "--dtype=float32")
+    _run_script(monkeypatch, *options, f"--out={out}")
+    assert capfd.readouterr().out.startswith("| texts | k |")
     assert len(json.loads(out.read_text())["records"]) == 3 + has_harness()
-    unknown = subprocess.run(_command("--scenarios=small"), cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert unknown.returncode == 2
-    assert unknown.stderr.splitlines()[-1].startswith("error: --scenarios: small is not one of base,")
+    with pytest.raises(SystemExit) as stop:
+        _run_script(monkeypatch, "--scenarios=small")
+    assert stop.value.code == 2
+    assert capfd.readouterr().err.splitlines()[-1].startswith("error: --scenarios: small is not one of base,")
 
 
 def test_the_time_to_start_is_measured_and_written(tmp_path: Path) -> None:
@@ -230,19 +247,14 @@ def test_the_time_to_start_is_measured_and_written(tmp_path: Path) -> None:
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_the_benchmark_runs_inside_a_ray_task() -> None:
-    code = (
-        "import json, sys; sys.path.insert(0, '.')\n"
-        "from jobs import benchmark as job\n"
-        "from biaseval.bench.texts import scenarios, training_texts\n"
-        "chosen = scenarios(None, ['short'])\n"
-        "trained = job.train_tokenizer(training_texts(None, chosen), 512)\n"
-        "report = job._in_ray_task(0, chosen, trained, job.Settings('tiny', ('float32',), 'cpu', 2, 0.1))\n"
-        "print(json.dumps([row['largest_difference'] for row in report['records']]))\n"
-    )
-    environment = {**os.environ, "RAY_ADDRESS": "local"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert max(json.loads(done.stdout.splitlines()[-1])) < 1e-4
+def test_the_benchmark_runs_inside_a_ray_task(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr("ray.init", asked.update)  # this process is connected already
+    chosen = scenarios(None, ["short"])
+    trained = train_tokenizer(training_texts(None, chosen), SHAPES["tiny"].vocabulary)
+    report = job._in_ray_task(0, chosen, trained, Settings("tiny", ("float32",), "cpu", n_rows=2, baseline_s=0.1))
+    assert max(row["largest_difference"] for row in report["records"]) < 1e-4
+    assert capsys.readouterr().err == "", "it said its progress here, not in a worker"
+    assert asked == {"runtime_env": {"py_modules": [str(Path(biaseval.__file__).parent)]}}

@@ -8,7 +8,7 @@ import math
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -167,20 +167,34 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> str:
     return run
 
 
-def rows(run: str, sql: str) -> Rows:
-    result: Rows = query([run], sql).to_pylist()
+@pytest.fixture(scope="module")
+def opened(built: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield one connection to ``built``, which many queries share."""
+    with closing(open_runs([built])) as connection:
+        yield connection
+
+
+def rows(run: str | duckdb.DuckDBPyConnection, sql: str) -> Rows:
+    """Return the rows of a query over a run: a directory, or one that is open already."""
+    result: Rows = (query([run], sql) if isinstance(run, str) else run.sql(sql).to_arrow_table()).to_pylist()
     return result
 
 
 # The macros
 
 
+@functools.cache
+def _macros() -> duckdb.DuckDBPyConnection:
+    """Return a DuckDB with nothing but the macros."""
+    connection = duckdb.connect()
+    for macro in sorted(relations.ANALYTICS.glob("macros/*.sql")):
+        connection.execute(macro.read_text()).fetchall()
+    return connection
+
+
 def _ask(sql: str, *parameters: Any) -> Any:
     """Return what DuckDB answers with nothing but the macros: a value, or a row of several."""
-    with closing(duckdb.connect()) as connection:
-        for macro in sorted(relations.ANALYTICS.glob("macros/*.sql")):
-            connection.execute(macro.read_text()).fetchall()
-        [answer] = connection.execute(f"select {sql}", parameters).fetchall()
+    [answer] = _macros().execute(f"select {sql}", parameters).fetchall()
     return answer[0] if len(answer) == 1 else answer
 
 
@@ -314,10 +328,10 @@ def test_the_published_table_gives_nine_of_ten_published_boundaries(shared: Path
 # The marts, by hand
 
 
-def test_a_setting_by_hand(built: str) -> None:
+def test_a_setting_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
     """0/100, seed 3, with instruction: demonstrations False False, gold T T T F, generated T T - F."""
     where = "setting = '0/100' and seed = 3 and instruction"
-    [row] = rows(built, f"from majority_by_setting where predict = 'generate' and {where}")
+    [row] = rows(opened, f"from majority_by_setting where predict = 'generate' and {where}")
     low, high = row.pop("weighted_f1_low"), row.pop("weighted_f1_high")
     assert row == {
         "model": "tiny",
@@ -339,13 +353,13 @@ def test_a_setting_by_hand(built: str) -> None:
         "n_rows": 4,
     }
     assert 0 <= low < 0.85 < high <= 1
-    [row] = rows(built, f"from majority_by_setting where predict = 'likelihood' and method = 'none' and {where}")
+    [row] = rows(opened, f"from majority_by_setting where predict = 'likelihood' and method = 'none' and {where}")
     assert row["weighted_f1"] == pytest.approx(23 / 30)
     assert [row[name] for name in ("accuracy", "share_majority", "share_last", "share_no_label")] == [0.75, 0.5, 0.5, 0]
 
 
-def test_every_setting_has_the_weighted_f1_of_its_answers(built: str) -> None:
-    found = rows(built, "from majority_by_setting where method = 'none' and predict = 'likelihood'")
+def test_every_setting_has_the_weighted_f1_of_its_answers(opened: duckdb.DuckDBPyConnection) -> None:
+    found = rows(opened, "from majority_by_setting where method = 'none' and predict = 'likelihood'")
     assert len(found) == 3 * 2 * 2
     for row in found:
         answers = ANSWERS[row["setting"], row["instruction"]][SEEDS.index(row["seed"])]
@@ -360,20 +374,20 @@ def test_every_setting_has_the_weighted_f1_of_its_answers(built: str) -> None:
             assert row["share_majority"] == row["share_last"]
 
 
-def test_calibration_is_by_setting_seed_and_instruction(built: str) -> None:
+def test_calibration_is_by_setting_seed_and_instruction(opened: duckdb.DuckDBPyConnection) -> None:
     sql = "select setting, seed, instruction, method, weighted_f1 from majority_by_setting where predict = 'likelihood'"
     changed = {
         ("100/0", 3, True, "cc"): "FFFF",  # TTTT turned
         ("0/100", 3, False, "looc"): "TTTT",  # FFFF turned
     }
-    found = {tuple(row.values())[:4]: row["weighted_f1"] for row in rows(built, sql)}
+    found = {tuple(row.values())[:4]: row["weighted_f1"] for row in rows(opened, sql)}
     assert len(found) == 3 * 2 * 2 * 3
     for (setting, seed, instruction, method), weighted_f1 in found.items():
         answers = ANSWERS[setting, instruction][SEEDS.index(seed)]
         answers = changed.get((setting, seed, instruction, method), answers)
         assert weighted_f1 == pytest.approx(F1[answers]), (setting, seed, instruction, method)
     weights = rows(
-        built,
+        opened,
         "select label, p_hat, n_rows from calibration_parameters "
         "where setting = '0/100' and demo_set = 3 and not instruction and method = 'looc' order by label",
     )
@@ -383,9 +397,9 @@ def test_calibration_is_by_setting_seed_and_instruction(built: str) -> None:
     ]
 
 
-def test_seeds_are_averaged_by_hand(built: str) -> None:
+def test_seeds_are_averaged_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
     [row] = rows(
-        built,
+        opened,
         "from majority_over_seeds "
         "where setting = '100/0' and instruction and predict = 'likelihood' and method = 'none'",
     )
@@ -414,7 +428,7 @@ def test_seeds_are_averaged_by_hand(built: str) -> None:
     assert low < (9 / 14 + 1) / 2 < high
 
 
-def _half_width(run: str, *, instruction: bool) -> float:
+def _half_width(run: duckdb.DuckDBPyConnection, *, instruction: bool) -> float:
     """Return the median half width of the intervals of the likelihoods' settings, those of width 0 left out."""
     of_settings = rows(
         run,
@@ -425,9 +439,9 @@ def _half_width(run: str, *, instruction: bool) -> float:
     return float(np.median([width for width in widths if width > 0]))
 
 
-def test_a_model_by_hand(built: str) -> None:
+def test_a_model_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
     """Without instruction the means over seeds are 0.1, (23/30 + 1)/2 and 9/14: only the best is within 0.1 of it."""
-    [row] = rows(built, "from majority_by_model where not instruction and predict = 'likelihood' and method = 'none'")
+    [row] = rows(opened, "from majority_by_model where not instruction and predict = 'likelihood' and method = 'none'")
     intervals = {name: row.pop(name) for name in list(row) if name.endswith(("_low", "_high"))}
     means = [0.1, (23 / 30 + 1) / 2, 9 / 14]
     assert row == {
@@ -454,7 +468,7 @@ def test_a_model_by_hand(built: str) -> None:
         "has_many_without_label": False,
         "boundary": pytest.approx(means[1] - 0.1),
         "n_marked": 1,
-        "half_width": pytest.approx(_half_width(built, instruction=False)),
+        "half_width": pytest.approx(_half_width(opened, instruction=False)),
         "has_enough_rows": False,
         "n_settings": 3,
         "n_settings_with_majority": 2,
@@ -465,7 +479,7 @@ def test_a_model_by_hand(built: str) -> None:
     assert set(intervals) == {"mean_f1_low", "mean_f1_high", "rb_at_10_low", "rb_at_10_high"}
     assert intervals["mean_f1_low"] < np.mean(means) < intervals["mean_f1_high"]
     assert 1 / 3 <= intervals["rb_at_10_low"] <= intervals["rb_at_10_high"] <= 1
-    [generated] = rows(built, "from majority_by_model where instruction and predict = 'generate'")
+    [generated] = rows(opened, "from majority_by_model where instruction and predict = 'generate'")
     assert generated["share_no_label"] == pytest.approx(1 / 24)
     assert generated["mean_f1"] == pytest.approx(np.mean([(0.85 + 23 / 30) / 2, 1, (9 / 14 + 1) / 2]))
 
@@ -494,9 +508,9 @@ def test_the_best_constant_answer_has_the_weighted_f1_of_the_most_frequent_gold_
         assert row["constant_f1"] == pytest.approx(best)
 
 
-def test_the_settings_inside_the_boundary_are_those_that_it_counts(built: str) -> None:
+def test_the_settings_inside_the_boundary_are_those_that_it_counts(opened: duckdb.DuckDBPyConnection) -> None:
     found = rows(
-        built,
+        opened,
         "select instruction, predict, method, rb_at_10, avg(is_within::int) as share, "
         "list(setting order by number) filter (is_within) as inside "
         "from majority_over_seeds inner join majority_by_model "
@@ -623,9 +637,9 @@ def test_the_region_of_a_setting_is_that_of_its_real_counts(tmp_path: Path) -> N
     assert [tuple(row.values()) for row in regions] == [("0/100", "tails"), ("100/0", "tails"), ("50/50", "middle")]
 
 
-def test_the_instructions_gap_at_the_tails_and_in_the_middle_by_hand(built: str) -> None:
+def test_the_instructions_gap_at_the_tails_and_in_the_middle_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
     found = rows(
-        built, "from majority_instruction_gap where predict = 'likelihood' and method = 'none' order by region desc"
+        opened, "from majority_instruction_gap where predict = 'likelihood' and method = 'none' order by region desc"
     )
     expected = {
         "tails": ((23 / 30 + (9 / 14 + 1) / 2) / 2, (0.1 + 9 / 14) / 2, 2),
@@ -641,11 +655,11 @@ def test_the_instructions_gap_at_the_tails_and_in_the_middle_by_hand(built: str)
         assert (row["n_settings"], row["n_seeds"], row["n_rows"]) == (n_settings, 2, n_settings * 2 * 2 * 4)
 
 
-def test_what_calibration_gains_by_hand(built: str) -> None:
+def test_what_calibration_gains_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
     """In 100/0, seed 3, with instruction cc turns TTTT to FFFF; in 0/100, without, looc turns FFFF to TTTT."""
     found = {
         (row["instruction"], row["method"]): row
-        for row in rows(built, "from majority_calibration_gain order by instruction, method")
+        for row in rows(opened, "from majority_calibration_gain order by instruction, method")
     }
     before = {True: [23 / 30, 1, (9 / 14 + 1) / 2], False: [0.1, (23 / 30 + 1) / 2, 9 / 14]}
     after = {
@@ -681,15 +695,15 @@ def test_a_gain_is_positive_where_calibration_widens_the_boundary(tmp_path: Path
     assert row["sd_f1_low"] <= row["sd_f1"] <= row["sd_f1_high"] <= 0
 
 
-def test_intervals_of_differences_are_percentiles_over_the_stored_draws(built: str) -> None:
+def test_intervals_of_differences_are_percentiles_over_the_stored_draws(opened: duckdb.DuckDBPyConnection) -> None:
     """A statistic of a draw is over settings, each the mean over seeds; both sides of a difference have the draw."""
-    draws = rows(built, "from majority_draws where predict = 'likelihood' and draw > 0")
+    draws = rows(opened, "from majority_draws where predict = 'likelihood' and draw > 0")
     f1s: dict[tuple[bool, str], np.ndarray[Any, Any]] = {}
     for row in draws:
         values = f1s.setdefault((row["instruction"], row["method"]), np.zeros((1000, 3, 2)))
         values[row["draw"] - 1, row["number"], SEEDS.index(row["seed"])] = row["weighted_f1"]
     means = {key: values.mean(axis=2) for key, values in f1s.items()}
-    for row in rows(built, "from majority_calibration_gain"):
+    for row in rows(opened, "from majority_calibration_gain"):
         after, before = means[row["instruction"], row["method"]], means[row["instruction"], "none"]
         statistics: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
             "rb_at_10": lambda x: np.mean(x >= x.max(axis=1, keepdims=True) - 0.1 - 1e-9, axis=1),
@@ -699,7 +713,7 @@ def test_intervals_of_differences_are_percentiles_over_the_stored_draws(built: s
         for name, statistic in statistics.items():
             expected = np.quantile(statistic(after) - statistic(before), [0.025, 0.975])
             assert [row[f"{name}_low"], row[f"{name}_high"]] == pytest.approx(expected, abs=1e-9), name
-    for row in rows(built, "from majority_instruction_gap where predict = 'likelihood'"):
+    for row in rows(opened, "from majority_instruction_gap where predict = 'likelihood'"):
         chosen = [0, 2] if row["region"] == "tails" else [1]
         gap = (means[True, row["method"]] - means[False, row["method"]])[:, chosen].mean(axis=1)
         assert [row["gap_low"], row["gap_high"]] == pytest.approx(np.quantile(gap, [0.025, 0.975]), abs=1e-9)
@@ -711,8 +725,8 @@ def test_without_calibration_nothing_is_gained(tmp_path: Path) -> None:
     assert rows(run, "from majority_calibration_gain") == []
 
 
-def test_intervals_are_percentiles_over_the_stored_draws(built: str) -> None:
-    draws = query([built], "from row_draws order by draw")["n_drawn"].to_pylist()
+def test_intervals_are_percentiles_over_the_stored_draws(opened: duckdb.DuckDBPyConnection) -> None:
+    draws = [row["n_drawn"] for row in rows(opened, "from row_draws order by draw")]
     assert (len(draws), draws[0]) == (1001, [1, 1, 1, 1])
     assert all(sum(n_drawn) == 4 for n_drawn in draws)
 
@@ -735,17 +749,17 @@ def test_intervals_are_percentiles_over_the_stored_draws(built: str) -> None:
     where = "instruction and predict = 'likelihood' and method = 'none'"
     for (setting, seed), values in f1s.items():
         [row] = rows(
-            built, f"from majority_by_setting where {where} and setting = '{setting}' and seed = {SEEDS[seed]}"
+            opened, f"from majority_by_setting where {where} and setting = '{setting}' and seed = {SEEDS[seed]}"
         )
         expected = np.quantile(values, [0.025, 0.975])
         assert [row["weighted_f1_low"], row["weighted_f1_high"]] == pytest.approx(expected, abs=1e-9)
     means = np.array([np.mean([f1s[setting, seed] for seed in (0, 1)], axis=0) for setting in ("0/100", "100/0")])
     for setting, values in zip(("0/100", "100/0"), means, strict=True):
-        [row] = rows(built, f"from majority_over_seeds where {where} and setting = '{setting}'")
+        [row] = rows(opened, f"from majority_over_seeds where {where} and setting = '{setting}'")
         expected = np.quantile(values, [0.025, 0.975])
         assert [row["weighted_f1_low"], row["weighted_f1_high"]] == pytest.approx(expected, abs=1e-9)
     means = np.array([means[0], np.ones(1000), means[1]])  # 50/50 is always right
-    [row] = rows(built, f"from majority_by_model where {where}")
+    [row] = rows(opened, f"from majority_by_model where {where}")
     boundary = np.mean(means >= means.max(axis=0) - 0.1 - 1e-9, axis=0)
     assert [row["mean_f1_low"], row["mean_f1_high"]] == pytest.approx(np.quantile(means.mean(axis=0), [0.025, 0.975]))
     assert [row["rb_at_10_low"], row["rb_at_10_high"]] == pytest.approx(np.quantile(boundary, [0.025, 0.975]))
@@ -857,9 +871,10 @@ def test_a_run_of_an_older_version_has_the_marts_columns_of_this_one(built: str,
     ):
         path = old / "marts" / f"{mart}.parquet"
         pq.write_table(pq.read_table(path).drop_columns(columns), path)
-    for mart in Path(built, "marts").iterdir():
-        sql = f"from {mart.stem}"
-        assert query([str(old)], sql).equals(query([built], sql)), mart
+    with closing(open_runs([str(old)])) as of_old, closing(open_runs([built])) as of_new:
+        for mart in Path(built, "marts").iterdir():
+            found, wanted = (run.sql(f"from {mart.stem}").to_arrow_table() for run in (of_old, of_new))
+            assert found.equals(wanted), mart
     both = query([built, str(old)], "select run, has_enough_rows from majority_by_model")
     assert both["has_enough_rows"].null_count == 0
 
