@@ -1,10 +1,15 @@
-"""Scoring on a real Ray: parts are prepared while others are scored, budgets last, and errors arrive as they are."""
+"""Scoring of parts: on a real Ray what Ray decides, in this process what it does not.
+
+Parts are prepared while others are scored, budgets last, and errors arrive as they are.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +19,9 @@ import pytest
 import torch
 
 from biaseval.errors import BiasevalError
+from biaseval.execute import parts
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.resources import Resources
 from biaseval.pipelines import label_scores, score_prompts
 from biaseval.pipelines.label_scores import LabelScoresWorker, read_part
 from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord
@@ -21,8 +29,6 @@ from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 from tests.tinymodels import make_llama
-
-pytestmark = pytest.mark.ray
 
 EXECUTION = ExecutionSpec(part_rows=3)
 PREPARING_S, SCORING_S = 0.2, 0.25
@@ -40,6 +46,44 @@ def write_prompts(folder: Path, n: int = 12, last: str = "river stone") -> Path:
 def environment(run_dir: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((run_dir / "environment.json").read_text())
     return content
+
+
+# ---- without Ray -----------------------------------------------------------------------------------------------------
+
+
+class Batches:
+    """What a stage asks of a data set of Ray Data, done in this process, one part after another."""
+
+    def __init__(self, batches: Iterable[pa.Table]) -> None:
+        self._batches = batches
+
+    @classmethod
+    def from_items(cls, rows: list[dict[str, Any]], **of_ray: Any) -> Batches:
+        return cls(pa.Table.from_pylist([row]) for row in rows)
+
+    def map_batches(
+        self,
+        work: Any,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        fn_constructor_kwargs: Mapping[str, Any] | None = None,
+        **of_ray: Any,
+    ) -> Batches:
+        made = work if fn_constructor_kwargs is None else work(**fn_constructor_kwargs)
+        return Batches(map(partial(made, **(fn_kwargs or {})), self._batches))
+
+    def iter_rows(self) -> Iterator[dict[str, Any]]:
+        for batch in self._batches:
+            yield from batch.to_pylist()
+
+
+def score_here(model: Path, prompts: Path, out: Path, execution: ExecutionSpec = EXECUTION) -> None:
+    """Score prompts in this process: what prepares, the actor and all around them are a run's own."""
+    machine = Resources([{"CPU": 4.0}], is_local=True, n_cores=torch.get_num_threads())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ray.data.from_items", Batches.from_items)
+        patch.setattr(Cluster, "resources", lambda _: machine)
+        patch.setattr(parts, "quiet_worker", lambda: None)
+        score_prompts(ModelSpec(path=str(model)), execution, prompts, str(out))
 
 
 # ---- preparing while scoring -----------------------------------------------------------------------------------------
@@ -68,6 +112,7 @@ class SlowWorker(LabelScoresWorker):
         self.scorer.score_prepared = slowly  # type: ignore[method-assign]
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_parts_are_prepared_while_others_are_scored(
     tmp_path: Path, tiny_llama: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
@@ -137,10 +182,10 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path:
     """Return the folder of prompts and of an undisturbed run, ``out``."""
     folder = tmp_path_factory.mktemp("finished")
-    score_prompts(ModelSpec(path=str(tiny_llama)), EXECUTION, write_prompts(folder), str(folder / "out"))
+    score_here(tiny_llama, write_prompts(folder), folder / "out")
     return folder
 
 
@@ -151,26 +196,43 @@ def assert_same_scores(run_dir: Path, expected: Path) -> None:
         assert row["token_logprobs"] == pytest.approx(want["token_logprobs"], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("device", "is_used"), [("cpu", True), ("cuda:0: NVIDIA X", False)], ids=["the same device", "another device"]
-)
-def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
-    device: str, is_used: bool, finished: Path, tmp_path: Path, tiny_llama: Path
-) -> None:
-    run_dir = tmp_path / "out"
+def budgets(run_dir: Path) -> dict[str, int]:
+    return {name: environment(run_dir)["scorer"][name] for name in BUDGETS}
+
+
+def interrupted(finished: Path, run_dir: Path, device: str) -> dict[str, int]:
+    """Copy a run, as one that lacks two parts and ended on a device with budgets that no scorer takes by itself."""
     shutil.copytree(finished / "out", run_dir)
     content = environment(run_dir)
-    # One budget halved often, one beyond what a scorer takes by itself: neither is the scorer's own choice.
-    own = {name: content["scorer"][name] for name in BUDGETS}
-    budgets = {"token_budget": 33, "cache_budget": 7 * own["cache_budget"]}
-    content["scorer"] |= {**budgets, "device": device}
+    # One budget halved often, one beyond a scorer's own.
+    ended_with = {"token_budget": 33, "cache_budget": 7 * content["scorer"]["cache_budget"]}
+    content["scorer"] |= {**ended_with, "device": device}
     (run_dir / "environment.json").write_text(json.dumps(content))
     for number in (0, 2):
         (run_dir / "label_scores" / f"part-{number:05d}.parquet").unlink()
+    return ended_with
+
+
+@pytest.mark.ray
+def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
+    finished: Path, tmp_path: Path, tiny_llama: Path, ray_cluster: None
+) -> None:
+    run_dir = tmp_path / "out"
+    ended_with = interrupted(finished, run_dir, "cpu")
     score_prompts(ModelSpec(path=str(tiny_llama)), EXECUTION, finished / "prompts.jsonl", str(run_dir))
-    scorer = environment(run_dir)["scorer"]
-    assert {name: scorer[name] for name in budgets} == (budgets if is_used else own)
-    assert scorer["device"] == "cpu"
+    assert budgets(run_dir) == ended_with
+    assert environment(run_dir)["scorer"]["device"] == "cpu"
+    assert_same_scores(run_dir, finished / "out")
+
+
+def test_a_run_resumed_on_another_device_has_the_budgets_of_that(
+    finished: Path, tmp_path: Path, tiny_llama: Path
+) -> None:
+    run_dir = tmp_path / "out"
+    interrupted(finished, run_dir, "cuda:0: NVIDIA X")
+    score_here(tiny_llama, finished / "prompts.jsonl", run_dir)
+    assert budgets(run_dir) == budgets(finished / "out")
+    assert environment(run_dir)["scorer"]["device"] == "cpu"
     assert_same_scores(run_dir, finished / "out")
 
 
@@ -200,8 +262,7 @@ def test_a_budget_that_was_halved_is_recorded(
     finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithLittleMemory)
-    prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
-    score_prompts(ModelSpec(path=str(tiny_llama)), execution, prompts, str(tmp_path / "out"))
+    score_here(tiny_llama, finished / "prompts.jsonl", tmp_path / "out", ExecutionSpec(part_rows=12))
     assert environment(tmp_path / "out")["scorer"]["token_budget"] == 64
     assert_same_scores(tmp_path / "out", finished / "out")
 
@@ -213,11 +274,10 @@ def test_memory_that_never_suffices_is_said_with_the_prompt(
     finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithoutMemory)
-    prompts, execution = finished / "prompts.jsonl", ExecutionSpec(part_rows=12)
     with pytest.raises(
         BiasevalError, match=r"^GPU memory runs out .*prompt 'p10', label '[a-z ]+' \(\d+ tokens\)[^\n]*$"
     ):
-        score_prompts(ModelSpec(path=str(tiny_llama)), execution, prompts, str(tmp_path / "out"))
+        score_here(tiny_llama, finished / "prompts.jsonl", tmp_path / "out", ExecutionSpec(part_rows=12))
 
 
 def broken_for_one_letter(folder: Path) -> Path:
@@ -233,6 +293,7 @@ def broken_for_one_letter(folder: Path) -> Path:
     return model
 
 
+@pytest.mark.ray
 def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_what_is_done(
     tmp_path: Path, ray_cluster: None
 ) -> None:
