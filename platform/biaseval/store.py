@@ -228,7 +228,7 @@ class Run:
     def files(self, name: str) -> set[str]:
         """Return the names of the complete files below the folder ``name``, or itself where it is a file.
 
-        What is too short for a Parquet file and has the name of one is not complete.
+        What is empty, or too short for a Parquet file and has the name of one, is not complete.
         """
         path = self.path(name)
         found = self.fs.get_file_info(path)
@@ -239,18 +239,9 @@ class Run:
             f"{name}/{info.path.removeprefix(path).removeprefix('/')}"
             for info in infos
             if info.type == pafs.FileType.File
-            and not (info.extension == "parquet" and info.size < _SMALLEST_PART)
+            and info.size >= (_SMALLEST_PART if info.extension == "parquet" else 1)
             and _TEMPORARY_MARK not in info.base_name
         }
-
-    def table_files(self, table: str) -> list[str]:
-        """Return the paths inside ``fs`` of the complete parts of ``table``, in order."""
-        return [self.path(f"{table}/{part_name(number)}") for number in sorted(self.parts(table))]
-
-    def missing_parts(self, table: str, n_parts: int) -> list[int]:
-        """Return the parts of ``table`` still to be made, which is also how a run resumes."""
-        done = self.parts(table)
-        return [number for number in range(n_parts) if number not in done]
 
     def delete(self, name: str) -> None:
         """Delete the table or file ``name``; nothing happens if it does not exist."""

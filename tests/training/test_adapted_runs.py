@@ -40,7 +40,13 @@ from tests.training.interruptions import troubled_adapter
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 TASK = "task9501_two_classification"
-LORA: dict[str, Any] = {"precision": "float32", "r": 4, "epochs": 2, "learning_rate": 5e-3, "gradient_checkpointing": False}
+LORA: dict[str, Any] = {
+    "precision": "float32",
+    "r": 4,
+    "epochs": 2,
+    "learning_rate": 5e-3,
+    "gradient_checkpointing": False,
+}
 SETTINGS = ("k0.s0", "k2.s0", "k2.s1", "k2.s2")
 ADAPTERS = [f"{TASK}/{setting}" for setting in SETTINGS]
 

@@ -127,7 +127,7 @@ def test_a_cluster_without_gpus_is_told_of() -> None:
     for execution, is_local, caution in (
         (ExecutionSpec(), True, None),
         (ExecutionSpec(gpus_per_actor=0), False, None),
-        (ExecutionSpec(), False, "training on CPUs: the cluster shows no GPU"),
+        (ExecutionSpec(), False, "on CPUs: the cluster shows no GPU"),
     ):
         found = share(LoraSpec(), execution, 1, Resources([node(4)], is_local, 4)).caution
         assert found is None if caution is None else str(found).startswith(caution)

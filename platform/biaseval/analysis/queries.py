@@ -96,7 +96,7 @@ def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
             raise BiasevalError(f"query: {error}") from error
 
 
-def kind_of(run: Run) -> str:
+def stored_kind(run: Run) -> str:
     """Return the kind of a run, as its spec has it; nothing where that names none.
 
     Raises:
@@ -142,11 +142,11 @@ def _finished_kind(run: Run) -> str:
         InputError: it is no run, or of a kind that there is not.
         BiasevalError: parts of outputs or marts are missing.
     """
-    kind = kind_of(run)
+    kind = stored_kind(run)
     tables = tables_of(kind)
     if not tables:
         raise InputError(f"{run.uri}: kind {kind!r} in spec.yaml is unknown to this version; use the one that made it")
-    refuse_missing_parts(run, _begun_rounds(run, kind))
+    refuse_missing_parts(run, _rounds(run, kind))
     marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]
     # The database is written last: beside it and other marts, one that is not there is of a later version.
@@ -155,18 +155,15 @@ def _finished_kind(run: Run) -> str:
     return kind
 
 
-def _begun_rounds(run: Run, kind: str) -> dict[str, int]:
-    """Return how often each table of outputs has a part for each planned one, as far as the parts that are there tell.
+def _rounds(run: Run, kind: str) -> dict[str, int]:
+    """Return how often each table of outputs has a part for each planned one.
 
     A table that only some specs ask for counts once it has a part, or where no other has one.
     """
     outputs = [table for table in tables_of(kind).values() if table.part_of is not None]
-    done = {table.name: run.parts(table.name) for table in outputs}
-    counted = [table for table in outputs if done[table.name] or kind not in table.if_asked] or outputs[:1]
-    return {
-        table.name: max(done[table.name], default=0) // max(1, len(run.parts(str(table.part_of)))) + 1
-        for table in counted
-    }
+    counted = [table for table in outputs if kind not in table.if_asked or run.parts(table.name)] or outputs[:1]
+    spec = run.read_yaml("spec.yaml")
+    return {table.name: len(spec[table.for_each]) if table.for_each is not None else 1 for table in counted}
 
 
 def _distinct_names(runs: Sequence[Run]) -> list[str]:

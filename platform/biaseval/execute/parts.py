@@ -94,7 +94,7 @@ class Parts:
 
         allocation = allocate(self.execution, len(missing), cluster.resources())
         if allocation.caution is not None:
-            logger.warning(allocation.caution)
+            logger.warning("%s %s", self.name, allocation.caution)
         units = {unit.number: unit for unit in missing}
         recorder = None if self.recorder is None else self.recorder(run)
         try:

@@ -14,6 +14,8 @@ SPARE_CPUS = 2
 
 _MOST_ACTORS = 1000
 
+_ON_CPUS = "on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -49,7 +51,7 @@ class Allocation:
     num_gpus: int
     n_threads: int | None
     caution: str | None = None
-    """What a person should know of it."""
+    """What a person should know of it, behind the name of the work."""
 
     @property
     def device(self) -> Literal["cpu", "cuda", "auto"]:
@@ -73,7 +75,7 @@ class Groups:
     is_alone: bool = False
     """One worker on the CPUs of this machine, which needs no process but the one that leads its group."""
     caution: str | None = None
-    """What a person should know of it."""
+    """What a person should know of it, behind the name of the work."""
 
 
 def local_cpus(execution: ExecutionSpec, n_cores: int) -> int:
@@ -107,7 +109,7 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
             n_actors = min(at_most, total_gpus // num_gpus)
         # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
         return Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None)
-    caution = None if is_local or execution.gpus_per_actor != "auto" else _on_cpus("scoring")
+    caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     n_actors = (1 if is_local else max(1, len(cpus))) if execution.actors == "auto" else execution.actors
     n_actors = min(n_actors, n_parts)
     if is_local:
@@ -151,7 +153,7 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
     if not per_worker:
         raise _too_few(training, n_groups, int(sum(cpus)), "CPU")
     threads = max(1, resources.omp_threads or resources.n_cores // n_workers) if is_local else per_worker
-    caution = None if is_local or execution.gpus_per_actor != "auto" else _on_cpus("training")
+    caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     return Groups(
         n_groups,
         training.workers,
@@ -166,10 +168,6 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
 def _slots(number: float) -> float:
     """Return a number of CPUs that Ray takes: a fraction below one, whole above."""
     return number if number < 1 else float(int(number))
-
-
-def _on_cpus(work: str) -> str:
-    return f"{work} on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
 
 
 def _too_few(training: TrainingSpec, n_groups: int, found: int, kind: str) -> InputError:

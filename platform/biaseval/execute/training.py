@@ -19,6 +19,7 @@ from biaseval.execute.resources import Groups, share
 from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
+from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.recipe import Recipe
 from biaseval.units import Done, Unit
 
@@ -77,14 +78,13 @@ class Training:
         from biaseval.execute.groups import PROGRESS, Job, lead
         from biaseval.execute.workers import ATTEMPTS, STORAGE, this_node
 
+        check_deepspeed(self.recipe)  # its file may be another than planning saw
         for left in (STORAGE, PROGRESS):  # by a killed process
             run.delete(left)
-        begun = self.begun(run)
-        if begun:
-            say(f"resuming: {begun:,} of {missing[0].size:,} {self.noun} are {self.verb}")
+        self._say_resumed(run, missing[0])
         groups = share(self.recipe.training, self.execution, len(missing), cluster.resources())
         if groups.caution is not None:
-            logger.warning(groups.caution)
+            logger.warning("%s %s", self.name, groups.caution)
         job = Job(run.uri, self.recipe, self.work, self.arguments, groups)
         # Where workers have processes of their own, Ray Train begins anew when one dies; otherwise Ray does.
         held = {"num_cpus": groups.resources_per_worker["CPU"], "max_retries": ATTEMPTS - 1} if groups.is_alone else {}
@@ -125,6 +125,15 @@ class Training:
                 yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, busy_s=facts["seconds"])
             wait.look(len(waiting))
         collected(started, self.recipe.training.SECTION)
+
+    def _say_resumed(self, run: Run, unit: Unit) -> None:
+        if self.recipe.checkpoint_steps is None:
+            return
+        from biaseval.training.checkpoints import newest_checkpoint
+
+        checkpoint = newest_checkpoint(run)
+        if checkpoint is not None:
+            say(f"resuming: {checkpoint.n_steps:,} of {unit.size:,} {self.noun} are {self.verb}")
 
     def _stopped(self, facts: Mapping[str, Any]) -> BiasevalError:
         section = self.recipe.training.SECTION

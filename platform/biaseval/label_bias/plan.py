@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, Problems
 from biaseval.label_bias import suites
 from biaseval.label_bias.prompts import PromptFitter, definition_text, demonstration_text, test_text
 from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
@@ -21,7 +21,7 @@ from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
 from biaseval.prompting.task_files import Instance, Task, read_task
-from biaseval.spec import MIN_INSTANCES, LabelBiasSpec
+from biaseval.spec import MIN_INSTANCES, LabelBiasSpec, TasksSpec
 from biaseval.tables import CONTEXTS, SPLITS, TASKS, TRAINING_ROWS
 
 _INPUT = "input"
@@ -66,28 +66,54 @@ class _Rows:
     training: list[dict[str, object]] = field(default_factory=list)
 
 
-def plan_tasks(spec: LabelBiasSpec, files: Sequence[Path], tokenizer: Any, window: int | None) -> Iterator[TaskPlan]:
+@dataclass(frozen=True)
+class Sources:
+    """What tasks are planned from, beside their own files."""
+
+    templates: Mapping[str, str]
+    """Of the spec's file, by task."""
+    splits: Mapping[str, pa.Table] | None
+    """Of another run, by task."""
+
+
+def read_sources(tasks: TasksSpec) -> Sources:
+    """Read the templates and splits that a spec names.
+
+    Raises:
+        InputError: they cannot be used; the message lists what is wrong with either.
+    """
+    problems = Problems()
+    templates: Mapping[str, str] = {}
+    splits = None
+    with problems.noted():
+        templates = read_templates(Path(tasks.templates)) if tasks.templates else {}
+    with problems.noted():
+        splits = read_splits(tasks.splits) if tasks.splits else None
+    problems.refuse()
+    return Sources(templates, splits)
+
+
+def plan_tasks(
+    spec: LabelBiasSpec, sources: Sources, files: Sequence[Path], tokenizer: Any, window: int | None
+) -> Iterator[TaskPlan]:
     """Yield the plan of each task file, in suite order; one task is in memory at a time.
 
     Args:
         spec: the run's spec.
+        sources: what `read_sources` returns of it.
         files: the task files of the run, in suite order.
         tokenizer: the model's Hugging Face tokenizer.
         window: tokens that the model can take; None if unknown.
 
-    Raises:
-        InputError: the files of templates or splits cannot be used. What is wrong with a task is in its plan, also
-            templates that do not fit it, one label for all of its remaining instances, labels that the tokenizer does
-            not tell apart, and prompts that do not fit the model's window.
+    What is wrong with a task is in its plan: templates that do not fit it, one label for all of its remaining
+    instances, labels that the tokenizer does not tell apart, and prompts that do not fit the model's window.
     """
-    templates = read_templates(Path(spec.tasks.templates)) if spec.tasks.templates else {}
-    recorded = read_splits(spec.tasks.splits) if spec.tasks.splits else None
     sampler = Sampler(spec.tasks.sampling, spec.seed)
     planner = _TaskPlanner(spec, tokenizer, window)
     for path in files:
         try:
             task = read_task(path)
-            plan = planner.plan(task, _splits(task, spec, sampler, recorded), sampler, templates)
+            plan = planner.plan(task, _splits(task, spec, sampler, sources.splits), sampler, sources.templates)
         except InputError as error:
             plan = TaskPlan(path.stem, problems=error.problems)
         yield plan

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, Problems
 from biaseval.majority_bias.prompts import PRESETS, item_fields
 from biaseval.prompting.task_files import parse_task
 from biaseval.spec import MajorityBiasSpec, label_key
@@ -72,23 +72,26 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
         InputError: a file cannot be read, or has mistakes; the message lists those of both files with line and key.
     """
     data = spec.data
-    if data.test == data.train:
-        raise InputError(
-            f"data.test: is data.train ({data.train}); name another file, or leave it out: a fifth of data.train is "
-            "drawn"
-        )
     fields = item_fields(spec.prompt)
-    unknown = [name for name in data.fields if name not in fields]
-    if unknown:
-        raise InputError.of(
-            [f"data.fields.{name}: the prompt has no such field; it has {', '.join(fields)}" for name in unknown]
-        )
-    train = _File(spec, "train", data.train, fields)
-    test = _File(spec, "test", data.test, fields) if data.test is not None else None
-    files = [train, test] if test is not None else [train]
-    problems = [problem for file in files for problem in file.shown_problems()]
-    if problems:
-        raise InputError.of(problems)
+    problems = Problems()
+    with problems.noted():
+        if data.test == data.train:
+            raise InputError(
+                f"data.test: is data.train ({data.train}); name another file, or leave it out: a fifth of data.train "
+                "is drawn"
+            )
+    for name in data.fields:
+        if name not in fields:
+            problems.found.append(f"data.fields.{name}: the prompt has no such field; it has {', '.join(fields)}")
+    problems.refuse()
+    files = {}
+    for role, uri in (("train", data.train), ("test", data.test)):
+        if uri is not None:
+            with problems.noted():
+                files[role] = _File(spec, role, uri, fields)
+                problems.found += files[role].shown_problems()
+    problems.refuse()
+    train, test = files["train"], files.get("test")
     if test is None:
         train_rows, test_rows = _split(train.examples, spec.seed)
         notes = [f"data.test: not given; {len(test_rows)} of {len(train.examples)} examples were drawn from data.train"]
@@ -141,6 +144,8 @@ class _File:
         self._path = Path(path)
         self._problems: list[str] = []
         self._spec = spec
+        if "://" in path:
+            raise InputError(f"data.{role}: {path}: is not on this machine; copy the file here and name its path")
         rows = self._rows()
         if not rows and not self._problems:
             self._problems.append("holds no row; check the path")

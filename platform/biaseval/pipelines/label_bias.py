@@ -9,7 +9,7 @@ from typing import Any
 
 from biaseval.analysis.causal_draws import derive_label_bias
 from biaseval.errors import Problems
-from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.plan import plan_tasks, read_sources
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.pipelines.causal import (
     CausalInputs,
@@ -36,11 +36,13 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
     with problems.noted():
         selection = select_tasks(spec.tasks)
     with problems.noted():
+        sources = read_sources(spec.tasks)
+    with problems.noted():
         facts, tokenizer = model_inputs(spec.model)
     problems.refuse()
 
     def planned() -> Iterator[Planned]:
-        for plan in plan_tasks(spec, selection.files, tokenizer, facts.window):
+        for plan in plan_tasks(spec, sources, selection.files, tokenizer, facts.window):
             training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
             yield Planned(
                 tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},

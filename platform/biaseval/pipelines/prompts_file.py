@@ -47,18 +47,24 @@ def score_spec(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path) -
     Raises:
         InputError: the file cannot be read, or has rows that cannot be scored; the message lists them.
     """
-    rows = _read_prompts(prompts_file)
-    content_hash = hashlib.sha256(repr(rows.to_pylist()).encode()).hexdigest()
-    return ScoreSpec(
-        kind="score", model=model, prompts_sha256=content_hash, execution=execution, prompts=str(prompts_file)
-    )
+    digest = _sha256(_read_prompts(prompts_file))
+    return ScoreSpec(kind="score", model=model, prompts_sha256=digest, execution=execution, prompts=str(prompts_file))
+
+
+def _sha256(prompts: pa.Table) -> str:
+    return hashlib.sha256(repr(prompts.to_pylist()).encode()).hexdigest()
 
 
 def _read(spec: ScoreSpec) -> PromptsInputs:
     path = Path(spec.prompts)
     prompts = _read_prompts(path)
-    facts, tokenizer = model_inputs(spec.model)
     problems = Problems()
+    with problems.noted():
+        if _sha256(prompts) != spec.prompts_sha256:
+            raise InputError(f"{path}: changed while it was read; run the same command again")
+    with problems.noted():
+        facts, tokenizer = model_inputs(spec.model)
+    problems.refuse()
     with problems.noted():
         _refuse_indistinct_labels(path, prompts, tokenizer)
     with problems.noted():

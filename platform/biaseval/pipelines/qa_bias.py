@@ -93,13 +93,13 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
     if "tfidf" in resources_of(spec.heuristics) and spec.datasets.train is not None:
         with problems.noted():
             train = read_questions(spec.datasets.train, name="train", on_bad_example=spec.datasets.on_bad_example)
-    problems.refuse()
-    with problems.noted():
-        _refuse_small_sets(spec, sets)
-    first = question_rows(next(iter(sets.values()))[0], "in_distribution").slice(0, 1)
-    for heuristic in set(spec.heuristics) - set(HEURISTICS):
+    if not problems.found:
         with problems.noted():
-            attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
+            _refuse_small_sets(spec, sets)
+        first = question_rows(next(iter(sets.values()))[0], "in_distribution").slice(0, 1)
+        for heuristic in set(spec.heuristics) - set(HEURISTICS):
+            with problems.noted():
+                attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
     notes = _notes(spec, sets, train)
     notes += [f"{name}: approximate ({own['name']})" for name, own in text.items() if own["is_approximate"]]
     models = []
@@ -227,10 +227,12 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
 def _model_plan(
     spec: QaBiasSpec, model: QaModelSpec, sets: Mapping[str, tuple[QuestionSet, Role]], notes: list[str]
 ) -> ModelPlan:
-    """Return what a model reads; adds to the notes what its predictions lack."""
+    """Return what a model reads of the sets that could be read; adds to the notes what its predictions lack."""
     if model.predictions is not None:
         n_questions = 0
         for name, uri in model.predictions.items():
+            if name not in sets:
+                continue
             ids = [question.example_id for question in sets[name][0].questions]
             found, said = read_predictions(uri, ids, on_missing=model.on_missing)
             n_questions += len(found)

@@ -130,12 +130,14 @@ def make_missing(
             _delete_products(run, missing)
             cluster.settle()
             with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
+                own = []
                 for done in stage.make(run, missing, cluster):
                     progress.advance(done.unit.size, done.tokens)
-                    made.append(done)
-            _refuse_missing(run, stage, missing, made)
+                    own.append(done)
+            made += own
+            _refuse_missing(run, stage, missing, own)
             if is_whole_run:
-                refuse_given_up(made)
+                refuse_given_up(own)
     return made
 
 

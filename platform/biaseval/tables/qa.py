@@ -50,6 +50,7 @@ QA_PREDICTIONS = TableSchema(
     key=("model", "dataset", "example_id"),
     kinds=frozenset({"qa_bias"}),
     part_of="qa_examples",
+    for_each="models",
     schema=pa.schema(
         [
             ("model", pa.string()),

@@ -5,7 +5,7 @@
 ``recipe`` is how something is trained, ``objectives`` what on, and what is minimised: all in which one training differs
 from another. ``work`` reads a unit's objective from the tables of its run.
 
-``preparation`` readies the model, with ``adapters`` or all its parameters; ``loop`` makes the steps, when ``schedule``
+``preparation`` readies the model, with adapters or all its parameters; ``loop`` makes the steps, when ``schedule``
 says, by ``optimization``: in one process or several, with DeepSpeed, as ``deepspeed_config`` has it, or without.
 ``checkpoints`` keeps what a killed process needs to go on, and ``model_files`` writes a model.
 
