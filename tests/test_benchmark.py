@@ -36,7 +36,7 @@ N_ROWS = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def _hasty() -> Iterator[None]:
-    """Leave out what only makes measurements exact: trials of one product, and all imports' objects in collections."""
+    """Leave out what only makes measurements exact: repeated products, and a search for garbage in what is loaded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flops, "_N_TRIALS", 1)
         gc.freeze()
