@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import signal
-import threading
-import time
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import label_scores, run_spec, run_status, score_prompts
+from biaseval.pipelines import run_spec, run_status, score_prompts
 from biaseval.pipelines.run import planned_run
 from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
 from biaseval.store import Run
-from tests.commands import call
-from tests.processes import killed_in_the_end, wait_until
+from tests.processes import ROOT, killed_in_the_end, wait_until
 from tests.taskfiles import write_task
 from tests.tinymodels import make_llama
-from tests.waiting import MARKERS, N_BEFORE, WaitingWorker
+from tests.waiting import MARKERS, N_BEFORE
 
 pytestmark = pytest.mark.ray
 
@@ -308,28 +307,18 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_says_that_it_can_be_resumed(
-    tmp_path: Path,
-    tiny_llama: Path,
-    ray_cluster: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_interrupted_run_says_that_it_can_be_resumed(tmp_path: Path, tiny_llama: Path) -> None:
     """Whoever presses Ctrl-C while a part is scored: the command ends, and what it started ends."""
-    monkeypatch.setattr(label_scores, "LabelScoresWorker", WaitingWorker)
     spec, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
-
-    def press() -> None:
-        while not (tmp_path / MARKERS[0]).exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    presser = threading.Thread(target=press)
-    presser.start()
-    interrupted = call(capsys, monkeypatch, "run", str(spec), "--run-dir", str(run_dir))
-    presser.join()
-    assert interrupted.code == 130
-    assert interrupted.err.rstrip().endswith("complete parts are kept, run the same command again to resume")
-    assert "Traceback" not in interrupted.err
+    command = [sys.executable, "-c", "from tests.waiting import waiting_command; waiting_command()"]
+    process = psutil.Popen(
+        [*command, "run", str(spec), "--run-dir", str(run_dir)], stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    wait_until((tmp_path / MARKERS[0]).exists, process)
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert messages.rstrip().endswith("complete parts are kept, run the same command again to resume")
+    assert "Traceback" not in messages
     status = run_status(str(run_dir))
     assert N_BEFORE == status.n_parts_done < status.n_parts
