@@ -28,12 +28,14 @@ demo: $(READY)  ## Run the quickstart: the bundled tiny model on generated tasks
 	@$(BIN)/biaseval demo
 
 test: $(READY)  ## Run the tests.
-	@echo "test: running the tests (about a quarter of an hour on two cores, more on slow ones)"
+	@echo "test: running the tests in two processes"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-coverage: $(READY)  ## Measure which lines of the package the tests run, in a random order of tests.
-	@echo "coverage: running the tests once more, watched and in a random order"
-	@$(BIN)/python -m pytest -q -p randomly --cov --cov-report=term:skip-covered
+coverage: $(READY)  ## Measure which lines of the package the tests run; in a random order, whose seed is shown.
+	@echo "coverage: running the tests in a random order, watched, in workers and started commands too"
+	@rm -f .coverage .coverage.*
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -p randomly --cov --cov-report=
+	@$(BIN)/coverage report
 
 check: $(READY)  ## Lint, formatting and strict types.
 	@echo "check: ruff, formatting, types"

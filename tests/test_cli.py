@@ -308,7 +308,8 @@ def test_a_run_can_be_asked_in_every_format(
     assert "complete" in call(capsys, monkeypatch, "status", run_dir).out
     status = json.loads(call(capsys, monkeypatch, "status", run_dir, "--json").out)
     assert status == asdict(run_status(run_dir))
-    assert (status["size_done"], status["size"], status["has_report"]) == (150, 150, True)
+    [scoring] = status["stages"]
+    assert (scoring["size_done"], scoring["size"], status["has_report"]) == (150, 150, True)
     again = call(capsys, monkeypatch, "run", str(spec), "--run-dir", run_dir)
     assert "all 150 rows are scored already" in again.err
 

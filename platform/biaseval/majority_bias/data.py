@@ -84,8 +84,9 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
         if name not in fields:
             problems.found.append(f"data.fields.{name}: the prompt has no such field; it has {', '.join(fields)}")
     problems.refuse()
-    files = {}
-    for role, uri in (("train", data.train), ("test", data.test)):
+    files: dict[str, _File] = {}
+    roles: tuple[tuple[Literal["train", "test"], str | None], ...] = (("train", data.train), ("test", data.test))
+    for role, uri in roles:
         if uri is not None:
             with problems.noted():
                 files[role] = _File(spec, role, uri, fields)
@@ -104,7 +105,7 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
             "(same id or same text) and are no demonstrations"
         )
     labels = tuple(dict.fromkeys(_mapping(spec).values())) or tuple(
-        sorted({example.label for file in files for example in file.examples})
+        sorted({example.label for file in files.values() for example in file.examples})
     )
     if len(labels) < 2:
         raise InputError(f"{data.train}: every example has the label {labels[0]!r}; two are needed")
@@ -113,7 +114,7 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
         test=tuple(_drawn(test_rows, data.max_test, spec.seed)),
         labels=labels,
         definition=train.definition,
-        sha256={f"data.{file.role}": file.sha256 for file in files},
+        sha256={f"data.{file.role}": file.sha256 for file in files.values()},
         notes=notes,
     )
 
