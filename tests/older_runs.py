@@ -6,6 +6,8 @@ Files there hold ``@ROOT@`` for the run's folder and ``@DEMO@`` for the folder o
 
 from __future__ import annotations
 
+import html
+import re
 import shutil
 from pathlib import Path
 
@@ -30,6 +32,19 @@ def copy_older_run(name: str, folder: Path) -> tuple[Path, Path]:
     if (root / "run" / "marts").is_dir():
         (root / "run" / "results.duckdb").touch()
     return root / ("prompts.jsonl" if name == "score" else "spec.yaml"), root / "run"
+
+
+def report_text(page: Path) -> str:
+    """Return the words and numbers of a report, a line for each piece of text."""
+    source = re.sub(r"<(style|script).*?</\1>", "", page.read_text(), flags=re.DOTALL)
+    text = html.unescape(re.sub(r"<[^>]+>", "\n", source))
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def older_report_text(name: str, folder: Path) -> str:
+    """Return that of the report that the older version wrote of a run that was copied below ``folder``."""
+    text = (FIXTURES / name / "report.txt").read_text()
+    return text.replace("@ROOT@", str(folder.resolve())).replace("@DEMO@", str(DEMO))
 
 
 def command_of(name: str, spec: Path, run_dir: Path) -> list[str]:

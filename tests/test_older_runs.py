@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.commands import call
-from tests.older_runs import FIXTURES, NAMES, command_of, copy_older_run
+from tests.older_runs import FIXTURES, NAMES, command_of, copy_older_run, older_report_text, report_text
 
 pytestmark = pytest.mark.ray
 
@@ -111,6 +111,7 @@ def test_an_older_run_opens_and_its_numbers_are_computed_anew(
         assert (reported.code, reported.out) == (0, f"report: {run_dir}/report.html\n"), reported.err
         assert_tables_are_those_stored(name, run_dir, 1e-6)
         assert list((run_dir / "figures").glob("*.svg"))
+        assert report_text(run_dir / "report.html") == older_report_text(name, tmp_path)
     assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
 
 
