@@ -147,7 +147,7 @@ def ended(
     }
     started = {
         name: subprocess.Popen(
-            command if name == "local" else [*command, "--run-dir", str(folder / name)],
+            command if name == "local" else [*command, "--run-dir", str(folder / "runs" / name)],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for name, command in commands.items()
@@ -155,7 +155,7 @@ def ended(
     found = {}
     for name, process in started.items():
         out, err = process.communicate(timeout=240)
-        found[name] = (folder / name, Ended(process.returncode, out, err))
+        found[name] = (folder / "runs" / name, Ended(process.returncode, out, err))
     return found
 
 

@@ -127,6 +127,7 @@ class Parts:
                 cast(Any, _prepare),  # Ray's annotations know no Arrow table
                 batch_size=1,
                 batch_format="pyarrow",
+                compute=ray.data.TaskPoolStrategy(size=allocation.n_preparing),
                 num_cpus=min(1.0, allocation.num_cpus) or 1.0,
                 fn_kwargs={**arguments, "prepare": self.prepare},
             )

@@ -50,6 +50,8 @@ class Allocation:
     num_cpus: float
     num_gpus: int
     n_threads: int | None
+    n_preparing: int | None = None
+    """Tasks that prepare parts at a time: one for each actor where they share this machine's cores, else any number."""
     caution: str | None = None
     """What a person should know of it, behind the name of the work."""
 
@@ -116,7 +118,7 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
         threads = max(1, resources.n_cores // n_actors)
         # A Ray that somebody else started may have fewer slots than this machine has cores.
         slots = max(0.5, min(threads, (sum(cpus) - SPARE_CPUS) / n_actors))
-        return Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads)
+        return Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads, n_preparing=n_actors)
     per_actor = _slots(max(0.5, min(min(cpus, default=1) - 1, (sum(cpus) - SPARE_CPUS) / n_actors)))
     return Allocation(n_actors, num_cpus=per_actor, num_gpus=0, n_threads=max(1, int(per_actor)), caution=caution)
 
