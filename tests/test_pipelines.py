@@ -310,10 +310,11 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_
 def test_an_interrupted_run_says_that_it_can_be_resumed(tmp_path: Path, tiny_llama: Path) -> None:
     """Whoever presses Ctrl-C while a part is scored: the command ends, and what it started ends."""
     spec, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
-    command = [sys.executable, "-c", "from tests.waiting import waiting_command; waiting_command()"]
-    process = psutil.Popen(
-        [*command, "run", str(spec), "--run-dir", str(run_dir)], stderr=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    # Whoever runs these tests in the background has them, and all that they start, ignore the signal.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heed}; from tests.waiting import waiting_command; waiting_command()"
+    command = [sys.executable, "-c", code, "run", str(spec), "--run-dir", str(run_dir)]
+    process = psutil.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     wait_until((tmp_path / MARKERS[0]).exists, process)
     process.send_signal(signal.SIGINT)
     _, messages = process.communicate(timeout=60)
