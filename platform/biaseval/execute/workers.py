@@ -36,7 +36,7 @@ _LOST = ("Connection closed by peer", "Connection reset by peer", "remote proces
 
 
 def this_node() -> NodeAffinitySchedulingStrategy:
-    """Return where what leads a group runs: it takes no CPU, and an autoscaler may give idle nodes away."""
+    """Return where what leads a group runs: it may take no CPU, and an autoscaler gives idle nodes away."""
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
@@ -50,7 +50,7 @@ def fit(
     """Do work in all workers of a group at once; when a worker or its node dies, go on with what is left.
 
     Three deaths in a row that leave the work where it was are an error. However many come with something done in
-    between, as on spot nodes, are none. A worker that is alone works in this process, which who called it begins anew.
+    between, as on spot nodes, are none. A worker that is alone works in this process; whoever called it begins it anew.
 
     Args:
         run: the run directory.
