@@ -1026,6 +1026,15 @@ def test_marts_that_an_older_version_did_not_write_are_computed_when_asked_for(b
         query([str(old)], "from qa_by_dataset")
 
 
+def test_a_model_without_any_answer_is_not_overlooked(tmp_path: Path) -> None:
+    run = two_models().write(tmp_path, n_parts=2)
+    analyse_run(run)
+    for part in (2, 3):
+        Path(run, "qa_predictions", f"part-0000{part}.parquet").unlink()
+    with pytest.raises(BiasevalError, match=r"2 of 6 parts missing \(first: qa_predictions/part-00002.parquet\)"):
+        query([run], "select 1")
+
+
 def test_a_run_without_marts_is_not_finished(tmp_path: Path) -> None:
     run = two_segments().write(tmp_path)
     with pytest.raises(BiasevalError, match=r"marts/qa_\w+\.parquet is missing"):

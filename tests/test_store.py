@@ -22,6 +22,13 @@ def test_what_is_missing_is_what_has_no_final_file(tmp_path: Path) -> None:
     assert run.parts("scores") == {1}
 
 
+def test_an_empty_file_is_not_complete_whatever_its_name(tmp_path: Path) -> None:
+    run = Run.open(str(tmp_path / "run"))
+    run.write_text("adapters/a/config.json", "{}")
+    run.write_text("adapters/b/config.json", "")
+    assert run.files("adapters") == {"adapters/a/config.json"}
+
+
 def test_a_table_is_its_parts_in_order(tmp_path: Path) -> None:
     run = Run.open(str(tmp_path))
     run.write_part("scores", 10, _rows(3))

@@ -245,3 +245,11 @@ def test_one_label_is_no_classification(tmp_path: Path) -> None:
     assert "every example has the label 'none'; two are needed" in _mistakes(
         tmp_path, rows[:2], rows[2:], prompt=STANCE
     )
+
+
+def test_files_that_are_not_here_are_named_together(tmp_path: Path) -> None:
+    data = {"train": "s3://bucket/train.jsonl", "test": "s3://bucket/test.jsonl"}
+    said = _mistakes(tmp_path, boolq_rows("dog", 3, 1), data=data).splitlines()
+    assert said[0] == "2 problems:"
+    for line, role in zip(said[1:], data, strict=True):
+        assert line == f"  - data.{role}: {data[role]}: is not on this machine; copy the file here and name its path"

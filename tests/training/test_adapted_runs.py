@@ -148,6 +148,44 @@ def test_training_leaves_adapters_and_their_steps(
     assert (run_dir / "environment.json").read_bytes() == environment
 
 
+def test_a_worker_that_is_alone_and_dies_goes_on_with_what_is_left(
+    trained: tuple[TrainingSummary, Path, Path], tmp_path: Path
+) -> None:
+    """It trains in the process that leads it, which Ray begins anew; what was complete is not trained again."""
+    _, spec_file, first = trained
+    run_dir, marker = tmp_path / "run", tmp_path / "killed"
+    shutil.copytree(first, run_dir)
+    for name in ("training", "adapters"):
+        shutil.rmtree(run_dir / name)
+    spec, run = load_spec(spec_file), Run.open(str(run_dir))
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.lora is not None
+    units = [
+        Unit(one["part"], 1, (f"adapters/{one['adapter']}/adapter_config.json",), one)
+        for one in run.read_json("plan.json")["adapters"][:2]
+    ]
+    stage = Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=units,
+        execution=spec.execution,
+        recipe=adapters_recipe(spec.model, spec.lora),
+        work=troubled_adapter,
+        arguments={"name": "tiny", "stops": "none", "dies": ADAPTERS[1], "marker": str(marker)},
+    )
+    with Cluster(spec.execution) as cluster:
+        done = list(stage.make(run, units, cluster))
+    assert marker.exists()
+    assert [one.is_complete for one in done] == [True, True]
+    written = (run_dir / "adapters" / ADAPTERS[0] / "adapter_config.json").stat().st_mtime_ns
+    assert written < marker.stat().st_mtime_ns
+    found, expected = weights(run_dir), weights(first)
+    assert list(found) == ADAPTERS[:2]
+    for name, own in found.items():
+        assert all(torch.equal(own[key], value) for key, value in expected[name].items())
+
+
 def test_what_is_complete_stays_whatever_dies(
     trained: tuple[TrainingSummary, Path, Path], tmp_path: Path, tiny_llama: Path
 ) -> None:

@@ -17,6 +17,7 @@ from biaseval.execute import groups
 from biaseval.execute.training import deal
 from biaseval.pipelines import describe, train_lora
 from biaseval.pipelines.adapters import TrainingSummary, adapter_stage, training_summary
+from biaseval.pipelines.run import planned_run
 from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.store import Run
 from biaseval.training.recipe import adapters_recipe, tuning_recipe
@@ -121,6 +122,17 @@ def test_a_deepspeed_file_that_contradicts_is_refused_before_anything_is_written
     with pytest.raises(InputError, match=r"train_batch_size 4 contradicts lora.batch_size 1 times lora.accumulation 8"):
         train(tmp_path, tiny_llama, zero=2, deepspeed_config="ds.json")
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_a_deepspeed_file_is_checked_whenever_training_begins(tmp_path: Path, tiny_llama: Path) -> None:
+    """How workers share their memory may change while a run resumes, and so may the file."""
+    spec = load_spec(write_spec(tmp_path, tiny_llama))
+    with planned_run(spec, str(tmp_path / "run")):
+        pass
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 4}')
+    changed = load_spec(tmp_path / "spec.yaml", ["lora.zero=2", f"lora.deepspeed_config={tmp_path / 'ds.json'}"])
+    with pytest.raises(InputError, match="train_batch_size 4 contradicts"):
+        train_lora(changed, str(tmp_path / "run"))
 
 
 def test_planning_says_what_training_costs(tmp_path: Path, tiny_llama: Path) -> None:
