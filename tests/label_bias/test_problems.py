@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import InputError
+from biaseval.label_bias.plan import read_sources
 from biaseval.label_bias.splits import Sampler
 from biaseval.pipelines.run import describe, planned_run
 from biaseval.prompting.task_files import read_task
@@ -48,3 +49,14 @@ def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tm
     )
     assert problems[2].startswith("  - task9503_three_classification/k0.s0: a training row has ")
     assert not (tmp_path / "run" / "spec.yaml").exists()
+
+
+def test_templates_and_splits_that_cannot_be_read_are_said_together(tmp_path: Path) -> None:
+    templates = tmp_path / "templates.csv"
+    templates.write_text("task\ntask9501_one_classification\n")
+    splits = tmp_path / "not-a-run"
+    with pytest.raises(InputError) as raised:
+        read_sources(TasksSpec(path=str(tmp_path), templates=str(templates), splits=str(splits)))
+    assert len(raised.value.problems) == 2
+    assert raised.value.problems[0].startswith(f"{templates}: ")
+    assert str(splits) in raised.value.problems[1]
