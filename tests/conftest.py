@@ -47,6 +47,15 @@ def ray_cluster(object_store: str) -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.fixture
+def here() -> Iterator[None]:
+    """Have the test's runs make their stages in this process (`tests.inprocess`)."""
+    from tests.inprocess import in_this_process
+
+    with in_this_process():
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a random Llama with a tokenizer of its own."""

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import calibration_rows
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TABLES, TASKS, tables_of
+from tests.measuring import measure
 from tests.specs import write_plan, write_spec
 
 Rows = list[dict[str, Any]]
@@ -156,7 +157,7 @@ def golden_run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         plan.prompt(row["task"], row["eval_type"], gold, row["full_token_logprobs"], n_demos=row["k"])
         plan.prompts[-1]["row"] = row["row"]
     run = plan.write(tmp_path_factory.mktemp("golden"), n_parts=3)
-    analyse_run(run)
+    measure(run)
     return run
 
 
@@ -218,7 +219,7 @@ def test_unit_cases_of_the_reference_code(tmp_path: Path) -> None:
         for gold, probs in zip(case["gold"], case["probs"], strict=True):
             plan.probabilities(task, "bias_score", gold, probs)
     run = plan.write(tmp_path / "metrics")
-    analyse_run(run)
+    measure(run)
     found = {row["task"]: row for row in rows(run, "from label_bias_by_task")}
     for case in cases["classification"]:
         assert found[case["name"]]["macro_f1"] == pytest.approx(case["macro_f1"], abs=1e-9), case
@@ -236,7 +237,7 @@ def test_unit_cases_of_the_reference_code(tmp_path: Path) -> None:
         for probs in case["test_probs"]:
             plan.probabilities(task, "main", case["labels"][0], probs, n_demos=4)
         run = plan.write(tmp_path / case["name"])
-        analyse_run(run)
+        measure(run)
         weights = [row["weight"] for row in rows(run, "from calibration_parameters")]
         assert weights == pytest.approx(case["params"], rel=1e-6)
         calibrated = rows(run, f"from calibrated_predictions where method = '{purpose}' order by row")
@@ -260,7 +261,7 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
     for gold, p in (("a", 0.9), ("a", 0.7), ("b", 0.4)):
         plan.probabilities(task, "bias_score", gold, [p, 1 - p])
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     [row] = rows(run, "from label_bias_by_task")
     assert row == {
         "model": "tiny",
@@ -289,7 +290,7 @@ def test_a_single_task_has_no_interval(tmp_path: Path) -> None:
     plan.probabilities(task, "main", "a", [0.9, 0.1])
     plan.probabilities(task, "bias_score", "a", [0.9, 0.1])
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     [row] = rows(run, "from label_bias_by_model")
     assert (row["suite"], row["n_tasks"], row["n_demo_sets"], row["n_rows"]) == ("all", 1, 1, 1)
     assert (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) == (1.0, None, None)
@@ -333,7 +334,7 @@ def test_changes_are_means_of_paired_differences_by_hand(tmp_path: Path) -> None
     than the 2.5 % that an interval cuts off.
     """
     run = changing_tasks().write(tmp_path)
-    analyse_run(run)
+    measure(run)
     calibrated, more = rows(run, "from label_bias_changes order by method")
     place = ("model", "suite", "n_demos", "method", "against_n_demos", "against_method")
     assert [more[name] for name in place] == ["tiny", "all", 2, "none", 0, "none"]
@@ -352,7 +353,7 @@ def test_changes_are_means_of_paired_differences_by_hand(tmp_path: Path) -> None
 def test_sets_are_averaged_by_task_and_label_by_hand(tmp_path: Path) -> None:
     """With cc, task002 predicts b and b in set 0, and a and b, rightly, in set 1."""
     run = changing_tasks().write(tmp_path)
-    analyse_run(run)
+    measure(run)
     where = "where task = 'task002' and method = 'cc'"
     [task] = rows(run, f"from label_bias_by_task_over_sets {where}")
     assert [task[name] for name in ("macro_f1", "accuracy", "rsd")] == pytest.approx([2 / 3, 0.75, 0.5])
@@ -373,7 +374,7 @@ def test_a_mean_or_change_that_a_task_or_one_of_its_sets_lacks_is_null(missing: 
     plan.prompts = [row for row in plan.prompts if row["prompt_id"] not in gone]
     plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] not in gone]
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     changes = rows(run, "from label_bias_changes")
     means = rows(run, "from label_bias_by_model where n_demos = 2")
     assert (len(changes), len(means)) == (2, 2)
@@ -400,7 +401,7 @@ def test_the_spec_says_how_tokens_become_a_likelihood(
     task = plan.task("task001", ["a", "b"])
     plan.prompt(task, "main", "a", [[-1, -1], [-0.5, -2.5, -0.6]])
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     [row] = rows(run, "from calibrated_predictions")
     weights = np.exp(expected)
     assert row["probabilities"] == pytest.approx(list(weights / weights.sum()), abs=1e-6)
@@ -413,7 +414,7 @@ def test_on_ties_the_first_label_in_code_point_order_is_predicted(tmp_path: Path
         assert plan.tasks[-1]["labels"] == labels
         plan.probabilities(task, "main", labels[0], [0.2] * len(labels))
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     assert [row["prediction"] for row in rows(run, "from calibrated_predictions order by task")] == ["B", "Z", "z"]
 
 
@@ -425,7 +426,7 @@ def test_likelihoods_beyond_the_range_of_a_double_still_calibrate(tmp_path: Path
     plan.prompt(task, "main", "a", [[0, 0], [-1000, -1500]])
     plan.prompt(task, "cc", None, [[0, 0], [-1000, -1000]])
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     found = rows(run, "from calibrated_predictions order by method, row")
     assert [(row["method"], row["prediction"]) for row in found] == [
         ("cc", "b"),
@@ -482,7 +483,7 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
     n_scored = 2 * ((7 + 7 + 7 + 6 + 4) + (9 + 10 + 8 + 16 + 10 + 8 + 9 + 6 + 7))  # by the model, and with its adapters
     scorer = {"scorer": {"scoring_s": 0.1 * n_scored}} if is_timed else {}
     run.write_text("environment.json", json.dumps({"trained_parameters": 100, **scorer}))
-    analyse_run(run.uri)
+    measure(run.uri)
     return run.uri
 
 
@@ -529,7 +530,7 @@ def test_an_adapter_that_saw_its_demonstrations_is_not_measured(tmp_path: Path, 
     training_rows[0]["instance_id"] = instance_id
     run.write_part("training_rows", 0, TABLES["training_rows"].rows(training_rows))
     with pytest.raises(BiasevalError, match=f"training_rows_are_held_out: 1 problems, first: {problem}"):
-        analyse_run(run.uri)
+        measure(run.uri)
 
 
 # An oracle that shares nothing with the SQL
@@ -655,7 +656,7 @@ def test_the_same_scores_in_other_parts_give_the_same_bytes(built: str, tmp_path
     plan.prompts.reverse()
     plan.label_scores.reverse()
     run = plan.write(tmp_path / "run", n_parts=4)
-    analyse_run(run)
+    measure(run)
     marts = sorted(Path(built, "marts").iterdir())
     assert [mart.name for mart in marts] == sorted(f"{name}.parquet" for name in names_of("label_bias", "marts"))
     for mart in marts:
@@ -666,7 +667,7 @@ def test_another_seed_moves_the_intervals_only(built: str, tmp_path: Path) -> No
     plan = two_tasks()
     plan.spec["seed"] = 43
     run = plan.write(tmp_path / "run")
-    analyse_run(run)
+    measure(run)
     draws = [query([folder], "from bootstrap_draws").to_pylist() for folder in (built, run)]
     assert draws[0] != draws[1]
     assert rows(built, "from label_bias_by_task") == rows(run, "from label_bias_by_task")
@@ -676,7 +677,7 @@ def test_the_size_of_the_model_is_known_where_the_run_says_it(built: str, tmp_pa
     assert rows(built, "select n_parameters from run_settings") == [{"n_parameters": None}]
     run = two_tasks().write(tmp_path)
     Run.open(run).write_text("environment.json", json.dumps({"model_facts": {"n_parameters": 7_241_732_096}}))
-    analyse_run(run)
+    measure(run)
     assert rows(run, "select n_parameters from run_settings") == [{"n_parameters": 7_241_732_096}]
 
 
@@ -764,7 +765,7 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
     break_run(plan)
     run = plan.write(tmp_path)
     with pytest.raises(BiasevalError) as failure:
-        analyse_run(run)
+        measure(run)
     [line] = [line for line in str(failure.value).splitlines() if f"- {check}: " in line]
     assert problem in line
     assert failure.value.exit_code == 1
@@ -790,10 +791,10 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(
             BiasevalError, match=r"metrics_are_in_range: .*task001_animals, n_demos 0, demo_set 0, cc: {"
         ):
-            analyse_run(run)
+            measure(run)
     assert not Path(run, "marts").exists()
     mart.write_text(text)
-    analyse_run(run)
+    measure(run)
 
 
 def test_every_check_has_a_run_that_breaks_it() -> None:
@@ -882,7 +883,7 @@ def test_a_run_of_an_older_version_opens_and_is_measured_alike(built: str, tmp_p
     ]
     both = query([built, str(old)], "select run, method, n_rows from label_bias_by_task")
     assert both.num_rows == 2 * query([built], "from label_bias_by_task").num_rows
-    analyse_run(old)
+    measure(old)
     for mart in Path(built, "marts").iterdir():
         assert (old / "marts" / mart.name).read_bytes() == mart.read_bytes()
 
@@ -917,7 +918,7 @@ def test_several_runs_have_a_column_run_and_all_columns_of_any(built: str, tmp_p
     for part in Path(other, "tasks").iterdir():
         table = pq.read_table(part)
         pq.write_table(table.append_column("extra", pa.array([1] * len(table))), part)
-    analyse_run(other)
+    measure(other)
     found = query([built, other], "select run, model, count(*) as n from label_bias_by_task group by all order by all")
     parents = [f"{Path(run).parent.name}/built" for run in (other, built)]
     assert sorted(found.to_pylist(), key=lambda row: row["model"]) == [
@@ -1003,7 +1004,7 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path)
     Path(run, "contexts", "part-00000.parquet").write_bytes(b"half a file, and no more of it")
     with pytest.raises(BiasevalError, match=r"contexts/part-00000\.parquet"):
-        analyse_run(run)
+        measure(run)
 
 
 # Runs of another kind
@@ -1030,7 +1031,7 @@ def test_metrics_need_a_run_of_a_kind_that_has_some(scored_prompts: str, spec: s
         Path(scored_prompts, "spec.yaml").write_text(spec)
     before = sorted(Path(scored_prompts).rglob("*"))
     with pytest.raises(InputError, match=reason):
-        analyse_run(scored_prompts)
+        measure(scored_prompts)
     assert sorted(Path(scored_prompts).rglob("*")) == before
 
 
@@ -1059,26 +1060,8 @@ def test_missing_scores_of_any_prompts_are_counted(scored_prompts: str) -> None:
 # Object stores
 
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    moto = pytest.importorskip("moto.server")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    for name, value in (
-        ("AWS_ACCESS_KEY_ID", "test"),
-        ("AWS_SECRET_ACCESS_KEY", "test"),
-        ("AWS_DEFAULT_REGION", "us-east-1"),
-        ("AWS_ENDPOINT_URL", endpoint),
-    ):
-        monkeypatch.setenv(name, value)
-    pafs.S3FileSystem(allow_bucket_creation=True, endpoint_override=endpoint).create_dir("runs")
-    yield "s3://runs"
-    server.stop()
-
-
-def test_a_run_on_s3_gives_what_a_local_run_gives(bucket: str, built: str, tmp_path: Path) -> None:
-    run = f"{bucket}/some/where"
+def test_a_run_on_s3_gives_what_a_local_run_gives(object_store: str, built: str, tmp_path: Path) -> None:
+    run = f"{object_store}/some/where"
     store = Run.open(run)
     pafs.copy_files(built, store.root, destination_filesystem=store.fs)
     for name in ("results.duckdb", "marts/label_bias_by_task.parquet"):
@@ -1091,5 +1074,5 @@ def test_a_run_on_s3_gives_what_a_local_run_gives(bucket: str, built: str, tmp_p
     (tmp_path / "results.duckdb").write_bytes(store.read_bytes("results.duckdb"))
     with closing(duckdb.connect(str(tmp_path / "results.duckdb"), read_only=True)) as connection:
         [(sql,)] = connection.execute("select sql from duckdb_views() where view_name = 'prompts'").fetchall()
-        assert "'s3://runs/some/where/prompts/part-*.parquet'" in sql
+        assert "'s3://bias/some/where/prompts/part-*.parquet'" in sql
         assert connection.execute("select count(*) from label_bias_by_task").fetchall() == [(22,)]

@@ -267,11 +267,10 @@ def test_a_plan_says_what_would_run_and_writes_nothing(
     assert digests(tmp_path) == before
 
 
-@pytest.mark.ray
 def test_a_run_can_be_asked_in_every_format(
     tmp_path: Path,
     tiny_llama: Path,
-    ray_cluster: None,
+    here: None,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

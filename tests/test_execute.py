@@ -1,4 +1,4 @@
-"""Scoring of parts: on a real Ray what Ray decides, in this process what it does not.
+"""Scoring of parts: what Ray decides on a real one, all else in this process.
 
 Parts are prepared while others are scored, budgets last, and errors arrive as they are.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,19 +17,18 @@ import pytest
 import torch
 
 from biaseval.errors import BiasevalError
-from biaseval.execute import parts
-from biaseval.execute.cluster import Cluster
-from biaseval.execute.resources import Resources
 from biaseval.pipelines import label_scores, score_prompts
 from biaseval.pipelines.label_scores import LabelScoresWorker, read_part
 from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
+from tests.inprocess import in_this_process
 from tests.tinymodels import make_llama
 
 EXECUTION = ExecutionSpec(part_rows=3)
-PREPARING_S, SCORING_S = 0.2, 0.25
+PATIENCE_S = 120.0
+"""How long a part waits for what must come; only a failure takes it."""
 
 
 def write_prompts(folder: Path, n: int = 12, last: str = "river stone") -> Path:
@@ -43,73 +40,44 @@ def write_prompts(folder: Path, n: int = 12, last: str = "river stone") -> Path:
     return path
 
 
+def score_file(model: Path, prompts: Path, out: Path, execution: ExecutionSpec = EXECUTION) -> None:
+    score_prompts(ModelSpec(path=str(model)), execution, prompts, str(out))
+
+
 def environment(run_dir: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((run_dir / "environment.json").read_text())
     return content
 
 
-# ---- without Ray -----------------------------------------------------------------------------------------------------
-
-
-class Batches:
-    """What a stage asks of a data set of Ray Data, done in this process, one part after another."""
-
-    def __init__(self, batches: Iterable[pa.Table]) -> None:
-        self._batches = batches
-
-    @classmethod
-    def from_items(cls, rows: list[dict[str, Any]], **of_ray: Any) -> Batches:
-        return cls(pa.Table.from_pylist([row]) for row in rows)
-
-    def map_batches(
-        self,
-        work: Any,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        fn_constructor_kwargs: Mapping[str, Any] | None = None,
-        **of_ray: Any,
-    ) -> Batches:
-        made = work if fn_constructor_kwargs is None else work(**fn_constructor_kwargs)
-        return Batches(map(partial(made, **(fn_kwargs or {})), self._batches))
-
-    def iter_rows(self) -> Iterator[dict[str, Any]]:
-        for batch in self._batches:
-            yield from batch.to_pylist()
-
-
-def score_here(model: Path, prompts: Path, out: Path, execution: ExecutionSpec = EXECUTION) -> None:
-    """Score prompts in this process: what prepares, the actor and all around them are a run's own."""
-    machine = Resources([{"CPU": 4.0}], is_local=True, n_cores=torch.get_num_threads())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ray.data.from_items", Batches.from_items)
-        patch.setattr(Cluster, "resources", lambda _: machine)
-        patch.setattr(parts, "quiet_worker", lambda: None)
-        score_prompts(ModelSpec(path=str(model)), execution, prompts, str(out))
-
-
 # ---- preparing while scoring -----------------------------------------------------------------------------------------
 
 
-def slowly_read_part(run: Run, task: Any, **settings: Any) -> Any:
-    """Prepare a part, not too fast, and note when."""
-    started = time.monotonic()
-    time.sleep(PREPARING_S)
+def noted_read_part(run: Run, task: Any, **settings: Any) -> Any:
+    """Prepare a part, and say so."""
     prepared = read_part(run, task, **settings)
-    Path(run.uri, f"started-{task.number}").write_text(str(started))
+    Path(run.uri, f"prepared-{task.number}").touch()
     return prepared
 
 
-class SlowWorker(LabelScoresWorker):
-    """Takes its time with each part."""
+class AwaitingWorker(LabelScoresWorker):
+    """Ends a part, but the last, only when another is prepared, which it waits for while its own is being scored."""
 
     def __init__(self, run: Run, allocation: Any, **arguments: Any) -> None:
         super().__init__(run, allocation, **arguments)
-        score = self.scorer.score_prepared
+        score, ended = self.scorer.score_prepared, []
+        n_parts = len(run.parts("prompts"))
 
-        def slowly(prepared: Any) -> pa.Table:
-            time.sleep(SCORING_S)
-            return score(prepared)
+        def when_another_is_prepared(prepared: Any) -> pa.Table:
+            scores = score(prepared)
+            ended.append(scores)
+            deadline = time.monotonic() + PATIENCE_S
+            while len(list(Path(run.uri).glob("prepared-*"))) < min(len(ended) + 1, n_parts):
+                if time.monotonic() > deadline:
+                    raise BiasevalError("nothing is prepared while a part is scored")
+                time.sleep(0.01)
+            return scores
 
-        self.scorer.score_prepared = slowly  # type: ignore[method-assign]
+        self.scorer.score_prepared = when_another_is_prepared  # type: ignore[method-assign]
 
 
 @pytest.mark.ray
@@ -117,8 +85,8 @@ class SlowWorker(LabelScoresWorker):
 def test_parts_are_prepared_while_others_are_scored(
     tmp_path: Path, tiny_llama: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(label_scores, "read_part", slowly_read_part)
-    monkeypatch.setattr(label_scores, "LabelScoresWorker", SlowWorker)
+    monkeypatch.setattr(label_scores, "read_part", noted_read_part)
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", AwaitingWorker)
     scored: list[Done] = []
     add = ScorerRecord.add
 
@@ -127,18 +95,14 @@ def test_parts_are_prepared_while_others_are_scored(
         add(record, done)
 
     monkeypatch.setattr(ScorerRecord, "add", note)
-    prompts, model = write_prompts(tmp_path, n=16), ModelSpec(path=str(tiny_llama))
+    prompts, model = write_prompts(tmp_path, n=12), ModelSpec(path=str(tiny_llama))
     score_prompts(model, ExecutionSpec(part_rows=2), prompts, str(tmp_path / "out"))
-    assert sorted(done.unit.number for done in scored) == list(range(8))
+    assert sorted(done.unit.number for done in scored) == list(range(6))
     assert len({done.actor for done in scored}) == 1
     scored.sort(key=lambda done: done.arrived_s)
-    for earlier, later in pairwise(scored):
-        assert float((tmp_path / "out" / f"started-{later.unit.number}").read_text()) < earlier.ended_s
-        assert earlier.ended_s <= later.arrived_s
-    assert all(SCORING_S <= done.busy_s <= done.ended_s - done.arrived_s for done in scored)
-    waited_s = scored[-1].ended_s - scored[0].arrived_s - sum(done.busy_s for done in scored)
-    assert waited_s < len(scored) * PREPARING_S / 2
-    assert environment(tmp_path / "out")["scorer"]["busy_share"] > SCORING_S / (SCORING_S + PREPARING_S / 2)
+    assert all(earlier.ended_s <= later.arrived_s for earlier, later in pairwise(scored))
+    assert all(0 < done.busy_s <= done.ended_s - done.arrived_s for done in scored)
+    assert 0 < environment(tmp_path / "out")["scorer"]["busy_share"] <= 1
 
 
 def part(actor: str, arrived_s: float, ended_s: float, busy_s: float, **facts: Any) -> Done:
@@ -185,7 +149,8 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path:
     """Return the folder of prompts and of an undisturbed run, ``out``."""
     folder = tmp_path_factory.mktemp("finished")
-    score_here(tiny_llama, write_prompts(folder), folder / "out")
+    with in_this_process():
+        score_file(tiny_llama, write_prompts(folder), folder / "out")
     return folder
 
 
@@ -213,24 +178,23 @@ def interrupted(finished: Path, run_dir: Path, device: str) -> dict[str, int]:
     return ended_with
 
 
-@pytest.mark.ray
 def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
-    finished: Path, tmp_path: Path, tiny_llama: Path, ray_cluster: None
+    finished: Path, tmp_path: Path, tiny_llama: Path, here: None
 ) -> None:
     run_dir = tmp_path / "out"
     ended_with = interrupted(finished, run_dir, "cpu")
-    score_prompts(ModelSpec(path=str(tiny_llama)), EXECUTION, finished / "prompts.jsonl", str(run_dir))
+    score_file(tiny_llama, finished / "prompts.jsonl", run_dir)
     assert budgets(run_dir) == ended_with
     assert environment(run_dir)["scorer"]["device"] == "cpu"
     assert_same_scores(run_dir, finished / "out")
 
 
 def test_a_run_resumed_on_another_device_has_the_budgets_of_that(
-    finished: Path, tmp_path: Path, tiny_llama: Path
+    finished: Path, tmp_path: Path, tiny_llama: Path, here: None
 ) -> None:
     run_dir = tmp_path / "out"
     interrupted(finished, run_dir, "cuda:0: NVIDIA X")
-    score_here(tiny_llama, finished / "prompts.jsonl", run_dir)
+    score_file(tiny_llama, finished / "prompts.jsonl", run_dir)
     assert budgets(run_dir) == budgets(finished / "out")
     assert environment(run_dir)["scorer"]["device"] == "cpu"
     assert_same_scores(run_dir, finished / "out")
@@ -259,10 +223,10 @@ class WorkerWithoutMemory(WorkerWithLittleMemory):
 
 
 def test_a_budget_that_was_halved_is_recorded(
-    finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Path, tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithLittleMemory)
-    score_here(tiny_llama, finished / "prompts.jsonl", tmp_path / "out", ExecutionSpec(part_rows=12))
+    score_file(tiny_llama, finished / "prompts.jsonl", tmp_path / "out", ExecutionSpec(part_rows=12))
     assert environment(tmp_path / "out")["scorer"]["token_budget"] == 64
     assert_same_scores(tmp_path / "out", finished / "out")
 
@@ -271,13 +235,13 @@ def test_a_budget_that_was_halved_is_recorded(
 
 
 def test_memory_that_never_suffices_is_said_with_the_prompt(
-    finished: Path, tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Path, tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithoutMemory)
     with pytest.raises(
         BiasevalError, match=r"^GPU memory runs out .*prompt 'p10', label '[a-z ]+' \(\d+ tokens\)[^\n]*$"
     ):
-        score_here(tiny_llama, finished / "prompts.jsonl", tmp_path / "out", ExecutionSpec(part_rows=12))
+        score_file(tiny_llama, finished / "prompts.jsonl", tmp_path / "out", ExecutionSpec(part_rows=12))
 
 
 def broken_for_one_letter(folder: Path) -> Path:
@@ -293,14 +257,11 @@ def broken_for_one_letter(folder: Path) -> Path:
     return model
 
 
-@pytest.mark.ray
-def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_what_is_done(
-    tmp_path: Path, ray_cluster: None
-) -> None:
+def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_what_is_done(tmp_path: Path, here: None) -> None:
     model, run_dir = broken_for_one_letter(tmp_path / "model"), tmp_path / "out"
     prompts = write_prompts(tmp_path, n=25, last="a z")
     with pytest.raises(BiasevalError) as caught:
-        score_prompts(ModelSpec(path=str(model)), EXECUTION, prompts, str(run_dir))
+        score_file(model, prompts, run_dir)
     message = str(caught.value)
     assert message.startswith("prompt 'p24', label 'yes': the model gives a log-probability that is not finite")
     assert "\n" not in message

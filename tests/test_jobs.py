@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import runpy
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -89,13 +88,10 @@ def head() -> Iterator[tuple[str, dict[str, str]]]:
         _wait_for(dashboard, process, Path(temporary) / "head.log")
         yield address, environment
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        for left in _processes_of(temporary):
+        # Asked to end, it would take half a minute to say goodbye.
+        for left in [process, *_processes_of(temporary)]:
             left.kill()
+        process.wait(timeout=30)
         log.close()
         shutil.rmtree(temporary, ignore_errors=True)
     psutil.wait_procs(_processes_of(temporary), timeout=10)

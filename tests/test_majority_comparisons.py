@@ -11,7 +11,7 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.errors import InputError
-from biaseval.pipelines import analyse_run
+from tests.measuring import measure
 from tests.test_analysis import two_tasks
 from tests.test_majority_sql import ANSWERS, SEEDS, MajorityPlan, Rows
 
@@ -30,7 +30,7 @@ def write(
     plan.spec |= {"name": f"model-of-{folder.name}", **spec}
     plan.n_parameters = n_parameters
     run = plan.write(folder)
-    analyse_run(run)
+    measure(run)
     return run
 
 
@@ -187,7 +187,7 @@ def test_other_prompts_or_scoring_leave_the_differences_without_interval(
     plan.n_parameters = 13_000
     change(plan)
     other = plan.write(tmp_path / "other")
-    analyse_run(other)
+    measure(other)
     for row in query([small, other], "from majority_shared_data").to_pylist():
         met = {name: row[name] for name in row if name.startswith("has_same")}
         assert met == {**dict.fromkeys(("has_same_rows", "has_same_contexts", "has_same_scoring"), True), reason: False}
@@ -218,7 +218,7 @@ def test_the_same_data_are_the_same_test_rows_and_settings(
     plan = MajorityPlan(("likelihood",))
     change(plan)
     other = plan.write(tmp_path / "other")
-    analyse_run(other)
+    measure(other)
     found = query([small, other], "select has_same_rows, n_shared_rows from majority_shared_data order by run")
     assert [tuple(row.values()) for row in found.to_pylist()] == expected
 
@@ -227,8 +227,8 @@ def test_comparisons_are_of_several_runs_that_have_what_they_read(small: str, tm
     with pytest.raises(InputError, match="majority_size_effect does not exist"):
         query([small], "from majority_size_effect")
     animals, more = (two_tasks().write(tmp_path / name) for name in ("animals", "more"))
-    analyse_run(animals)
-    analyse_run(more)
+    measure(animals)
+    measure(more)
     with pytest.raises(InputError, match="majority_size_effect does not exist"):
         query([animals, more], "from majority_size_effect")
     assert query([animals, small], "from majority_size_effect").num_rows == 0

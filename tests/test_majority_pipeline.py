@@ -191,7 +191,7 @@ def test_another_spec_or_other_data_are_refused(finished: tuple[Path, Path], tmp
         run_spec(load_spec(spec, [f"data.train={other}"]), str(run_dir))
 
 
-def test_only_what_is_asked_is_computed(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_only_what_is_asked_is_computed(finished: tuple[Path, Path], tmp_path: Path, here: None) -> None:
     spec, run_dir = finished
     only = ["calibration=[]", "prompt.instruction=[true]", "seeds=[0]"]
     tables = {}

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app, main
 from biaseval.errors import InputError
-from biaseval.pipelines import analyse_run, write_report
+from biaseval.pipelines import write_report
 from biaseval.report import write_comparison
 from biaseval.report.comparison import caveats, read_comparison, size
 from biaseval.report.findings import Row
@@ -27,6 +27,7 @@ from biaseval.report.proportions import instruction_figures
 from biaseval.report.ternary import plot_ternary, ternary_place
 from biaseval.store import Run
 from biaseval.tables import ADAPTED_GENERATIONS, ADAPTED_SCORES, TRAINING, TRAINING_ROWS, output_tables
+from tests.measuring import measure
 from tests.specs import write_plan
 from tests.test_analysis import two_tasks
 from tests.test_majority_comparisons import LARGE
@@ -71,7 +72,7 @@ def make_run(
     if digest is not None:
         environment = {"model": {"digest": digest}, "model_facts": {"n_parameters": n_parameters}}
         Run.open(run).write_text("environment.json", json.dumps(environment))
-    analyse_run(run)
+    measure(run)
     return run
 
 
@@ -260,7 +261,7 @@ def test_the_most_frequent_outputs_stand_with_the_label_they_were_taken_for(tmp_
     for row in plan.generations:
         row["text"] = {"True": " true\n", "False": HOSTILE, None: ""}[row["prediction"]]
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     write_report(run)
     source = Run.open(run).read_text("report.html")
     _, *lines = table(source, "most frequent outputs of free generation")

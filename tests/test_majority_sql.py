@@ -24,6 +24,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines import analyse_run
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, GENERATIONS, LABEL_SCORES, PROMPTS, SETTINGS, output_tables
+from tests.measuring import measure
 from tests.specs import write_plan, write_spec
 from tests.test_analysis import names_of, two_tasks, views_of
 
@@ -487,7 +488,7 @@ def test_a_model_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
 def test_the_most_frequent_prediction_may_be_no_label(tmp_path: Path) -> None:
     answers = {(setting, True): ("--TF", "---T") for setting in DEMOS}
     run = MajorityPlan(("generate",), answers=answers).write(tmp_path)
-    analyse_run(run)
+    measure(run)
     [row] = rows(run, "from majority_by_model")
     # In each of 3 settings and 2 seeds; one more of 0/100 is no label, where the plan has its one such output.
     assert row["share_most_frequent"] == pytest.approx((3 * 5 + 1) / 24)
@@ -502,7 +503,7 @@ def test_the_best_constant_answer_has_the_weighted_f1_of_the_most_frequent_gold_
         monkeypatch.setattr(sys.modules[__name__], "GOLD", golds)
         answers = {(setting, True): (golds, golds) for setting in DEMOS}
         run = MajorityPlan(("likelihood",), answers=answers).write(tmp_path / golds)
-        analyse_run(run)
+        measure(run)
         [row] = rows(run, "from majority_by_model")
         best = f1_score(list(golds), [label] * len(golds), average="weighted", zero_division=0)
         assert row["constant_f1"] == pytest.approx(best)
@@ -525,7 +526,7 @@ def _answered(folder: Path, predictions: Mapping[str, str], n_repeats: int = 1) 
     """Return the settings and then the model of a run that gives these outputs with instruction, by setting."""
     answers = {(setting, True): (given, given) for setting, given in predictions.items()}
     run = MajorityPlan(("generate",), answers=answers, n_repeats=n_repeats).write(folder)
-    analyse_run(run)
+    measure(run)
     return [*rows(run, "from majority_over_seeds order by number"), *rows(run, "from majority_by_model")]
 
 
@@ -559,7 +560,7 @@ def test_an_answer_is_constant_above_95_percent(tmp_path: Path, monkeypatch: pyt
     for n_false, expected in ((1, False), (0, True)):
         answers = {(setting, True): ("T" * (20 - n_false) + "F" * n_false,) * 2 for setting in DEMOS}
         run = MajorityPlan(("likelihood",), answers=answers).write(tmp_path / str(n_false))
-        analyse_run(run)
+        measure(run)
         [row] = rows(run, "from majority_by_model")
         assert row["share_most_frequent"] == pytest.approx(1 - n_false / 20)
         assert row["is_constant"] is expected
@@ -573,14 +574,14 @@ def test_a_constant_answer_follows_the_majority_of_one_labels_settings(tmp_path:
         if row["setting"] == "50/50":
             row["demo_labels"] = ["False", "False"]
     run = plan.write(tmp_path / "two")
-    analyse_run(run)
+    measure(run)
     assert {row["share_majority_of_constant"] for row in rows(run, "from majority_by_model")} == {2 / 3}
     plan = MajorityPlan(
         ("likelihood",), answers={place: given for place, given in ANSWERS.items() if place[0] == "50/50"}
     )
     plan.settings = [row | {"number": 0} for row in plan.settings if row["setting"] == "50/50"]
     run = plan.write(tmp_path / "tie")
-    analyse_run(run)
+    measure(run)
     for row in rows(run, "from majority_by_model"):
         assert row["share_majority"] is row["share_majority_of_constant"] is None
 
@@ -600,7 +601,7 @@ def test_test_rows_are_enough_where_half_the_settings_intervals_are_within_the_b
     # Nothing to tell the rows apart by: each interval is without width.
     right = dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))
     run = MajorityPlan(("likelihood",), answers=right).write(tmp_path / "right")
-    analyse_run(run)
+    measure(run)
     assert {(row["half_width"], row["has_enough_rows"]) for row in rows(run, "from majority_by_model")} == {(0, True)}
 
 
@@ -610,7 +611,7 @@ def test_a_gain_can_be_judged_where_both_sides_have_enough_rows(built: str, tmp_
         (MajorityPlan(("likelihood",), ("looc",), n_repeats=50).write(tmp_path), True),
     ):
         if run != built:
-            analyse_run(run)
+            measure(run)
         enough = {
             (row["instruction"], row["method"]): row["has_enough_rows"]
             for row in rows(run, "from majority_by_model where predict = 'likelihood'")
@@ -632,7 +633,7 @@ def test_the_region_of_a_setting_is_that_of_its_real_counts(tmp_path: Path) -> N
     plan = MajorityPlan(("likelihood",))
     plan.settings[0] |= {"shares": [0.1, 0.9]}
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     regions = rows(run, "from setting_regions order by setting")
     assert [tuple(row.values()) for row in regions] == [("0/100", "tails"), ("100/0", "tails"), ("50/50", "middle")]
 
@@ -687,7 +688,7 @@ def test_a_gain_is_positive_where_calibration_widens_the_boundary(tmp_path: Path
     answers = {("0/100", False): ("FFFF", "FFFF"), ("50/50", False): ("TTTT",) * 2, ("100/0", False): ("TTTT",) * 2}
     p_hat = {("0/100", seed, False, "cc", 0): 0.03 for seed in SEEDS}
     run = MajorityPlan(("likelihood",), ("cc",), answers, p_hat).write(tmp_path)
-    analyse_run(run)
+    measure(run)
     [row] = rows(run, "from majority_calibration_gain")
     assert row["rb_at_10"] == pytest.approx(1 - 2 / 3)
     assert row["mean_f1"] == pytest.approx((9 / 14 - 0.1) / 3)
@@ -721,7 +722,7 @@ def test_intervals_of_differences_are_percentiles_over_the_stored_draws(opened: 
 
 def test_without_calibration_nothing_is_gained(tmp_path: Path) -> None:
     run = MajorityPlan().write(tmp_path)
-    analyse_run(run)
+    measure(run)
     assert rows(run, "from majority_calibration_gain") == []
 
 
@@ -771,7 +772,7 @@ def test_random_predictions_equal_scikit_learn(tmp_path: Path) -> None:
     for row in plan.generations:
         row["prediction"] = ("True", "False", None)[rng.integers(3)]
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     golds = {row["prompt_id"]: row["gold"] for row in plan.prompts}
     found = rows(run, "from majority_by_setting where predict = 'generate'")
     for row in found:
@@ -806,7 +807,7 @@ def test_shares_that_add_up_to_one_may_do_so_with_a_rounding_error(
     predictions = "T" * 3 + "-" * 37  # 3 / 40 > 1 - 37 / 40 in floating point
     answers = {(setting, True): (predictions, predictions) for setting in DEMOS}
     run = MajorityPlan(("generate",), answers=answers).write(tmp_path)
-    analyse_run(run)
+    measure(run)
     assert {row["accuracy"] for row in rows(run, "from majority_by_setting where setting = '100/0'")} == {3 / 40}
 
 
@@ -818,7 +819,7 @@ def test_without_both_instructions_there_is_no_gap(tmp_path: Path) -> None:
     prompts = {row["prompt_id"] for row in plan.prompts}
     plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] in prompts]
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     assert rows(run, "from majority_instruction_gap") == []
     assert len(rows(run, "from majority_by_model")) == 1
 
@@ -830,7 +831,7 @@ def test_one_row_and_one_seed_have_no_interval_and_no_deviation(tmp_path: Path) 
     prompts = {row["prompt_id"] for row in plan.prompts}
     plan.generations = [row for row in plan.generations if row["prompt_id"] in prompts]
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     for row in rows(run, "from majority_over_seeds"):
         assert (row["n_rows"], row["n_seeds"], row["sd_f1"], row["weighted_f1_low"]) == (1, 1, None, None)
     for row in rows(run, "from majority_by_model"):
@@ -844,7 +845,7 @@ def test_the_same_outputs_in_another_order_give_the_same_bytes(built: str, tmp_p
     for table in (plan.contexts, plan.prompts, plan.label_scores, plan.generations, plan.settings):
         table.reverse()
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     marts = {path.name for path in Path(run, "marts").iterdir()}
     assert marts == {
         "calibration_parameters.parquet",
@@ -976,7 +977,7 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
     break_run(plan)
     run = plan.write(tmp_path)
     with pytest.raises(BiasevalError) as failure:
-        analyse_run(run)
+        measure(run)
     [line] = [line for line in str(failure.value).splitlines() if f"- {check}: " in line]
     assert problem in line
     assert not Path(run, "marts").exists()
@@ -1003,9 +1004,9 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
         assert text.count(right) == 1
         path.write_text(text.replace(right, wrong))
         with pytest.raises(BiasevalError, match=f"majority_metrics_are_in_range: .*{problem}"):
-            analyse_run(run)
+            measure(run)
         path.write_text(text)
-    analyse_run(run)
+    measure(run)
 
 
 def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
@@ -1022,7 +1023,7 @@ def test_missing_outputs_of_any_way_are_counted(tmp_path: Path) -> None:
             ask(run)
     Path(run, "generations", "part-00000.parquet").unlink()
     with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: generations/part-00000.parquet\)"):
-        analyse_run(run)
+        measure(run)
 
 
 # Everywhere else
@@ -1030,7 +1031,7 @@ def test_missing_outputs_of_any_way_are_counted(tmp_path: Path) -> None:
 
 def test_macros_work_in_queries_over_runs_of_any_kind(built: str, tmp_path: Path) -> None:
     label_bias = two_tasks().write(tmp_path / "animals")
-    analyse_run(label_bias)
+    measure(label_bias)
     scored = Run.open(str(tmp_path / "scored"))
     scored.write_text("spec.yaml", "kind: score\n")
     scored.write_part("prompts", 0, PROMPTS.rows([{"prompt_id": "p"}]))
@@ -1065,7 +1066,7 @@ def test_several_runs_of_this_kind_can_be_compared(built: str, tmp_path: Path) -
     plan = MajorityPlan(("generate",))
     plan.spec["name"] = "small"
     small = plan.write(tmp_path / "small")
-    analyse_run(small)
+    measure(small)
     with closing(open_runs([built, small])) as connection:
         found = connection.sql(
             "select run, count(*) as n from majority_predictions group by run order by run"
@@ -1078,7 +1079,7 @@ def test_several_runs_of_this_kind_can_be_compared(built: str, tmp_path: Path) -
 def test_the_duckdb_shell_has_the_macros_and_every_relation(built: str, tmp_path: Path) -> None:
     found = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
     only_generated = MajorityPlan(("generate",)).write(tmp_path / "generated")
-    analyse_run(only_generated)
+    measure(only_generated)
     for run in (built, only_generated):
         names = views_of("majority_bias")
         macros = """

@@ -14,11 +14,12 @@ from tests.training.test_distributed import write_spec as write_lora_spec
 from tests.training.test_instruct import LORA
 from tests.training.test_instruct import write_spec as write_instruct_spec
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = pytest.mark.slow
 
 
+@pytest.mark.ray
 def test_a_run_with_adapters_may_be_in_a_bucket(
-    object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
+    ray_cluster: None, object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     spec, run_dir = write_lora_spec(tmp_path, tiny_llama, (0,)), f"{object_store}/runs/first"
@@ -50,7 +51,7 @@ def test_a_run_with_adapters_may_be_in_a_bucket(
 
 
 def test_a_model_may_be_tuned_in_a_bucket(
-    object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
+    here: None, object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     spec = write_instruct_spec(tmp_path, tiny_llama, lora=LORA, learning_rate=1e30, warmup=0.0, checkpoint_steps=1)

@@ -14,8 +14,6 @@ import pytest
 from tests.commands import call
 from tests.older_runs import FIXTURES, NAMES, command_of, copy_older_run, older_report_text, report_text
 
-pytestmark = pytest.mark.ray
-
 MEASURED = ("label_bias", "label_bias_lora", "majority_bias", "qa_bias")
 
 MADE = {
@@ -96,7 +94,7 @@ def made(status: dict[str, Any]) -> dict[str, int]:
 def test_an_older_run_opens_and_its_numbers_are_computed_anew(
     name: str,
     tmp_path: Path,
-    ray_cluster: None,
+    here: None,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -120,7 +118,7 @@ def test_an_older_run_opens_and_its_numbers_are_computed_anew(
 def test_an_older_run_that_lost_a_part_resumes_to_the_same_numbers(
     name: str,
     tmp_path: Path,
-    ray_cluster: None,
+    here: None,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

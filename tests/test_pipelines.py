@@ -23,6 +23,7 @@ from biaseval.pipelines import run_spec, run_status, score_prompts
 from biaseval.pipelines.run import planned_run
 from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
 from biaseval.store import Run
+from tests.inprocess import in_this_process
 from tests.processes import ROOT, killed_in_the_end, wait_until
 from tests.taskfiles import write_task
 from tests.tinymodels import make_llama
@@ -257,14 +258,14 @@ def test_a_prompt_that_is_too_long_to_score_is_refused_before_the_model_is_loade
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: Path, here: None) -> None:
     """8-bit weights need CUDA and bitsandbytes; the worker finds out, the user hears it."""
     spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
     with pytest.raises(InputError, match="8bit"):
         run_spec(load_spec(spec, ["model.quantization=8bit"]), str(tmp_path / "run"))
 
 
-def test_any_prompts_can_be_scored(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
+def test_any_prompts_can_be_scored(tmp_path: Path, tiny_llama: Path, here: None) -> None:
     from biaseval.scoring import LabelScorer
 
     rows = [{"prompt_id": f"p{i}", "text": f"river {i} stone", "labels": ["yes", "not sure"]} for i in range(30)]
@@ -281,13 +282,22 @@ def test_any_prompts_can_be_scored(tmp_path: Path, tiny_llama: Path, ray_cluster
         score_prompts(model, execution, tmp_path / "other.parquet", str(tmp_path / "out"))
 
 
+def planned(finished: tuple[Path, Path], folder: Path, n_scored: int) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of a copy of which so many parts are scored, and nothing is measured."""
+    spec, run_dir = finished[0], folder / "run"
+    shutil.copytree(finished[1], run_dir, ignore=shutil.ignore_patterns("marts", "figures", "results.*", "report.*"))
+    for path in sorted((run_dir / "label_scores").iterdir())[n_scored:]:
+        path.unlink()
+    return spec, run_dir
+
+
 @pytest.mark.slow
 def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_an_undisturbed_one(
-    finished: tuple[Path, Path], tmp_path: Path, tiny_llama: Path
+    finished: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    spec, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
+    spec, run_dir = planned(finished, tmp_path, 0)
     first, second = (tmp_path / marker for marker in MARKERS)
-    code = "from tests.waiting import waiting_command; waiting_command()"
+    code = "from tests.waiting import *; waiting_command(WaitingWorker)"
     with killed_in_the_end(code, "run", str(spec), "--run-dir", str(run_dir)) as process:
         wait_until(first.exists, process)
         before = digests(run_dir / "label_scores")
@@ -301,18 +311,19 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_
     status = run_status(str(run_dir))
     assert 0 < status.n_parts_done < status.n_parts
     assert not status.has_marts
-    run_spec(load_spec(spec), str(run_dir))
+    with in_this_process():
+        run_spec(load_spec(spec), str(run_dir))
     assert digests(run_dir / "label_scores").items() >= kept.items()
     assert_same(marts(run_dir), marts(finished[1]))
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_says_that_it_can_be_resumed(tmp_path: Path, tiny_llama: Path) -> None:
+def test_an_interrupted_run_says_that_it_can_be_resumed(finished: tuple[Path, Path], tmp_path: Path) -> None:
     """Whoever presses Ctrl-C while a part is scored: the command ends, and what it started ends."""
-    spec, run_dir = write_spec(tmp_path, tiny_llama), tmp_path / "run"
+    spec, run_dir = planned(finished, tmp_path, N_BEFORE)
     # Whoever runs these tests in the background has them, and all that they start, ignore the signal.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heed}; from tests.waiting import waiting_command; waiting_command()"
+    code = f"{heed}; from tests.waiting import *; waiting_command(IdleWorker)"
     command = [sys.executable, "-c", code, "run", str(spec), "--run-dir", str(run_dir)]
     process = psutil.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     wait_until((tmp_path / MARKERS[0]).exists, process)

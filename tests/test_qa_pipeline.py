@@ -190,7 +190,7 @@ def test_the_bias_is_found_where_it_was_put(finished: tuple[Path, Path]) -> None
 
 
 def test_a_run_goes_on_where_it_was_stopped_and_ends_with_the_same_bytes(
-    finished: tuple[Path, Path], tmp_path: Path, ray_cluster: None
+    finished: tuple[Path, Path], tmp_path: Path, here: None
 ) -> None:
     spec, run_dir = finished
     again = tmp_path / "run"
@@ -211,9 +211,7 @@ def test_a_run_goes_on_where_it_was_stopped_and_ends_with_the_same_bytes(
     assert after == before
 
 
-def test_another_spec_model_or_file_is_refused(
-    finished: tuple[Path, Path], tmp_path: Path, bert: Path, ray_cluster: None
-) -> None:
+def test_another_spec_model_or_file_is_refused(finished: tuple[Path, Path], tmp_path: Path, bert: Path) -> None:
     _, run_dir = finished
     spec = write_spec(tmp_path, bert)
     run_spec(load_spec(spec), str(run_dir))  # the same contents elsewhere are the same
@@ -273,7 +271,7 @@ def _without(spec: Path, run_dir: Path) -> str:
     return str(refused.value)
 
 
-def test_missing_predictions_are_refused_or_left_out(tmp_path: Path, bert: Path, ray_cluster: None) -> None:
+def test_missing_predictions_are_refused_or_left_out(tmp_path: Path, bert: Path, here: None) -> None:
     given = {"name": "given", "predictions": {"squad": "predictions.json"}}
     spec = write_spec(tmp_path, bert, models=[given])
     kept = dict(list(predictions().items())[:50])
@@ -320,7 +318,7 @@ def _refused_spec(spec: Path) -> str:
     return str(refused.value)
 
 
-def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path, ray_cluster: None) -> None:
+def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path) -> None:
     headless = make_bert(tmp_path / "headless", has_head=False)
     model = {"name": "bert", "path": str(headless)}
     spec = write_spec(tmp_path, headless, models=[model])
@@ -335,9 +333,7 @@ def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path, ray
     assert run.read_part("qa_predictions", 0).num_rows == PART_ROWS
 
 
-def test_a_heuristic_of_the_users_is_measured(
-    tmp_path: Path, bert: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_heuristic_of_the_users_is_measured(tmp_path: Path, bert: Path, ray_cluster: None) -> None:
     heuristic = "tests.qa_bias.tablerows:context_words"
     models = [{"name": "given", "predictions": {"squad": "predictions.json"}}]
     spec = write_spec(tmp_path, bert, models=models, heuristics=[heuristic])

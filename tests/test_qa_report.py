@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from biaseval.errors import BiasevalError
-from biaseval.pipelines import analyse_run, write_report
+from biaseval.pipelines import write_report
 from biaseval.report.findings import Row
 from biaseval.report.qa import render_qa_page, threshold_sentence
 from biaseval.report.qa_figures import prediction_bias_figures, short_names, threshold_place
 from biaseval.report.qa_findings import N_EXAMPLES, QaFindings, excerpt, read_qa_findings
 from biaseval.report.qa_summary import compare_models, qa_caveats, summarize_models
 from biaseval.store import Run
+from tests.measuring import measure
 from tests.specs import write_plan
 from tests.test_qa_sql import QaPlan
 from tests.test_report import Page, mart, page_of
@@ -85,7 +86,7 @@ def make_run(
         example.update(text | (texts or {}))
     change(plan)
     uri = plan.write(folder, n_parts)
-    analyse_run(uri)
+    measure(uri)
     return Run.open(uri)
 
 

@@ -23,6 +23,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines import analyse_run
 from biaseval.store import Run
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES, QA_PREDICTIONS
+from tests.measuring import measure
 from tests.specs import whole_spec, write_plan, write_spec
 from tests.test_analysis import names_of, two_tasks, views_of
 
@@ -310,7 +311,7 @@ def golden_run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         metrics = {name: questions[name].cast(pa.float64()) for name in ("exact_match", "f1")}
         run.write_part("qa_predictions", part, pa.table({"model": pa.repeat("bert", n_rows)} | place | metrics))
     write_plan(run)
-    analyse_run(run.uri)
+    measure(run.uri)
     return run.uri
 
 
@@ -489,7 +490,7 @@ def test_a_models_average_is_over_the_heuristics_that_can_be_measured(tmp_path: 
     exact = [1] * 8 + [0] * 2 + [1] * 4 + [0] * 6
     plan.answers(exact, [(one + 1) / 2 for one in exact])
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     status = {row["heuristic"]: row["status"] for row in rows(run, "from qa_bias_by_heuristic")}
     assert status == {"ans_len": "measured", "sim_word": "not significant", "word_dist": "no threshold to try"}
     assert rows(run, "from qa_by_model") == [
@@ -515,7 +516,7 @@ def test_a_model_without_a_measurable_heuristic_has_no_average(tmp_path: Path) -
     plan.questions({"ans_len": [2] * 20})
     plan.answers([1] * 20)
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     [row] = rows(run, "from qa_by_model")
     assert row["bias_significance"] is row["worse_high"] is None
     assert (row["measurable"], row["n_heuristics"], row["n_measurable"], row["n_significant"]) == ([], 1, 0, 0)
@@ -534,7 +535,7 @@ def test_data_sets_of_a_role_are_averaged_with_the_error_of_their_questions(tmp_
         plan.questions({"ans_len": VALUES[: len(exact)]}, dataset=name)
         plan.answers(exact, overlap[name], dataset=name)
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     [squad, outside] = rows(run, "from qa_over_datasets order by role")
     assert (outside["role"], outside["n_datasets"], outside["n_rows"], outside["n_missing"]) == (
         "out_of_distribution", 2, 12, 0,
@@ -563,7 +564,7 @@ def test_tried_thresholds_are_those_of_the_model_that_was_searched(tmp_path: Pat
     lacking = {("roberta", f"q{row}") for row in range(16)}
     plan.predictions = [row for row in plan.predictions if (row["model"], row["example_id"]) not in lacking]
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     found = rows(run, "select model, heuristic, n_tried, n_tried_measured from qa_bias_by_heuristic order by all")
     assert [tuple(row.values()) for row in found] == [
         ("bert", "ans_len", 2, 2),
@@ -578,12 +579,12 @@ def test_where_the_groups_are_equally_good_the_higher_one_is_called_biased(tmp_p
     plan.questions({"ans_len": VALUES})
     plan.answers([1] * 5 + [0] * 5 + [0] * 5 + [1] * 5)
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     [row] = rows(run, "from qa_bias_by_heuristic")
     assert (row["status"], row["bias_significance"], row["biased_segment"]) == ("measured", 0, "higher")
     plan.predictions[0]["exact_match"] = 0.0
     run = plan.write(tmp_path / "worse")
-    analyse_run(run)
+    measure(run)
     [row] = rows(run, "from qa_bias_by_heuristic")
     assert row["bias_significance"] == pytest.approx(10)
     assert (row["biased_segment"], row["worse_high"]) == ("higher", pytest.approx(40))
@@ -606,7 +607,7 @@ def test_the_first_models_threshold_is_kept_in_the_paper_and_searched_by_the_cod
     runs = {}
     for variant in ("paper", "reference"):
         runs[variant] = two_models(variant=variant).write(tmp_path / variant)
-        analyse_run(runs[variant])
+        measure(runs[variant])
     [bert, roberta] = rows(runs["reference"], sql)
     assert bert == {"model": "bert", "threshold": 0, "searched_on": "bert", "d": pytest.approx(100)}
     assert roberta == {"model": "roberta", "threshold": 1, "searched_on": "roberta", "d": pytest.approx(100)}
@@ -625,7 +626,7 @@ def test_a_model_without_a_threshold_does_not_hide_the_bias_of_the_others(tmp_pa
     plan.answers([0] * 75, model="random")
     plan.answers([1] * 25 + [0] * 50, model="biased")
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     sql = (
         "select model, threshold, searched_on, status, bias_significance as d from qa_bias_by_heuristic order by model"
     )
@@ -643,7 +644,7 @@ def test_the_search_is_on_the_first_model_that_answers_the_data_set(tmp_path: Pa
     plan.questions({"ans_len": [0] * 25 + [1] * 25 + [2] * 25}, dataset="natural")
     plan.answers([1] * 50 + [0] * 25, model="roberta", dataset="natural")
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     sql = "select dataset, model, threshold, searched_on from qa_bias_by_heuristic order by all"
     assert [tuple(row.values()) for row in rows(run, sql)] == [
         ("natural", "roberta", 1.0, "roberta"),
@@ -660,7 +661,7 @@ def test_the_search_is_on_the_first_model_that_answers_the_data_set(tmp_path: Pa
 
 def _status(plan: QaPlan, folder: Path, model: str = "bert", heuristic: str = "ans_len") -> dict[str, Any]:
     run = plan.write(folder)
-    analyse_run(run)
+    measure(run)
     names = "threshold, status, bias_significance, bias_significance_f1, n_lower, n_higher, lower_low, difference"
     [row] = rows(run, f"select {names} from qa_bias_by_heuristic where model = '{model}' and heuristic = '{heuristic}'")
     return row
@@ -729,7 +730,7 @@ def test_fixed_thresholds_are_not_searched(tmp_path: Path) -> None:
         plan.questions(values)
         plan.answers(RIGHT)
         run = plan.write(tmp_path / str(len(str(thresholds))))
-        analyse_run(run)
+        measure(run)
         sql = "select heuristic, threshold, searched_on from qa_bias_by_heuristic"
         assert {row["heuristic"]: (row["threshold"], row["searched_on"]) for row in rows(run, sql)} == expected
         n_fixed = sum(searched_on is None for _, searched_on in expected.values())
@@ -743,7 +744,7 @@ def test_the_code_searches_above_undefined_values_and_the_paper_above_measured_o
         plan.questions({"word_dist": [None] + [2] * 10 + [4] * 10})
         plan.answers([1, *RIGHT])
         run = plan.write(tmp_path / variant)
-        analyse_run(run)
+        measure(run)
         found = rows(run, "select threshold, n_lower, n_higher from qa_bias_candidates order by threshold")
         assert [row["threshold"] for row in found] == expected
         assert [row["n_lower"] for row in found] == [0] * (len(expected) - 2) + [10, 10]
@@ -759,7 +760,7 @@ def test_curves_have_bins_of_enough_questions_that_end_at_thresholds(tmp_path: P
     plan.answers([int(value == 1.5) for value in lengths])
     plan.answers([1] * len(lengths), model="roberta")
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     found = rows(run, "from qa_curves where model = 'bert' and heuristic = 'ans_len' order by bin")
     assert [(row["bin"], row["value_low"], row["value_high"], row["n_rows"]) for row in found] == [
         (0, 0, 0, 40),
@@ -788,7 +789,7 @@ def test_many_values_are_at_most_25_bins(tmp_path: Path) -> None:
     plan.answers([1] * 2000)
     plan.spec["thresholds"] = {"my:length": 2500.0}
     run = plan.write(tmp_path)
-    analyse_run(run)
+    measure(run)
     found = rows(run, "from qa_curves order by bin")
     assert 20 <= len(found) <= 25
     assert min(row["n_rows"] for row in found) >= 80
@@ -822,7 +823,7 @@ def test_the_same_predictions_in_other_parts_and_orders_give_the_same_bytes(tmp_
         table.reverse()
     second = plan.write(tmp_path / "second", n_parts=3)
     for run in (first, second, second):
-        analyse_run(run)
+        measure(run)
     names = sorted(
         path.relative_to(first) for folder in ("marts", "qa_draws") for path in Path(first, folder).iterdir()
     )
@@ -844,7 +845,7 @@ def test_models_and_heuristics_that_are_added_change_no_draw_of_the_others(tmp_p
     alone = _random(["bert"], ["cos_sim"]).write(tmp_path / "alone")
     more = _random(["roberta", "bert"], ["word_dist", "cos_sim"]).write(tmp_path / "more")
     for run in (alone, more):
-        analyse_run(run)
+        measure(run)
     for table in ("qa_draws", "qa_bias_candidates", "qa_curves", "qa_by_dataset"):
         where = "" if table == "qa_by_dataset" else "and heuristic = 'cos_sim'"
         sql = f"from {table} where model = 'bert' {where} order by all"
@@ -857,7 +858,7 @@ def test_replacement_widens_the_intervals_of_small_segments(tmp_path: Path) -> N
     for replacement in (False, True):
         plan = two_segments(bootstrap={"trials": 2000, "sample": 9, "replacement": replacement})
         run = plan.write(tmp_path / str(replacement))
-        analyse_run(run)
+        measure(run)
         [found[replacement]] = rows(run, "from qa_bias_candidates where threshold = 1")
     # Nine of the ten questions, eight of them right: 7 or 8 of 9. Nine draws of ten: binomial.
     assert [found[False][name] for name in ("lower_low", "lower_high")] == pytest.approx([700 / 9, 800 / 9])
@@ -938,7 +939,7 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
     break_run(plan)
     run = plan.write(tmp_path)
     with pytest.raises(BiasevalError) as failure:
-        analyse_run(run)
+        measure(run)
     [line] = [line for line in str(failure.value).splitlines() if f"- {check}: " in line]
     assert problem in line
     assert not Path(run, "marts").exists()
@@ -957,7 +958,7 @@ def test_draws_that_are_lost_or_repeated_are_caught(tmp_path: Path, monkeypatch:
             qa_draws, "segment_draws", lambda *given, change=change, **how: change(whole(*given, **how))
         )
         with pytest.raises(BiasevalError, match="qa_draws_are_whole: .*" + problem):
-            analyse_run(run)
+            measure(run)
     assert not Path(run, "marts").exists()
 
 
@@ -984,9 +985,9 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
         assert text.count(right) == 1, right
         path.write_text(text.replace(right, wrong))
         with pytest.raises(BiasevalError, match=f"qa_metrics_are_in_range: .*{problem}"):
-            analyse_run(run)
+            measure(run)
         path.write_text(text)
-    analyse_run(run)
+    measure(run)
 
 
 def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
@@ -998,14 +999,14 @@ def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
 def test_missing_parts_of_any_model_are_counted(tmp_path: Path) -> None:
     plan = two_models()
     run = plan.write(tmp_path, n_parts=3)
-    analyse_run(run)
+    measure(run)
     Path(run, "qa_predictions", "part-00004.parquet").unlink()
     for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
         with pytest.raises(BiasevalError, match=r"1 of 9 parts missing \(first: qa_predictions/part-00004.parquet\)"):
             ask(run)
     Path(run, "qa_attributes", "part-00001.parquet").unlink()
     with pytest.raises(BiasevalError, match=r"2 of 9 parts missing \(first: qa_attributes/part-00001.parquet\)"):
-        analyse_run(run)
+        measure(run)
     shutil.rmtree(Path(run, "qa_examples"))
     with pytest.raises(BiasevalError, match="the table qa_examples has no part; run the same command again"):
         query([run], "select 1")
@@ -1028,7 +1029,7 @@ def test_marts_that_an_older_version_did_not_write_are_computed_when_asked_for(b
 
 def test_a_model_without_any_answer_is_not_overlooked(tmp_path: Path) -> None:
     run = two_models().write(tmp_path, n_parts=2)
-    analyse_run(run)
+    measure(run)
     for part in (2, 3):
         Path(run, "qa_predictions", f"part-0000{part}.parquet").unlink()
     with pytest.raises(BiasevalError, match=r"2 of 6 parts missing \(first: qa_predictions/part-00002.parquet\)"):
@@ -1046,7 +1047,7 @@ def test_a_heuristic_with_too_many_thresholds_is_the_users_mistake(tmp_path: Pat
     plan.questions({"my:length": [0, 10**6]})
     plan.answers([1, 1])
     with pytest.raises(InputError, match="my:length: values from 0 to 1e"):
-        analyse_run(plan.write(tmp_path))
+        measure(plan.write(tmp_path))
 
 
 # Everywhere else
@@ -1054,9 +1055,9 @@ def test_a_heuristic_with_too_many_thresholds_is_the_users_mistake(tmp_path: Pat
 
 def test_several_runs_of_any_kind_can_be_compared(built: str, tmp_path: Path) -> None:
     label_bias = two_tasks().write(tmp_path / "animals")
-    analyse_run(label_bias)
+    measure(label_bias)
     other = two_models().write(tmp_path / "other")
-    analyse_run(other)
+    measure(other)
     with closing(open_runs([built, other, label_bias])) as connection:
         found = connection.execute(
             "select run, model, round(bias_significance) as d from qa_bias_by_heuristic order by all"

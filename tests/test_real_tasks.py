@@ -49,9 +49,8 @@ def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
     assert labels["task909_dialogre_prevalent_speakers"] == ["1", "2", "3", "4"]
 
 
-@pytest.mark.ray
 def test_a_window_of_512_tokens_is_enough_where_prompts_leave_room_for_the_label(
-    superni: Path, shared: Path, tmp_path: Path, ray_cluster: None
+    superni: Path, shared: Path, tmp_path: Path, here: None
 ) -> None:
     spec = LabelBiasSpec(
         kind="label_bias",
@@ -76,12 +75,10 @@ def test_a_window_of_512_tokens_is_enough_where_prompts_leave_room_for_the_label
     assert all(len(row["token_logprobs"]) == row["n_label_tokens"] + 1 for row in scores)
 
 
-@pytest.mark.ray
 @pytest.mark.slow
 def test_lora_stands_beside_calibration_on_real_tasks_and_its_loss_falls(
-    superni: Path, tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+    superni: Path, tmp_path: Path, here: None
 ) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     spec = LabelBiasSpec(
         kind="label_bias",
         name="bundled",

@@ -18,7 +18,7 @@ import yaml
 
 from biaseval.cli.printing import print_metrics
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import analyse_run, write_report
+from biaseval.pipelines import write_report
 from biaseval.pipelines.label_bias import LABEL_BIAS
 from biaseval.report.figures import _spread, _styles, metric_figures
 from biaseval.report.findings import Findings, Row, read_findings
@@ -37,6 +37,7 @@ from biaseval.tables import (
     TRAINING,
     TRAINING_ROWS,
 )
+from tests.measuring import measure
 from tests.specs import write_plan, write_spec
 
 LABELS = (("no", "yes"), ("A", "B", "C", "D"), ("contradiction", "entailment", "neutral"))
@@ -183,7 +184,7 @@ def make_run(
     if losses:
         environment |= {"trained_parameters": 4096, "scorer": {"path": "packed", "scoring_s": 100.0}}
     run.write_text("environment.json", json.dumps(environment))
-    analyse_run(run.uri)
+    measure(run.uri)
     return run
 
 

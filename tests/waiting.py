@@ -34,10 +34,22 @@ class WaitingWorker(LabelScoresWorker):
         return super().make(task, prepared)
 
 
-def waiting_command() -> None:
-    """Run ``biaseval`` with a `WaitingWorker`."""
+class IdleWorker:
+    """Waits for ever at its first part, of which the file `MARKERS` begins with says; it holds no model."""
+
+    def __init__(self, run: Run, allocation: Any, **arguments: Any) -> None:
+        self._marker = Path(run.uri).parent / MARKERS[0]
+
+    def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
+        self._marker.touch()
+        time.sleep(3600)
+        return {}
+
+
+def waiting_command(worker: type[WaitingWorker | IdleWorker]) -> None:
+    """Run ``biaseval`` with a worker that waits."""
     from biaseval.cli import main
     from biaseval.pipelines import label_scores
 
-    label_scores.LabelScoresWorker = WaitingWorker  # type: ignore[misc]
+    label_scores.LabelScoresWorker = worker  # type: ignore[misc, assignment]
     main()

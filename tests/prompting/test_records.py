@@ -20,6 +20,7 @@ from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import CALIBRATIONS, Calibration, random_words
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
+from tests.measuring import measure
 from tests.taskfiles import write_task
 from tests.test_analysis import Plan, rows
 from tests.test_indistinct_labels import label_bias_spec
@@ -172,4 +173,4 @@ def test_a_demonstration_that_a_made_up_record_leaves_out_has_its_label(tmp_path
     plan = _scored()
     next(row for row in plan.prompts if row["purpose"] == "plain")["gold"] = None
     with pytest.raises(BiasevalError, match=r"prompts_have_the_labels_of_their_task: .*\(plain\) has gold null"):
-        analyse_run(plan.write(tmp_path))
+        measure(plan.write(tmp_path))

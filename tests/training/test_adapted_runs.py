@@ -32,6 +32,7 @@ from biaseval.store import Run
 from biaseval.tables import TRAINING
 from biaseval.training.recipe import adapters_recipe
 from biaseval.units import Unit, missing_units
+from tests.inprocess import in_this_process
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
 from tests.taskfiles import write_task
 from tests.test_models import SMALL, save_random
@@ -379,7 +380,7 @@ def test_an_adapter_that_cannot_be_used_is_said(finished: tuple[Path, Path], tmp
 
 
 @pytest.fixture(scope="module")
-def majority(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> Path:
+def majority(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path:
     """Return the directory of a majority-bias run with adapters."""
     folder = tmp_path_factory.mktemp("majority")
     write_jsonl(folder / "train.jsonl", boolq_rows("train", 20, 19))
@@ -397,7 +398,8 @@ def majority(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_clu
         "lora": {**LORA, "n_examples": 8},
     }
     (folder / "spec.yaml").write_text(yaml.safe_dump(content))
-    run_spec(load_spec(folder / "spec.yaml"), str(folder / "run"))
+    with in_this_process():
+        run_spec(load_spec(folder / "spec.yaml"), str(folder / "run"))
     return folder / "run"
 
 

@@ -21,6 +21,7 @@ from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_tokenizer
 from biaseval.pipelines import describe, run_spec, run_status, train_instruct
 from biaseval.pipelines.instruct import InstructSummary
+from biaseval.pipelines.run import planned_run
 from biaseval.scoring import LabelScorer
 from biaseval.spec import InstructSpec, load_spec
 from biaseval.store import Run
@@ -33,6 +34,7 @@ from biaseval.training.preparation import load_base, prepared
 from biaseval.training.recipe import tuning_recipe
 from biaseval.training.rows import MODEL_CONFIG
 from biaseval.training.templates import EncodedConversation, encode_conversations
+from tests.inprocess import in_this_process
 from tests.processes import killed_in_the_end, wait_until
 from tests.taskfiles import WORDS
 from tests.training.interruptions import MARKER
@@ -111,12 +113,12 @@ def losses(run_dir: Path) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def killed(
-    tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, object_store: str, ray_cluster: None
-) -> tuple[InstructSpec, str]:
+def killed(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, object_store: str) -> tuple[InstructSpec, str]:
     """Return the spec and the directory, in a bucket, of a tuning that was killed when six steps were made."""
     folder = tmp_path_factory.mktemp("killed")
     path, run_dir, marker = write_spec(folder, tiny_llama), f"{object_store}/runs/killed", folder / "marker"
+    with planned_run(load(path), run_dir):
+        pass
     code = "from tests.training.interruptions import waiting_command; waiting_command()"
     command = ("train", "instruct", str(path), "--run-dir", run_dir)
     with killed_in_the_end(code, *command, **{MARKER: str(marker)}) as process:
@@ -142,7 +144,7 @@ def ended(
 ) -> tuple[InstructSpec, Path, InstructSummary]:
     """Return the same, gone on with to its end, and copied from its bucket."""
     spec, run_dir = killed
-    with contextlib.redirect_stderr(io.StringIO()) as said:
+    with in_this_process(), contextlib.redirect_stderr(io.StringIO()) as said:
         summary = train_instruct(spec, run_dir)
     assert f"resuming: 4 of {N_STEPS} steps are made" in said.getvalue()
     run, copy = Run.open(run_dir), tmp_path_factory.mktemp("ended") / "run"
@@ -150,7 +152,6 @@ def ended(
     return spec, copy, summary
 
 
-@pytest.mark.ray
 @pytest.mark.slow
 def test_the_same_command_ends_it_as_if_nothing_were(
     ended: tuple[InstructSpec, Path, InstructSummary], tiny_llama: Path
@@ -195,7 +196,6 @@ def test_the_same_command_ends_it_as_if_nothing_were(
     assert after > before
 
 
-@pytest.mark.ray
 @pytest.mark.slow
 def test_what_is_tuned_is_not_tuned_again_and_never_by_another_spec(
     ended: tuple[InstructSpec, Path, InstructSummary], capsys: pytest.CaptureFixture[str]

@@ -105,11 +105,9 @@ def _check(run: Run, checks: Sequence[Relation], connection: duckdb.DuckDBPyConn
     """Raise BiasevalError with the first problems of each check that returns a row."""
     lines = []
     for check in checks:
-        connection.execute(f"create temp table problems as {check.sql}").fetchall()
-        [(n_problems,)] = connection.execute("select count(*) from problems").fetchall()
-        problems = connection.execute(f"select problem from problems limit {_N_SHOWN}").fetchall()
-        connection.execute("drop table problems").fetchall()
-        if n_problems:
+        problems = connection.execute(f"select problem from ({check.sql}\n) limit {_N_SHOWN}").fetchall()
+        if problems:
+            [(n_problems,)] = connection.execute(f"select count(*) from ({check.sql}\n)").fetchall()
             shown = "; ".join(str(problem) for (problem,) in problems)
             lines.append(f"{check.name}: {n_problems} problems, first: {shown}")
     if lines:

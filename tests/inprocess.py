@@ -1,0 +1,90 @@
+"""Stages of a run, made in this process instead of on Ray: what prepares, measures and trains is a run's own.
+
+What Ray adds (processes, their deaths, resources, uploads, the order of parts) is tested on a real one, at least once
+for every kind of run. All else would pay for a new process, which imports transformers for longer than a tiny model
+scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+
+from biaseval.execute import groups, parts, workers
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.resources import Resources
+
+
+@contextmanager
+def in_this_process() -> Iterator[None]:
+    """Have runs in the block start no Ray; errors and files are those of a run."""
+    machine = Resources([{"CPU": 4.0}], is_local=True, n_cores=torch.get_num_threads())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "resources", lambda _: machine)
+        patch.setattr("ray.data.from_items", _Batches.from_items)
+        patch.setattr(groups, "lead", _Leader())
+        patch.setattr(workers, "this_node", lambda: None)
+        patch.setattr("ray.wait", lambda led, **of_ray: (led, []))
+        patch.setattr("ray.get", _Led.result)
+        for module in (parts, groups, workers):  # it would silence this process
+            patch.setattr(module, "quiet_worker", lambda: None)
+        yield
+
+
+class _Batches:
+    """What a stage of parts asks of a data set of Ray Data: one part after another."""
+
+    def __init__(self, batches: Iterable[pa.Table]) -> None:
+        self._batches = batches
+
+    @classmethod
+    def from_items(cls, rows: list[dict[str, Any]], **of_ray: Any) -> _Batches:
+        return cls(pa.Table.from_pylist([row]) for row in rows)
+
+    def map_batches(
+        self,
+        work: Any,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        fn_constructor_kwargs: Mapping[str, Any] | None = None,
+        **of_ray: Any,
+    ) -> _Batches:
+        made = work if fn_constructor_kwargs is None else work(**fn_constructor_kwargs)
+        return _Batches(map(partial(made, **(fn_kwargs or {})), self._batches))
+
+    def iter_rows(self) -> Iterator[dict[str, Any]]:
+        for batch in self._batches:
+            yield from batch.to_pylist()
+
+
+class _Led:
+    """What came of a group that trains."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def result(self) -> None:
+        """Return, or raise, as ``ray.get`` does."""
+        if self._error is not None:
+            raise self._error
+
+
+class _Leader:
+    """Leads a group that is one worker, in this process."""
+
+    _lead = staticmethod(groups.lead._function)
+
+    def options(self, **of_ray: Any) -> _Leader:
+        return self
+
+    def remote(self, *arguments: Any) -> _Led:
+        try:
+            self._lead(*arguments)
+        except Exception as error:
+            return _Led(error)
+        return _Led(None)
