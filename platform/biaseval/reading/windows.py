@@ -156,7 +156,7 @@ class Windows:
         types = np.zeros((len(rows), width), dtype=np.int64)
         for place, row in enumerate(rows.tolist()):
             n = self.n_tokens[row]
-            ids[place, :n], types[place, :n] = self._one(row)
+            ids[place, :n], types[place, :n] = self.tokens(row)
         mask = np.arange(width) < self.n_tokens[rows][:, None]
         return {
             "input_ids": torch.from_numpy(ids),
@@ -164,7 +164,8 @@ class Windows:
             "token_type_ids": torch.from_numpy(types),
         }
 
-    def _one(self, row: int) -> tuple[Integers, Integers]:
+    def tokens(self, row: int) -> tuple[Integers, Integers]:
+        """Return the token ids of a window, special ones included, and their types."""
         form = self.form
         question = self.questions.ids[self.question[row]]
         context = self.contexts.ids[self.context[row]][self.start[row] : self.stop[row]]

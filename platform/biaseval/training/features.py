@@ -1,0 +1,90 @@
+"""Questions as rows that extractive readers are trained on: windows in tokens, and where the answer starts and ends.
+
+Protocol section 7: of each question the first answer alone; a window that does not hold all of it has its label at the
+first token, as has a question without an answer. No window is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from biaseval.reading.windows import Windows, cut_windows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+FEATURES = pa.schema(
+    [
+        ("example_id", pa.string()),
+        ("window", pa.int32()),  # 0-based, of the question
+        ("token_ids", pa.list_(pa.int32())),
+        ("token_types", pa.list_(pa.int8())),
+        ("start_position", pa.int32()),  # of the answer's first token; the [CLS] token where there is none
+        ("end_position", pa.int32()),  # of its last token
+        ("has_answer", pa.bool_()),  # whether all of it is in the window
+    ]
+)
+
+
+def question_features(
+    tokenizer: PreTrainedTokenizerBase, questions: pa.Table, *, max_tokens: int, stride: int
+) -> pa.Table:
+    """Return the windows of questions, each with its labels.
+
+    Args:
+        tokenizer: one with character offsets.
+        questions: ``example_id``, ``question``, ``context``, ``answers`` and ``answer_starts`` (lists; characters).
+        max_tokens: most tokens of a window, special ones included.
+        stride: tokens of the context that two neighbouring windows share.
+
+    Returns:
+        A row per window, in the order of the questions: `FEATURES`.
+
+    Raises:
+        InputError: questions that leave too little of the window to their contexts.
+    """
+    rows = questions.select(["example_id", "question", "context", "answers", "answer_starts"]).to_pylist()
+    names = [row["example_id"] for row in rows]
+    pairs = [(row["question"], row["context"]) for row in rows]
+    windows = cut_windows(tokenizer, pairs, names, max_tokens=max_tokens, stride=stride)
+    first_of_pair = np.searchsorted(windows.pair, windows.pair)
+    found = []
+    for window, pair in enumerate(windows.pair.tolist()):
+        token_ids, token_types = windows.tokens(window)
+        answer = None
+        if rows[pair]["answers"]:
+            start = rows[pair]["answer_starts"][0]
+            answer = _tokens_of(windows, window, start, start + len(rows[pair]["answers"][0]))
+        no_answer = _first_token(token_ids.tolist(), tokenizer)
+        start_position, end_position = (no_answer, no_answer) if answer is None else answer
+        found.append(
+            {
+                "example_id": names[pair],
+                "window": window - int(first_of_pair[window]),
+                "token_ids": token_ids,
+                "token_types": token_types,
+                "start_position": start_position,
+                "end_position": end_position,
+                "has_answer": answer is not None,
+            }
+        )
+    return pa.Table.from_pylist(found, schema=FEATURES)
+
+
+def _tokens_of(windows: Windows, window: int, start: int, stop: int) -> tuple[int, int] | None:
+    """Return the first and last token, by their places in the window, that hold the characters of a span, or None."""
+    characters = windows.characters(window)
+    if not len(characters) or characters[0, 0] > start or characters[-1, 1] < stop:
+        return None
+    first = int(np.searchsorted(characters[:, 0], start, side="right")) - 1
+    last = int(np.searchsorted(characters[:, 1], stop, side="left"))
+    place = int(windows.context_place[window])
+    return place + first, place + last
+
+
+def _first_token(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> int:
+    """Return where [CLS] stands; the first place for tokenizers without one."""
+    return token_ids.index(tokenizer.cls_token_id) if tokenizer.cls_token_id in token_ids else 0
