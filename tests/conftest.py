@@ -15,6 +15,8 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
 os.environ.pop("RAY_ADDRESS", None)
+# Tests of two processes share the machine: tiny models gain nothing by threads that wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A training starts processes: one fewer, and they are asked how they are more often than trainings of hours need.
 os.environ["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] = "0"
 os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.5"

@@ -134,7 +134,7 @@ def ended(
     folder = tmp_path_factory.mktemp("jobs")
     tuning = write_instruct_spec(folder / "tuning", tiny_llama, max_steps=2)
     submit = [str(BIN / "ray"), "job", "submit", "--address", address, "--working-dir", str(ROOT), "--"]
-    smallest = ("prompt.n_demos=[0,2]", "tasks.max_eval=20", "prompt.demo_sets=1")
+    smallest = ("prompt.n_demos=[0]", "tasks.max_eval=20", "calibration=[cc]", "execution.part_rows=999")
     settings = [word for setting in smallest for word in ("--set", setting)]
     commands = {
         "quickstart": [*submit, sys.executable, "jobs/label_bias.py", "jobs/specs/quickstart.yaml", *settings],

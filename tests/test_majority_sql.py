@@ -1079,7 +1079,7 @@ def test_several_runs_of_this_kind_can_be_compared(built: str, tmp_path: Path) -
 def test_the_duckdb_shell_has_the_macros_and_every_relation(built: str, tmp_path: Path) -> None:
     found = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
     only_generated = MajorityPlan(("generate",)).write(tmp_path / "generated")
-    measure(only_generated)
+    analyse_run(only_generated)
     for run in (built, only_generated):
         names = views_of("majority_bias")
         macros = """
