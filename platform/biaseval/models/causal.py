@@ -11,8 +11,16 @@ from transformers.initialization import no_init_weights
 
 from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference
-from biaseval.models.loading import ON_CPU, Loading, read_model, read_tokenizer, refuse_missing, torch_dtype
-from biaseval.models.sources import ModelSource, check_weights, load_config, reading
+from biaseval.models.loading import (
+    ON_CPU,
+    Loading,
+    built_model,
+    read_model,
+    read_tokenizer,
+    refuse_missing,
+    torch_dtype,
+)
+from biaseval.models.sources import ModelSource, check_weights, reading
 
 _PART = "causal language model"
 _WINDOW_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "max_sequence_length", "n_ctx")
@@ -127,11 +135,8 @@ def unfilled_model(source: ModelSource, dtype: str = "float32") -> PreTrainedMod
     Raises:
         InputError: no such model.
     """
-    config = load_config(source)
-    auto: Any = AutoModelForCausalLM
-    with reading(source.path, _PART), no_init_weights():
-        model = auto.from_config(config, dtype=torch_dtype(dtype), trust_remote_code=source.trust_remote_code)
-    return for_inference(model, None)
+    with no_init_weights():
+        return for_inference(built_model(AutoModelForCausalLM, _PART, source, dtype), None)
 
 
 def bare_model(source: ModelSource) -> PreTrainedModel:
@@ -140,13 +145,8 @@ def bare_model(source: ModelSource) -> PreTrainedModel:
     Raises:
         InputError: no such model, or not a causal language model.
     """
-    config = load_config(source)
-    auto: Any = AutoModelForCausalLM
-    with reading(source.path, _PART), torch.device("meta"):
-        bare: PreTrainedModel = auto.from_config(
-            config, dtype=torch.float32, trust_remote_code=source.trust_remote_code
-        )
-    return bare
+    with torch.device("meta"):
+        return built_model(AutoModelForCausalLM, _PART, source)
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: str, *, add_special_tokens: bool = True) -> list[int]:

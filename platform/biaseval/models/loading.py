@@ -103,6 +103,26 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
     return model, sorted(found["missing_keys"])
 
 
+def built_model(auto: Any, part: str, source: ModelSource, dtype: str = "float32") -> PreTrainedModel:
+    """Build a model of a configuration alone: what its weights hold is up to the context that this is called in.
+
+    Args:
+        auto: the auto class of transformers that it is built as.
+        part: what errors call it.
+        source: which model; its weights and its adapter are not looked at.
+        dtype: of the weights.
+
+    Raises:
+        InputError: no such model, none of this sort, or an unknown dtype.
+    """
+    config = load_config(source)
+    with reading(source.path, part):
+        model: PreTrainedModel = auto.from_config(
+            config, dtype=torch_dtype(dtype), trust_remote_code=source.trust_remote_code
+        )
+    return model
+
+
 def refuse_missing(path: str, model: PreTrainedModel, missing: Sequence[str]) -> None:
     """Refuse a model that lacks weights: transformers would go on with random numbers in their place."""
     if missing:

@@ -15,12 +15,23 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.initialization import no_init_weights
 
 from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference, is_in_adapter
 from biaseval.models.causal import model_window
-from biaseval.models.loading import ON_CPU, Loading, read_model, read_tokenizer, refuse_missing
+from biaseval.models.loading import (
+    ON_CPU,
+    Loading,
+    built_model,
+    read_model,
+    read_tokenizer,
+    refuse_missing,
+    torch_dtype,
+)
 from biaseval.models.sources import ModelSource, check_weights, load_config, local_folder, reading, weight_names
+
+_PART = "question answering model"
 
 
 @dataclass(frozen=True)
@@ -76,7 +87,7 @@ def load_reader_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
 
 
 def load_extractive_model(
-    source: ModelSource, loading: Loading = ON_CPU, *, allow_untrained_head: bool = False
+    source: ModelSource, loading: Loading = ON_CPU, *, allow_untrained_head: bool = False, seed: int = 0
 ) -> PreTrainedModel:
     """Load a model that gives each token a start and an end logit: eval mode, no gradients.
 
@@ -85,14 +96,15 @@ def load_extractive_model(
         loading: how to hold it.
         allow_untrained_head: take a model without a question answering head, whose head is then drawn, and the same
             each time it is loaded.
+        seed: of such a head.
 
     Raises:
         InputError: what ``load_model`` refuses, an architecture without a question answering form, or a head that is
             in neither model nor adapter.
     """
     with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model, missing = read_model(AutoModelForQuestionAnswering, "question answering model", source, loading)
+        torch.manual_seed(seed)
+        model, missing = read_model(AutoModelForQuestionAnswering, _PART, source, loading)
     body = f"{model.base_model_prefix}."
     refuse_missing(source.path, model, [name for name in missing if name.startswith(body)])
     model = for_inference(model, source.adapter)
@@ -100,6 +112,24 @@ def load_extractive_model(
     if untrained and not allow_untrained_head:
         raise untrained_head(source.path, untrained)
     return model
+
+
+def new_reader(source: ModelSource, loading: Loading = ON_CPU, *, seed: int) -> PreTrainedModel:
+    """Return an extractive reader with random weights, of a model's configuration alone: eval mode, no gradients.
+
+    Raises:
+        InputError: no such model, or an architecture without a question answering form.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model: Any = built_model(AutoModelForQuestionAnswering, _PART, source)
+    return for_inference(model.to(loading.device, torch_dtype(loading.dtype or "float32")), None)
+
+
+def unfilled_reader(source: ModelSource, dtype: str = "float32") -> PreTrainedModel:
+    """Return an extractive reader on the CPU whose weights hold nothing, as `models.unfilled_model` does."""
+    with no_init_weights():
+        return for_inference(built_model(AutoModelForQuestionAnswering, _PART, source, dtype), None)
 
 
 def untrained_head(path: str, names: Sequence[str]) -> InputError:

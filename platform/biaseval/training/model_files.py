@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -70,8 +71,9 @@ def _write_beside(run: Run, folder: str, base: Base, dtype: str) -> None:
     source = Path(str(model.name_or_path))
     for path in sorted(source.glob("*.py")) if source.is_dir() else ():  # code that comes with the model
         run.write_bytes(f"{folder}/{path.name}", path.read_bytes())
-    if model.generation_config is not None:
-        run.write_text(f"{folder}/generation_config.json", model.generation_config.to_json_string())
+    generation: Any = getattr(model, "generation_config", None)  # readers that mark answers have none
+    if generation is not None:
+        run.write_text(f"{folder}/generation_config.json", generation.to_json_string())
     model.config.dtype = dtype
     model.config.architectures = [type(model).__name__]
     run.write_text(f"{folder}/{MODEL_CONFIG}", model.config.to_json_string())

@@ -51,6 +51,10 @@ class Objective(Protocol):
     def held_out(self) -> Objective | None:
         """What is not trained on: its loss is taken behind each epoch."""
 
+    @property
+    def layers(self) -> torch.nn.Module | None:
+        """What is trained with the model, and is no part of it afterwards."""
+
     def weight(self, rows: Sequence[int]) -> float:
         """Return what the loss of these rows counts beside that of others."""
 
@@ -78,6 +82,7 @@ class Loss(torch.nn.Module):
     def __init__(self, model: PreTrainedModel, objective: Objective, precision: str, device: torch.device) -> None:
         super().__init__()
         self.model = model
+        self.layers = objective.layers
         self._objective = objective
         self._device = device
         self._is_mixed = precision == "bfloat16"
@@ -98,6 +103,7 @@ class LabelledPrompts:
 
     rows: Sequence[EncodedRow]
     held_out = None
+    layers = None
 
     @property
     def n_rows(self) -> int:
@@ -132,6 +138,7 @@ class Conversations:
     capacity: int | None
     """Tokens of a packed row; None puts each conversation in a row of its own."""
     held_out: Conversations | None = None
+    layers = None
 
     @property
     def n_rows(self) -> int:

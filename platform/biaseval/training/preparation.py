@@ -12,7 +12,17 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import InputError
-from biaseval.models import Loading, ModelSource, attached, load_model, load_tokenizer, unfilled_model
+from biaseval.models import (
+    Loading,
+    attached,
+    load_extractive_model,
+    load_model,
+    load_reader_tokenizer,
+    load_tokenizer,
+    new_reader,
+    unfilled_model,
+    unfilled_reader,
+)
 from biaseval.spec import TrainingSpec
 from biaseval.training.objectives import Loss, Objective, Share
 from biaseval.training.optimization import Optimization, optimization_of, partition
@@ -56,21 +66,31 @@ def load_base(recipe: Recipe, device: torch.device, rank: int = 0, n_workers: in
     Raises:
         InputError: the model cannot be used.
     """
-    source, training = ModelSource.of(recipe.model), recipe.training
+    training = recipe.training
     dtype = recipe.weights_dtype
     # Below an adapter norms keep all that their files have.
     stored = None if recipe.adapter is not None and dtype == "bfloat16" else dtype
     if training.zero != 3:
-        model = load_model(source, Loading(stored, str(device)))
+        model = _loaded(recipe, Loading(stored, str(device)))
     elif rank == 0:
-        model = load_model(source, Loading(stored))
+        model = _loaded(recipe, Loading(stored))
     else:
-        model = unfilled_model(source, dtype)
+        unfilled = unfilled_model if recipe.task == "causal" else unfilled_reader
+        model = unfilled(recipe.model, dtype)
     if recipe.adapter is not None:
         set_precision(model, training.precision)
     partition(model, training, device)
-    tokenizer = load_tokenizer(source)
-    return Base(model, tokenizer, device, Share(training.batch_size, rank, n_workers))
+    load = load_tokenizer if recipe.task == "causal" else load_reader_tokenizer
+    return Base(model, load(recipe.model), device, Share(training.batch_size, rank, n_workers))
+
+
+def _loaded(recipe: Recipe, loading: Loading) -> PreTrainedModel:
+    """Return the base model; of a reader, what its files lack is drawn, as training is what makes it."""
+    if recipe.task == "causal":
+        return load_model(recipe.model, loading)
+    if recipe.is_new:
+        return new_reader(recipe.model, loading, seed=recipe.seed)
+    return load_extractive_model(recipe.model, loading, allow_untrained_head=True, seed=recipe.seed)
 
 
 @contextmanager
@@ -92,6 +112,9 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
     with _subject(model, recipe) as adapter, training_mode(model, recipe.training):
         trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         loss = Loss(model, objective, recipe.training.precision, base.device)
+        if objective.layers is not None:
+            layers = objective.layers.to(base.device)
+            trained |= {f"objective.{name}": parameter for name, parameter in layers.named_parameters()}
         optimization = optimization_of(loss, list(trained.values()), recipe.training, base.device)
         try:
             yield Prepared(model, adapter, trained, optimization)

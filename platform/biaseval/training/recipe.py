@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from biaseval.models import ModelSource
 from biaseval.spec import AdapterSpec, InstructSpec, LoraSpec, ModelSpec, TrainingSpec
 
 
@@ -12,13 +13,17 @@ from biaseval.spec import AdapterSpec, InstructSpec, LoraSpec, ModelSpec, Traini
 class Recipe:
     """How one adapter after another, or a model, is trained; what it is trained on is the objective's."""
 
-    model: ModelSpec
+    model: ModelSource
     """The base model."""
+    task: Literal["causal", "extractive"] = "causal"
+    """What the model gives: logits of the next token, or of an answer's start and end."""
+    is_new: bool = False
+    """Begin with random weights of the base's configuration, for ``extractive``, instead of with the base's own."""
     training: TrainingSpec
     adapter: AdapterSpec | None
     """The adapter that is trained; None trains all parameters."""
     seed: int
-    """Of an adapter's first weights, of the order of rows, and of what dropout drops."""
+    """Of the first weights of an adapter, a head or a new model, of the order of rows, and of what dropout drops."""
     adapter_in_float32: bool = True
     """Or an adapter has the numbers of the layers that it changes, as in P1's code."""
     schedule: Literal["linear", "cosine"] = "linear"
@@ -42,13 +47,13 @@ class Recipe:
 
 def adapters_recipe(model: ModelSpec, lora: LoraSpec) -> Recipe:
     """Return how few-shot adapters are trained."""
-    return Recipe(model=model, training=lora, adapter=lora, seed=lora.seed, adapter_in_float32=False)
+    return Recipe(model=ModelSource.of(model), training=lora, adapter=lora, seed=lora.seed, adapter_in_float32=False)
 
 
 def tuning_recipe(spec: InstructSpec) -> Recipe:
     """Return how a model is tuned on conversations."""
     return Recipe(
-        model=spec.model,
+        model=ModelSource.of(spec.model),
         training=spec.training,
         adapter=spec.lora,
         seed=spec.seed,

@@ -1,0 +1,271 @@
+"""Questions as an objective: an extractive reader learns where answers start and end, with regard to a bias or without.
+
+A row is a window (`features`). Every window counts the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+
+from biaseval.scoring.attention import on_device
+from biaseval.training.debias import (
+    ConfidenceVariant,
+    LearnedMixinVariant,
+    confidence_regularization_loss,
+    learned_mixin_loss,
+    product_of_experts_loss,
+)
+from biaseval.training.objectives import Share
+
+Integers = npt.NDArray[np.int64]
+Guide = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+"""Another model's start and end logits of a window, ``[positions]`` each."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reader is shown of some windows, and what it made of them; all on one device."""
+
+    start_logits: Tensor
+    """``[windows, positions]``."""
+    end_logits: Tensor
+    hidden_states: Tensor | None
+    """``[windows, positions, width]`` of the last layer, where they are asked for."""
+    start_positions: Tensor
+    """``[windows]``."""
+    end_positions: Tensor
+    mask: Tensor | None
+    """``[windows, positions]`` what is no padding; None where padding takes part."""
+    guides: Mapping[str, tuple[Tensor, Tensor]]
+    """``bias``, ``teacher``: start and end logits, ``[windows, positions]``."""
+
+
+class Method(Protocol):
+    """How a reader is trained: its loss, and what it needs beside the reader."""
+
+    @property
+    def guides(self) -> Sequence[str]:
+        """The other models whose logits it needs: ``bias``, ``teacher``."""
+
+    @property
+    def layers(self) -> nn.Module | None:
+        """What is trained with the reader on its hidden states, and is no part of it afterwards."""
+
+    def loss(self, reading: Reading) -> Tensor:
+        """Return the mean loss of the windows, in nats."""
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Cross-entropy of the answer's start and end, their mean; also that of ``resample``, which repeats rows."""
+
+    guides = ()
+    layers = None
+
+    def loss(self, reading: Reading) -> Tensor:
+        """Return the mean over windows and over start and end."""
+        losses = []
+        for logits, positions in (
+            (reading.start_logits, reading.start_positions),
+            (reading.end_logits, reading.end_positions),
+        ):
+            shown = logits.float()
+            if reading.mask is not None:
+                shown = shown.masked_fill(~reading.mask, -torch.inf)
+            losses.append(F.cross_entropy(shown, positions))
+        return torch.stack(losses).mean()
+
+
+@dataclass(frozen=True)
+class LearnedMixin:
+    """LearnedMixin+H, see `debias.learned_mixin_loss`."""
+
+    layers: nn.Linear
+    bias_scale: float
+    entropy_penalty: float
+    variant: LearnedMixinVariant = "paper"
+    guides = ("bias",)
+
+    @classmethod
+    def new(cls, width: int, seed: int, **settings: Any) -> LearnedMixin:
+        """Return it with a new gate for hidden states of this width, drawn from the seed."""
+        n_inputs = 2 * width if settings.get("variant", "paper") == "paper" else width
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return cls(nn.Linear(n_inputs, 1), **settings)
+
+    def loss(self, reading: Reading) -> Tensor:
+        """Return the mean over windows and over start and end."""
+        if reading.hidden_states is None:
+            raise ValueError("the gate needs hidden states")
+        return learned_mixin_loss(
+            reading.start_logits,
+            reading.end_logits,
+            *reading.guides["bias"],
+            reading.hidden_states,
+            reading.start_positions,
+            reading.end_positions,
+            self.layers,
+            bias_scale=self.bias_scale,
+            entropy_penalty=self.entropy_penalty,
+            variant=self.variant,
+            mask=reading.mask,
+        )
+
+
+@dataclass(frozen=True)
+class ConfidenceRegularization:
+    """Confidence regularisation, see `debias.confidence_regularization_loss`."""
+
+    bias_scale: float
+    variant: ConfidenceVariant = "utama"
+    guides = ("teacher", "bias")
+    layers = None
+
+    def loss(self, reading: Reading) -> Tensor:
+        """Return the mean over windows and over start and end."""
+        return confidence_regularization_loss(
+            reading.start_logits,
+            reading.end_logits,
+            *reading.guides["teacher"],
+            *reading.guides["bias"],
+            reading.start_positions,
+            reading.end_positions,
+            bias_scale=self.bias_scale,
+            variant=self.variant,
+            mask=reading.mask,
+        )
+
+
+@dataclass(frozen=True)
+class ProductOfExperts:
+    """A product of experts, see `debias.product_of_experts_loss`."""
+
+    bias_scale: float = 1.0
+    guides = ("bias",)
+    layers = None
+
+    def loss(self, reading: Reading) -> Tensor:
+        """Return the mean over windows and over start and end."""
+        return product_of_experts_loss(
+            reading.start_logits,
+            reading.end_logits,
+            *reading.guides["bias"],
+            reading.start_positions,
+            reading.end_positions,
+            bias_scale=self.bias_scale,
+            mask=reading.mask,
+        )
+
+
+@dataclass(frozen=True)
+class QuestionBatch:
+    """Windows that go through the reader together, padded on the right."""
+
+    inputs: Mapping[str, Integers]
+    """What the model takes, ``[windows, positions]`` each."""
+    is_token: Integers
+    """``[windows, positions]`` 0 where there is padding."""
+    start_positions: Integers
+    end_positions: Integers
+    guides: Mapping[str, Guide]
+    """``[windows, positions]`` each; 0 where there is padding."""
+    weight: float
+    """Of the batch's mean loss in that of the step; 0 where no row is left."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Windows of questions to train on."""
+
+    windows: pa.Table
+    """As `features.question_features` returns them; a row may stand in it several times."""
+    inputs: Sequence[str]
+    """What the model takes of ``input_ids``, ``attention_mask`` and ``token_type_ids``."""
+    pad_id: int
+    method: Method = Standard()
+    guides: Mapping[str, Sequence[Guide]] = field(default_factory=dict)
+    """By what the method calls them, of each row."""
+    padded_to: int | None = None
+    """All rows have so many positions, and padding takes part in the loss, as in the published code; None: rows are as
+    long as the longest of their batch, and padding takes no part."""
+    held_out: Questions | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Windows."""
+        return int(self.windows.num_rows)
+
+    @property
+    def layers(self) -> nn.Module | None:
+        """What is trained with the reader."""
+        return self.method.layers
+
+    def weight(self, rows: Sequence[int]) -> float:
+        """Each window counts the same."""
+        return len(rows)
+
+    def n_tokens(self, rows: Sequence[int]) -> int:
+        """Return all tokens, without padding."""
+        lengths: pa.ChunkedArray = pc.list_value_length(self.windows["token_ids"].take(pa.array(rows)))
+        return int(pc.sum(lengths).as_py())
+
+    def batches(self, rows: Sequence[int], share: Share) -> list[QuestionBatch]:
+        """Return what one worker computes of the mean over the windows of a step."""
+        return [
+            self._batch(own, len(own) / len(rows)) if own else self._batch(rows[:1], 0.0)
+            for own in share.batches_of(rows)
+        ]
+
+    def loss(self, model: PreTrainedModel, batch: QuestionBatch, device: torch.device) -> Tensor:
+        """Return the weighted mean of the method's loss."""
+        inputs = {name: on_device(values, device) for name, values in batch.inputs.items()}
+        reader: Any = model
+        needs_states = self.layers is not None
+        outputs = reader(**inputs, output_hidden_states=needs_states)
+        reading = Reading(
+            start_logits=outputs.start_logits,
+            end_logits=outputs.end_logits,
+            hidden_states=outputs.hidden_states[-1] if needs_states else None,
+            start_positions=on_device(batch.start_positions, device),
+            end_positions=on_device(batch.end_positions, device),
+            mask=on_device(batch.is_token, device).bool() if self.padded_to is None else None,
+            guides={
+                name: (on_device(start, device), on_device(end, device)) for name, (start, end) in batch.guides.items()
+            },
+        )
+        return self.method.loss(reading) * batch.weight
+
+    def _batch(self, rows: Sequence[int], weight: float) -> QuestionBatch:
+        chosen = self.windows.take(pa.array(rows)).to_pydict()
+        longest = max(map(len, chosen["token_ids"])) if self.padded_to is None else self.padded_to
+        shape = (len(rows), longest)
+        ids, types = np.full(shape, self.pad_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.int64)
+        guides = {name: (np.zeros(shape, np.float32), np.zeros(shape, np.float32)) for name in self.method.guides}
+        for place, (row, own) in enumerate(zip(rows, chosen["token_ids"], strict=True)):
+            n = len(own)
+            ids[place, :n], types[place, :n], mask[place, :n] = own, chosen["token_types"][place], 1
+            for name, sides in guides.items():
+                for side, logits in zip(sides, self.guides[name][row], strict=True):
+                    side[place, : len(logits)] = logits
+        made = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        return QuestionBatch(
+            {name: made[name] for name in self.inputs},
+            mask,
+            np.array(chosen["start_position"], dtype=np.int64),
+            np.array(chosen["end_position"], dtype=np.int64),
+            guides,
+            weight,
+        )

@@ -1,0 +1,223 @@
+"""Readers are trained as a plain loop trains them, by every method, and alone or shared among workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForQuestionAnswering, get_linear_schedule_with_warmup
+
+from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer, new_reader
+from biaseval.spec import InstructTrainingSpec
+from biaseval.store import Run
+from biaseval.training.debias import confidence_regularization_loss, learned_mixin_loss, product_of_experts_loss
+from biaseval.training.features import question_features
+from biaseval.training.loop import training_steps
+from biaseval.training.objectives import Loss, Share
+from biaseval.training.outcome import train
+from biaseval.training.preparation import load_base, prepared
+from biaseval.training.questions import (
+    ConfidenceRegularization,
+    Guide,
+    LearnedMixin,
+    Method,
+    ProductOfExperts,
+    Questions,
+    Standard,
+)
+from biaseval.training.recipe import Recipe
+from biaseval.training.schedule import planned_steps
+from biaseval.training.work import Work
+from tests.test_qa_pipeline import make_bert, question
+from tests.training.trainingtexts import CPU
+
+MAX_TOKENS, STRIDE, N_QUESTIONS, WIDTH = 40, 12, 9, 16
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+METHODS: dict[str, Any] = {
+    "standard": Standard,
+    "learned_mixin": lambda: LearnedMixin.new(WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4),
+    "learned_mixin, head": lambda: LearnedMixin.new(WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4, variant="head"),
+    "confidence_regularization": lambda: ConfidenceRegularization(0.3),
+    "product_of_experts": lambda: ProductOfExperts(0.5),
+}
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a BERT without dropout, as results of several shares are compared."""
+    folder = make_bert(tmp_path_factory.mktemp("models") / "bert")
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('_dropout_prob": 0.1', '_dropout_prob": 0.0'))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def windows(bert: Path) -> pa.Table:
+    asked = [question(number, "squad") for number in range(N_QUESTIONS)]
+    rows = [
+        {
+            **own,
+            "example_id": own["id"],
+            "answers": own["answers"]["text"],
+            "answer_starts": own["answers"]["answer_start"],
+        }
+        for own in asked
+    ]
+    tokenizer = load_reader_tokenizer(ModelSource(str(bert)))
+    found = question_features(tokenizer, pa.Table.from_pylist(rows), max_tokens=MAX_TOKENS, stride=STRIDE)
+    assert len({len(own) for own in found["token_ids"]}) > 2
+    assert 3 < sum(found["has_answer"].to_pylist()) < found.num_rows
+    return found
+
+
+def guides(windows: pa.Table) -> dict[str, list[Guide]]:
+    draw = np.random.default_rng(5)
+    return {
+        name: [
+            (draw.normal(size=len(own)).astype(np.float32), draw.normal(size=len(own)).astype(np.float32))
+            for own in windows["token_ids"]
+        ]
+        for name in ("bias", "teacher")
+    }
+
+
+def objective(windows: pa.Table, method: Method, **options: Any) -> Questions:
+    return Questions(windows, INPUTS, 0, method, guides(windows), **options)
+
+
+def recipe(bert: Path, **training: Any) -> Recipe:
+    settings = {"learning_rate": 2e-3, "epochs": 2, "batch_size": 4, "accumulation": 2, "warmup": 0.0}
+    settings |= {"precision": "float32", "gradient_checkpointing": False}
+    section = InstructTrainingSpec(**{**settings, **training})
+    return Recipe(model=ModelSource(str(bert)), task="extractive", training=section, adapter=None, seed=7)
+
+
+def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def test_standard_training_is_that_of_a_plain_loop(bert: Path, windows: pa.Table) -> None:
+    """All rows of one length, as published: then transformers' own loss is the mean over a step's windows."""
+    how, what = recipe(bert), objective(windows, Standard(), padded_to=MAX_TOKENS)
+    base = load_base(how, CPU)
+    with prepared(base, how, what) as ready:
+        records = list(training_steps(ready.optimization, what, how, base.share))
+    plain: Any = AutoModelForQuestionAnswering.from_pretrained(bert)
+    plain.train()
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=2e-3, weight_decay=0.0)
+    planned = planned_steps(windows.num_rows, how)
+    schedule = get_linear_schedule_with_warmup(optimizer, 0, len(planned))
+    for record, (_, rows) in zip(records, planned, strict=True):
+        chosen = windows.take(rows).to_pylist()
+        padded = {
+            name: torch.tensor([own[key] + [filling] * (MAX_TOKENS - len(own[key])) for own in chosen])
+            for name, key, filling in (("input_ids", "token_ids", 0), ("token_type_ids", "token_types", 0))
+        }
+        mask = [[1] * len(own["token_ids"]) + [0] * (MAX_TOKENS - len(own["token_ids"])) for own in chosen]
+        loss = plain(
+            **padded,
+            attention_mask=torch.tensor(mask),
+            start_positions=torch.tensor([own["start_position"] for own in chosen]),
+            end_positions=torch.tensor([own["end_position"] for own in chosen]),
+        ).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        assert record.loss == pytest.approx(loss.item(), abs=1e-5)
+        assert record.n_tokens == sum(len(own["token_ids"]) for own in chosen)
+    # Not their weights: those that move all logits alike have a gradient of rounding, which Adam makes steps of.
+    batch = what.batches(range(4), Share(4))[0]
+    inputs = {name: torch.tensor(values) for name, values in batch.inputs.items()}
+    with torch.no_grad():
+        found, expected = (
+            torch.stack([own.start_logits, own.end_logits]).log_softmax(dim=-1)
+            for own in (model.eval()(**inputs) for model in (base.model, plain))
+        )
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert (found - found.mean()).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("name", METHODS)
+@torch.no_grad()
+def test_every_window_counts_the_same_without_its_padding(name: str, bert: Path, windows: pa.Table) -> None:
+    """The loss of a step is the mean of those of its windows, each alone, where nothing is padded."""
+    method = METHODS[name]()
+    what = objective(windows, method)
+    model: Any = load_extractive_model(ModelSource(str(bert)))
+    loss = Loss(model, what, "float32", CPU)
+    rows = list(range(windows.num_rows))
+    found = sum(float(loss(batch)) for batch in what.batches(rows, Share(4)))
+    alone = []
+    for row, own in enumerate(windows.to_pylist()):
+        given = {"input_ids": torch.tensor([own["token_ids"]]), "token_type_ids": torch.tensor([own["token_types"]])}
+        outputs = model(**given, output_hidden_states=True)
+        logits, labels = (
+            [outputs.start_logits, outputs.end_logits],
+            [torch.tensor([own["start_position"]]), torch.tensor([own["end_position"]])],
+        )
+        others = {key: [torch.tensor(side)[None] for side in what.guides[key][row]] for key in what.guides}
+        if isinstance(method, LearnedMixin):
+            states = outputs.hidden_states[-1]
+            settings = {"bias_scale": 0.3, "entropy_penalty": 0.4, "variant": method.variant}
+            own_loss = learned_mixin_loss(*logits, *others["bias"], states, *labels, method.layers, **settings)
+        elif isinstance(method, ConfidenceRegularization):
+            own_loss = confidence_regularization_loss(
+                *logits, *others["teacher"], *others["bias"], *labels, bias_scale=0.3
+            )
+        elif isinstance(method, ProductOfExperts):
+            own_loss = product_of_experts_loss(*logits, *others["bias"], *labels, bias_scale=0.5)
+        else:
+            sides = [nn.functional.cross_entropy(*side) for side in zip(logits, labels, strict=True)]
+            own_loss = torch.stack(sides).mean()
+        alone.append(float(own_loss))
+    assert found == pytest.approx(np.mean(alone), abs=1e-5)
+
+
+@torch.no_grad()
+def test_workers_share_a_step(bert: Path, windows: pa.Table) -> None:
+    """Their losses add up to that of one worker, also where one has nothing left to do."""
+    what = objective(windows, METHODS["learned_mixin"]())
+    loss = Loss(load_extractive_model(ModelSource(str(bert))), what, "float32", CPU)
+    for rows in ([0, 1, 2, 3, 4, 5, 6], [2]):
+        alone = sum(float(loss(batch)) for batch in what.batches(rows, Share(2)))
+        shares = [what.batches(rows, Share(2, rank, 2)) for rank in range(2)]
+        assert len(shares[0]) == len(shares[1])
+        assert sum(float(loss(batch)) for own in shares for batch in own) == pytest.approx(alone, abs=1e-6)
+
+
+def test_what_is_trained_beside_the_reader_is_no_part_of_it(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
+    method = METHODS["learned_mixin"]()
+    before = weights_of(method.layers)
+    how, run = recipe(bert), Run.open(str(tmp_path))
+    run.create()
+    base = load_base(how, CPU)
+    outcome = train(run, base, Work(objective(windows, method), {"model": "reader"}), how, "model", lambda record: None)
+    assert outcome.is_complete
+    changed = {name: (value - before[name]).abs().max() for name, value in weights_of(method.layers).items()}
+    assert all(value > 0 for value in changed.values())
+    found = load_extractive_model(ModelSource(str(tmp_path / "model")))
+    assert weights_of(found).keys() == weights_of(base.model).keys()
+    losses = run.read_table("training")["loss"].to_pylist()
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_heads_and_new_readers_are_drawn_from_the_seed(tmp_path: Path) -> None:
+    headless = ModelSource(str(make_bert(tmp_path / "headless", has_head=False)))
+    heads = [
+        load_extractive_model(headless, allow_untrained_head=True, seed=seed).qa_outputs.weight for seed in (0, 0, 1)
+    ]
+    assert torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[0], heads[2])
+    new = [weights_of(new_reader(headless, seed=seed)) for seed in (0, 0, 1)]
+    own = weights_of(load_extractive_model(headless, allow_untrained_head=True))
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    assert torch.equal(new[0][name], new[1][name])
+    assert not torch.equal(new[0][name], new[2][name])
+    assert not torch.equal(new[0][name], own[name])
