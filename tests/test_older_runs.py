@@ -67,11 +67,13 @@ def is_close(found: Any, wanted: Any, tolerance: float) -> bool:
 
 def assert_tables_are_those_stored(name: str, run_dir: Path, tolerance: float) -> None:
     """Every stored table has its rows again, in their order; columns and tables may have been added."""
-    stored = sorted((FIXTURES / name / "run").rglob("*.parquet"))
-    assert stored
-    for path in stored:
-        wanted = pq.read_table(path)
-        found = pq.read_table(run_dir / path.relative_to(FIXTURES / name / "run"))
+    stored = FIXTURES / name / "run"
+    files = {path.relative_to(stored) for path in stored.rglob("*.parquet")}
+    # A training that is made anew has one part of steps, where older versions wrote one for each checkpoint.
+    places = {path.parent if path.parent.name == "training" else path for path in files}
+    assert places
+    for path in sorted(places):
+        wanted, found = pq.read_table(stored / path), pq.read_table(run_dir / path)
         assert found.num_rows == wanted.num_rows, path
         for column in wanted.column_names:
             assert found.schema.field(column).type == wanted.schema.field(column).type, (path, column)

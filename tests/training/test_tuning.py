@@ -20,7 +20,14 @@ from biaseval.models import Loading, ModelSource, load_model, load_tokenizer, un
 from biaseval.spec import AdapterSpec, InstructSpec
 from biaseval.store import Run
 from biaseval.training import checkpoints, model_files
-from biaseval.training.checkpoints import Checkpoint, in_files, newest_checkpoint, read_states, write_checkpoint
+from biaseval.training.checkpoints import (
+    CHECKPOINTS,
+    Checkpoint,
+    in_files,
+    newest_checkpoint,
+    read_states,
+    write_checkpoint,
+)
 from biaseval.training.loop import StepRecord, training_steps
 from biaseval.training.objectives import Conversations
 from biaseval.training.outcome import Outcome, train
@@ -176,10 +183,15 @@ def test_behind_a_checkpoint_training_goes_on_as_if_nothing_were(
     # What a killed process began is none: neither a checkpoint, nor a result, nor steps behind the checkpoint.
     run.write_text("checkpoints/step-00000005/state-00000.safetensors", "half")
     run.write_text(f"{folder}/half.safetensors", "half")
-    run.write_part("training", 2, run.read_part("training", 1))
+    # Older versions wrote a part of steps for each checkpoint.
+    made = run.read_part("training", 0)
+    assert made["step"].to_pylist() == [0, 1, 2, 3]
+    for part, rows in enumerate((made.slice(0, 2), made.slice(2), other.read_table("training").slice(4, 1))):
+        run.write_part("training", part, rows)
     outcome, found = sitting(run)
     assert (outcome.first_step, outcome.n_steps, outcome.is_complete) == (4, 6, True)
     assert [replace(record, seconds=0) for record in found] == [replace(record, seconds=0) for record in wanted[4:]]
+    assert run.parts("training") == {0}
     assert [row["step"] for row in run.read_table("training").to_pylist()] == list(range(6))
     assert run.read_bytes(f"{folder}/{file}") == other.read_bytes(f"{folder}/{file}")
     assert run.files(folder) == other.files(folder)
@@ -199,9 +211,9 @@ def test_checkpoints_that_do_not_fit_are_refused(tiny_llama: Path, tmp_path: Pat
     recipe = tuning_recipe(spec)
     base = load_base(recipe, CPU)
     with prepared(base, recipe, Conversations([], None)) as ready:
-        write_checkpoint(run, 1, 1, ready, base.share)
+        write_checkpoint(run, CHECKPOINTS, 1, ready, base.share)
     checkpoint = newest_checkpoint(run)
-    assert checkpoint == Checkpoint(n_steps=1, n_parts=1, n_files=1)
+    assert checkpoint == Checkpoint(CHECKPOINTS, n_steps=1, n_files=1)
     with pytest.raises(BiasevalError, match="which is not trained here"):
         list(read_states(run, checkpoint, dict(load_model(ModelSource(str(tiny_llama))).named_parameters())))
     more = {**ready.trained, "another": torch.nn.Parameter(torch.zeros(1))}

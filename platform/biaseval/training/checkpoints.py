@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from biaseval.training.preparation import Prepared
 
 CHECKPOINTS = "checkpoints"
-"""The folder of a run that holds them while it trains."""
+"""The folder of a run that holds them while it trains: of one training, or a folder in it for each of several."""
 
 _MARKER = "checkpoint.json"
 _FILE_BYTES = 1 << 30
@@ -39,46 +39,47 @@ _STATE_BYTES = 3 * 4
 class Checkpoint:
     """Where a training can go on."""
 
+    place: str
+    """The folder of the run that holds it and its like."""
     n_steps: int
     """That are behind it."""
-    n_parts: int
-    """Parts of the table ``training`` that hold them."""
     n_files: int
 
     @property
     def folder(self) -> str:
         """Its folder in the run."""
-        return f"{CHECKPOINTS}/step-{self.n_steps:08d}"
+        return f"{self.place}/step-{self.n_steps:08d}"
 
     def file(self, number: int) -> str:
         """Return the name of one of its files, 0-based."""
         return f"{self.folder}/state-{number:05d}.safetensors"
 
 
-def newest_checkpoint(run: Run) -> Checkpoint | None:
-    """Return the last complete checkpoint of a run, if there is one."""
-    complete = [folder for folder in _folders(run) if run.has(f"{CHECKPOINTS}/{folder}/{_MARKER}")]
+def newest_checkpoint(run: Run, place: str = CHECKPOINTS) -> Checkpoint | None:
+    """Return the last complete checkpoint in a folder of a run, if there is one."""
+    complete = [folder for folder in _folders(run, place) if run.has(f"{place}/{folder}/{_MARKER}")]
     if not complete:
         return None
-    return Checkpoint(**run.read_json(f"{CHECKPOINTS}/{max(complete)}/{_MARKER}"))
+    found = run.read_json(f"{place}/{max(complete)}/{_MARKER}")
+    return Checkpoint(place, found["n_steps"], found["n_files"])
 
 
-def keep_only(run: Run, checkpoint: Checkpoint | None) -> None:
-    """Delete all other checkpoints, those that a killed process began among them."""
-    for folder in _folders(run):
-        if checkpoint is None or f"{CHECKPOINTS}/{folder}" != checkpoint.folder:
+def keep_only(run: Run, place: str, checkpoint: Checkpoint | None) -> None:
+    """Delete all other checkpoints there, those that a killed process began among them."""
+    for folder in _folders(run, place):
+        if checkpoint is None or f"{place}/{folder}" != checkpoint.folder:
             # An object store deletes file by file: without its marker first, no half of it looks whole.
-            run.delete(f"{CHECKPOINTS}/{folder}/{_MARKER}")
-            run.delete(f"{CHECKPOINTS}/{folder}")
+            run.delete(f"{place}/{folder}/{_MARKER}")
+            run.delete(f"{place}/{folder}")
 
 
-def write_checkpoint(run: Run, n_steps: int, n_parts: int, prepared: Prepared, share: Share) -> None:
+def write_checkpoint(run: Run, place: str, n_steps: int, prepared: Prepared, share: Share) -> None:
     """Write a checkpoint and delete the one before; all workers call this at once.
 
     Args:
         run: the run directory.
+        place: the folder of the run for this training's checkpoints.
         n_steps: that are behind it.
-        n_parts: of the table ``training`` that hold them.
         prepared: what is trained.
         share: of this worker.
 
@@ -88,7 +89,7 @@ def write_checkpoint(run: Run, n_steps: int, n_parts: int, prepared: Prepared, s
     trained = prepared.trained
     sizes = {name: _STATE_BYTES * n_elements(parameter) for name, parameter in trained.items()}
     files = list(in_files(sizes, _FILE_BYTES))
-    checkpoint = Checkpoint(n_steps, n_parts, len(files))
+    checkpoint = Checkpoint(place, n_steps, len(files))
     for number, names in enumerate(files):
         own: dict[str, torch.Tensor] = {}
         for name in names:
@@ -101,7 +102,7 @@ def write_checkpoint(run: Run, n_steps: int, n_parts: int, prepared: Prepared, s
         dist.barrier()
     if share.rank == 0:
         run.write_text(f"{checkpoint.folder}/{_MARKER}", json.dumps(asdict(checkpoint)) + "\n")
-        keep_only(run, checkpoint)
+        keep_only(run, place, checkpoint)
 
 
 def read_states(
@@ -124,8 +125,8 @@ def read_states(
             tensors = load(run.read_bytes(name))
         except (OSError, SafetensorError) as error:
             raise BiasevalError(
-                f"{run.uri}/{name}: cannot be read ({error}); delete {run.uri}/{CHECKPOINTS} and run the same command "
-                "again to begin anew"
+                f"{run.uri}/{name}: cannot be read ({error}); delete {run.uri}/{checkpoint.place} and run the same "
+                "command again to begin anew"
             ) from error
         for parameter_name in dict.fromkeys(key.partition("/")[2] for key in tensors):
             if parameter_name not in left:
@@ -155,6 +156,7 @@ def in_files(sizes: Mapping[str, int], file_bytes: int) -> Iterator[list[str]]:
         yield names
 
 
-def _folders(run: Run) -> Sequence[str]:
-    infos = run.fs.get_file_info(pafs.FileSelector(run.path(CHECKPOINTS), allow_not_found=True))
-    return sorted(info.base_name for info in infos if info.type == pafs.FileType.Directory)
+def _folders(run: Run, place: str) -> Sequence[str]:
+    infos = run.fs.get_file_info(pafs.FileSelector(run.path(place), allow_not_found=True))
+    folders = [info.base_name for info in infos if info.type == pafs.FileType.Directory]
+    return sorted(folder for folder in folders if folder.startswith("step-"))

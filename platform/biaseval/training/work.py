@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.store import Run
+from biaseval.training.checkpoints import CHECKPOINTS
 from biaseval.training.objectives import Conversations, LabelledPrompts, Objective
 from biaseval.training.packing import why_not_packed
 from biaseval.training.preparation import Base
@@ -27,7 +28,9 @@ class Work:
     key: Mapping[str, Any]
     """The columns of the table ``training`` that say what is trained."""
     part: int = 0
-    """Of that table; where checkpoints are kept, each begins another."""
+    """Of that table."""
+    checkpoints: str = CHECKPOINTS
+    """The folder of the run for them, where they are kept."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """How, beside what the spec says; JSON values."""
 
