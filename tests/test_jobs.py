@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import shutil
@@ -89,8 +90,10 @@ def head() -> Iterator[tuple[str, dict[str, str]]]:
         yield address, environment
     finally:
         # Asked to end, it would take half a minute to say goodbye.
-        for left in [process, *_processes_of(temporary)]:
-            left.kill()
+        process.kill()
+        for left in _processes_of(temporary):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
         process.wait(timeout=30)
         log.close()
         shutil.rmtree(temporary, ignore_errors=True)

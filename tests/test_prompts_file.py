@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,3 +24,52 @@ def test_a_file_that_changes_between_two_reads_is_refused(tmp_path: Path, tiny_l
     file.write_text(json.dumps({**row, "text": "Is it not so?"}) + "\n")
     with pytest.raises(InputError, match=r"prompts\.jsonl: changed while it was read; run the same command again"):
         describe(spec)
+
+
+def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    good = {"prompt_id": "a", "text": "Is it so?", "labels": ["yes", "no"]}
+    rows: list[dict[str, Any]] = [
+        good,
+        {**good, "prompt_id": ""},
+        good,
+        {**good, "prompt_id": "b", "text": None},
+        {**good, "prompt_id": "c", "text": "half \ud83d of one"},
+        {**good, "prompt_id": "d", "labels": []},
+        {**good, "prompt_id": "e", "labels": ["yes", " "]},
+        {**good, "prompt_id": "f", "labels": ["yes", "yes"]},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError) as raised:
+        score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
+    wrong_labels = "labels must be a list of at least one label, each a string with a word"
+    assert raised.value.problems == [
+        f"{file}: row 2: prompt_id is missing or not a string",
+        f"{file}: row 3: prompt_id 'a' stands there twice; make ids unique",
+        f"{file}: row 4: text is missing or not a string",
+        f"{file}: row 5: text holds half a surrogate pair, which is no character; take it out",
+        f"{file}: row 6: {wrong_labels}",
+        f"{file}: row 7: {wrong_labels}",
+        f"{file}: row 8: labels names a label twice",
+    ]
+    file.write_text("".join(json.dumps({**good, "prompt_id": ""}) + "\n" for _ in range(13)))
+    with pytest.raises(InputError) as raised:
+        score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
+    assert len(raised.value.problems) == 11
+    assert raised.value.problems[-1] == f"{file}: 3 more like these"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no row"),
+        (b"\n[1]\n", "line 2 is not an object with prompt_id, text and labels"),
+        (b'{"prompt_id": "a"\n', "line 1 is not JSON .*; write one object a line"),
+        (b"\xff\xfe", "cannot be read as Parquet or UTF-8 JSONL .*; check --prompts"),
+    ],
+)
+def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=rf"prompts\.jsonl: {message}"):
+        score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
