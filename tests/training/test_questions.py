@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +17,17 @@ from torch import nn
 from transformers import AutoModelForQuestionAnswering, get_linear_schedule_with_warmup
 
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer, new_reader
+from biaseval.qa_bias.squad_metric import exact_match, f1
+from biaseval.reading import ExtractiveReader, WindowSettings
 from biaseval.spec import InstructTrainingSpec
 from biaseval.store import Run
 from biaseval.training.debias import confidence_regularization_loss, learned_mixin_loss, product_of_experts_loss
+from biaseval.training.evaluation import Evaluated, Selection, Watch
 from biaseval.training.features import question_features
-from biaseval.training.loop import training_steps
+from biaseval.training.loop import StepRecord, training_steps
 from biaseval.training.objectives import Loss, Share
-from biaseval.training.outcome import train
-from biaseval.training.preparation import load_base, prepared
+from biaseval.training.outcome import Outcome, train
+from biaseval.training.preparation import Base, load_base, prepared
 from biaseval.training.questions import (
     ConfidenceRegularization,
     Guide,
@@ -47,6 +54,31 @@ METHODS: dict[str, Any] = {
 }
 
 
+OTHER: dict[str, Any] = {"dataset": "b", "loss": 9.0, "exact_match": 1.0, "f1": 1.0}
+
+
+class KilledError(Exception):
+    """Stands for the death of a process."""
+
+
+def questions(numbers: range) -> pa.Table:
+    rows = [
+        {
+            **{name: own[name] for name in ("question", "context")},
+            "example_id": own["id"],
+            "answers": own["answers"]["text"],
+            "answer_starts": own["answers"]["answer_start"],
+        }
+        for own in (question(number, "squad") for number in numbers)
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+def features_of(bert: Path, numbers: range) -> pa.Table:
+    tokenizer = load_reader_tokenizer(ModelSource(str(bert)))
+    return question_features(tokenizer, questions(numbers), max_tokens=MAX_TOKENS, stride=STRIDE)
+
+
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a BERT without dropout, as results of several shares are compared."""
@@ -58,18 +90,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def windows(bert: Path) -> pa.Table:
-    asked = [question(number, "squad") for number in range(N_QUESTIONS)]
-    rows = [
-        {
-            **own,
-            "example_id": own["id"],
-            "answers": own["answers"]["text"],
-            "answer_starts": own["answers"]["answer_start"],
-        }
-        for own in asked
-    ]
-    tokenizer = load_reader_tokenizer(ModelSource(str(bert)))
-    found = question_features(tokenizer, pa.Table.from_pylist(rows), max_tokens=MAX_TOKENS, stride=STRIDE)
+    found = features_of(bert, range(N_QUESTIONS))
     assert len({len(own) for own in found["token_ids"]}) > 2
     assert 3 < sum(found["has_answer"].to_pylist()) < found.num_rows
     return found
@@ -206,6 +227,95 @@ def test_what_is_trained_beside_the_reader_is_no_part_of_it(bert: Path, windows:
     assert weights_of(found).keys() == weights_of(base.model).keys()
     losses = run.read_table("training")["loss"].to_pylist()
     assert losses[-1] < 0.9 * losses[0]
+
+
+SETTINGS = WindowSettings(max_tokens=MAX_TOKENS, stride=STRIDE, n_best=5, max_answer_tokens=8)
+
+
+def asked_of(base: Base, numbers: range, name: str = "squad") -> Evaluated:
+    return Evaluated.of(name, questions(numbers), base, INPUTS, SETTINGS)
+
+
+def sitting(
+    bert: Path, windows: pa.Table, folder: Path, killed_behind: int | None = None, **watched: Any
+) -> tuple[Outcome, list[StepRecord]]:
+    """Train, watched on two sets of which one decides; ten steps, checkpoints every four."""
+    how = replace(recipe(bert, learning_rate=5e-3, epochs=6), checkpoint_steps=4, max_steps=10)
+    base = load_base(how, CPU)
+    heard: list[StepRecord] = []
+    sets = [asked_of(base, range(6)), asked_of(base, range(20, 25), "other")]
+    watch = Watch(sets, **{"every": 3, "criterion": "loss", "deciding": frozenset({"squad"}), **watched})
+
+    def hear(record: StepRecord) -> None:
+        heard.append(record)
+        if record.step == killed_behind:
+            raise KilledError
+
+    run = Run.open(str(folder))
+    work = Work(objective(windows, Standard()), {"model": "reader"}, watch=watch)
+    return train(run, base, work, how, "model", hear), heard
+
+
+def test_scores_on_the_way_are_those_of_the_reader_that_is_kept(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
+    outcome, _ = sitting(bert, windows, tmp_path)
+    assert (outcome.n_steps, outcome.is_complete) == (10, True)
+    rows = Run.open(str(tmp_path)).read_table("evaluations").to_pylist()
+    assert [(row["model"], row["step"], row["dataset"]) for row in rows] == [
+        ("reader", step, dataset) for step in (2, 5, 8, 9) for dataset in ("squad", "other")
+    ]
+    losses = {row["step"]: row["loss"] for row in rows if row["dataset"] == "squad"}
+    assert outcome.best_step == min(losses, key=losses.__getitem__)
+    model = load_extractive_model(ModelSource(str(tmp_path / "model")))
+    reader = ExtractiveReader(model, load_reader_tokenizer(ModelSource(str(bert))), SETTINGS)
+    for dataset, numbers in (("squad", range(6)), ("other", range(20, 25))):
+        [row] = [own for own in rows if (own["step"], own["dataset"]) == (outcome.best_step, dataset)]
+        shown = questions(numbers)
+        predictions = reader.read(shown)["prediction"].to_pylist()
+        answers = shown["answers"].to_pylist()
+        for name, metric in (("exact_match", exact_match), ("f1", f1)):
+            assert row[name] == pytest.approx(np.mean(list(map(metric, predictions, answers))), abs=1e-9)
+        what = Questions(features_of(bert, numbers), INPUTS, 0)
+        with torch.no_grad():
+            alone = [float(what.loss(model, what.batch([number]), CPU)) for number in range(what.n_rows)]
+        assert row["loss"] == pytest.approx(np.mean(alone), abs=1e-5)
+
+
+def test_a_killed_training_goes_on_to_the_same_reader(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
+    wanted, heard = sitting(bert, windows, tmp_path / "whole")
+    with pytest.raises(KilledError):
+        sitting(bert, windows, tmp_path / "run", killed_behind=6)
+    again, left = sitting(bert, windows, tmp_path / "run")
+    assert (again.first_step, again.best_step) == (4, wanted.best_step)
+    assert [replace(record, seconds=0) for record in left] == [replace(record, seconds=0) for record in heard[4:]]
+    run, whole = (Run.open(str(tmp_path / name)) for name in ("run", "whole"))
+    assert run.read_table("evaluations").equals(whole.read_table("evaluations"))
+    assert run.read_bytes("model/model.safetensors") == whole.read_bytes("model/model.safetensors")
+
+
+def test_training_ends_when_patience_does(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
+    outcome, heard = sitting(bert, windows, tmp_path, every=1, criterion="exact_match", patience=1)
+    rows = Run.open(str(tmp_path)).read_table("evaluations").to_pylist()
+    matches = [row["exact_match"] for row in rows if row["dataset"] == "squad"]
+    assert all(later > earlier for earlier, later in pairwise(matches[:-1]))
+    assert matches[-1] <= matches[-2]
+    assert outcome.best_step == len(matches) - 2
+    assert outcome.n_steps == len(heard) == len(matches) < 10
+    assert outcome.is_complete
+
+
+def test_the_first_of_equal_evaluations_is_the_best() -> None:
+    def hear(selection: Selection, values: Sequence[float]) -> list[bool]:
+        names = ("loss", "exact_match", "f1")
+        sets = [[{"dataset": "a", **dict.fromkeys(names, value)}, OTHER] for value in values]
+        return [selection.add(step, scores) for step, scores in enumerate(sets)]
+
+    falling, rising = Selection("loss", frozenset({"a"}), 2), Selection("f1", frozenset({"a"}), 2)
+    assert hear(falling, [3.0, 2.0, 2.0, 1.0, math.nan]) == [True, True, False, True, False]
+    assert (falling.best_step, falling.is_over) == (3, False)
+    assert hear(rising, [0.5, 0.5, 0.4]) == [True, False, False]
+    assert (rising.best_step, rising.is_over) == (0, True)
+    both = Selection("f1", frozenset({"a", "b"}), None)
+    assert hear(both, [0.5, 0.25, 0.75]) == [True, False, True]
 
 
 def test_heads_and_new_readers_are_drawn_from_the_seed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from biaseval.tables.qa import (
     QA_THRESHOLDS,
 )
 from biaseval.tables.schema import TableSchema
-from biaseval.tables.training import CONVERSATIONS, TRAINING, TRAINING_ROWS
+from biaseval.tables.training import CONVERSATIONS, EVALUATIONS, TRAINING, TRAINING_ROWS
 
 __all__ = [
     "ADAPTED",
@@ -38,6 +38,7 @@ __all__ = [
     "BOOTSTRAP_DRAWS",
     "CONTEXTS",
     "CONVERSATIONS",
+    "EVALUATIONS",
     "GENERATIONS",
     "LABEL_SCORES",
     "PROMPTS",
@@ -77,6 +78,7 @@ TABLES: dict[str, TableSchema] = {
         ADAPTED_GENERATIONS,
         TRAINING_ROWS,
         TRAINING,
+        EVALUATIONS,
         CONVERSATIONS,
         BOOTSTRAP_DRAWS,
         ROW_DRAWS,

@@ -56,6 +56,23 @@ TRAINING = TableSchema(
     ),
 )
 
+EVALUATIONS = TableSchema(
+    name="evaluations",
+    grain="(trained reader, step, set of questions)",
+    key=("model", "step", "dataset"),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema(
+        [
+            ("model", pa.string()),
+            ("step", pa.int32()),  # 0-based; behind it the reader was asked
+            ("dataset", pa.string()),
+            ("loss", pa.float64()),  # nats: mean over windows, of start and end, whatever the method's own loss is
+            ("exact_match", pa.float64()),  # 0 to 1
+            ("f1", pa.float64()),  # 0 to 1
+        ]
+    ),
+)
+
 CONVERSATIONS = TableSchema(
     name="conversations",
     grain="conversation that a model is tuned on, or that is held out",

@@ -32,24 +32,39 @@ FEATURES = pa.schema(
 def question_features(
     tokenizer: PreTrainedTokenizerBase, questions: pa.Table, *, max_tokens: int, stride: int
 ) -> pa.Table:
-    """Return the windows of questions, each with its labels.
+    """Return the windows of questions, each with its labels; see `cut_questions` and `labelled`."""
+    return labelled(cut_questions(tokenizer, questions, max_tokens=max_tokens, stride=stride), questions, tokenizer)
+
+
+def cut_questions(tokenizer: PreTrainedTokenizerBase, questions: pa.Table, *, max_tokens: int, stride: int) -> Windows:
+    """Return the windows of questions.
 
     Args:
         tokenizer: one with character offsets.
-        questions: ``example_id``, ``question``, ``context``, ``answers`` and ``answer_starts`` (lists; characters).
+        questions: ``example_id``, ``question``, ``context``.
         max_tokens: most tokens of a window, special ones included.
         stride: tokens of the context that two neighbouring windows share.
-
-    Returns:
-        A row per window, in the order of the questions: `FEATURES`.
 
     Raises:
         InputError: questions that leave too little of the window to their contexts.
     """
-    rows = questions.select(["example_id", "question", "context", "answers", "answer_starts"]).to_pylist()
-    names = [row["example_id"] for row in rows]
-    pairs = [(row["question"], row["context"]) for row in rows]
-    windows = cut_windows(tokenizer, pairs, names, max_tokens=max_tokens, stride=stride)
+    names, asked, contexts = (questions[name].to_pylist() for name in ("example_id", "question", "context"))
+    pairs = list(zip(asked, contexts, strict=True))
+    return cut_windows(tokenizer, pairs, names, max_tokens=max_tokens, stride=stride)
+
+
+def labelled(windows: Windows, questions: pa.Table, tokenizer: PreTrainedTokenizerBase) -> pa.Table:
+    """Return windows with the places of their answers.
+
+    Args:
+        windows: of these questions, all of them.
+        questions: ``example_id``, ``answers`` and ``answer_starts`` (lists; characters of the context).
+        tokenizer: that cut them.
+
+    Returns:
+        A row per window, in the order of the questions: `FEATURES`.
+    """
+    rows = questions.select(["example_id", "answers", "answer_starts"]).to_pylist()
     first_of_pair = np.searchsorted(windows.pair, windows.pair)
     found = []
     for window, pair in enumerate(windows.pair.tolist()):
@@ -62,7 +77,7 @@ def question_features(
         start_position, end_position = (no_answer, no_answer) if answer is None else answer
         found.append(
             {
-                "example_id": names[pair],
+                "example_id": rows[pair]["example_id"],
                 "window": window - int(first_of_pair[window]),
                 "token_ids": token_ids,
                 "token_types": token_types,

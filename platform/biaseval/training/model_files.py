@@ -15,6 +15,7 @@ from safetensors.torch import save
 from biaseval.models import torch_dtype
 from biaseval.store import Run
 from biaseval.training.checkpoints import in_files
+from biaseval.training.objectives import Share
 from biaseval.training.optimization import n_elements
 from biaseval.training.preparation import Base, Prepared
 from biaseval.training.rows import MODEL_CONFIG
@@ -22,20 +23,20 @@ from biaseval.training.rows import MODEL_CONFIG
 _SHARD_BYTES = 2 << 30
 
 
-def write_model(run: Run, folder: str, base: Base, prepared: Prepared, dtype: str) -> None:
-    """Write the weights, the tokenizer and the configurations; all workers call this at once.
+def write_weights(run: Run, folder: str, prepared: Prepared, share: Share, dtype: str) -> None:
+    """Write the weights of a model, of which it is complete with `complete_model`; all workers call this at once.
 
     The workers write the shards side by side; where weights are partitioned (ZeRO 3), those of one shard are whole at a
     time. Tied weights are written once.
 
     Args:
         run: where the folder goes.
-        folder: does not exist yet.
-        base: the model, with its tokenizer.
-        prepared: the model again, all of whose parameters are trained.
+        folder: has no weights yet, or those of an earlier step of the same training.
+        prepared: the model, all of whose parameters are trained.
+        share: of this worker.
         dtype: of the floating-point weights in the files.
     """
-    model, share = prepared.model, base.share
+    model = prepared.model
     tensors = {**dict(model.named_parameters()), **dict(_persistent_buffers(model))}
     width = torch_dtype(dtype).itemsize
     sizes = {name: width * n_elements(tensor) for name, tensor in tensors.items()}
@@ -57,11 +58,19 @@ def write_model(run: Run, folder: str, base: Base, prepared: Prepared, dtype: st
     if len(shards) > 1:
         total = {"total_size": sum(sizes.values())}
         run.write_text(f"{folder}/model.safetensors.index.json", json.dumps({"metadata": total, "weight_map": index}))
-    _write_beside(run, folder, base, dtype)
 
 
-def _write_beside(run: Run, folder: str, base: Base, dtype: str) -> None:
-    """Write what belongs to a model beside its weights, the configuration last."""
+def complete_model(run: Run, folder: str, base: Base, dtype: str) -> None:
+    """Write what belongs to a model beside its weights, the configuration last; the first worker does.
+
+    Args:
+        run: where the folder is.
+        folder: with the weights.
+        base: the model, with its tokenizer.
+        dtype: of the weights in the files.
+    """
+    if base.share.rank > 0:
+        return
     model = base.model
     with tempfile.TemporaryDirectory(prefix="biaseval-") as temporary:
         base.tokenizer.save_pretrained(temporary)

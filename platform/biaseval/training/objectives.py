@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from biaseval.training.batches import Batch, EncodedRow, WeighedText, collate, lay_out
 from biaseval.training.loss import target_loss
+from biaseval.training.optimization import Asked
 from biaseval.training.packing import pack
 from biaseval.training.templates import EncodedConversation
 
@@ -87,10 +88,16 @@ class Loss(torch.nn.Module):
         self._device = device
         self._is_mixed = precision == "bfloat16"
 
-    def forward(self, batch: Any) -> torch.Tensor:
-        """Return the weighted loss of a batch, computed in bfloat16 where ``precision`` says so."""
+    def forward(self, batch: Any, work: Asked | None = None) -> torch.Tensor:
+        """Return the weighted loss of a batch, computed in bfloat16 where ``precision`` says so; or what else is asked.
+
+        Args:
+            batch: of the objective.
+            work: what to do with it; None: its loss.
+        """
+        work = self._objective.loss if work is None else work
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._is_mixed):
-            return self._objective.loss(self.model, batch, self._device)
+            return work(self.model, batch, self._device)
 
 
 @dataclass(frozen=True)

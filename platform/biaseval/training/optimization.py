@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,6 +34,9 @@ State = dict[str, torch.Tensor]
 """What a step changes of a parameter, each tensor whole, in its shape and in float32: ``weight`` and Adam's ``exp_avg``
 and ``exp_avg_sq``."""
 
+Asked = Callable[["PreTrainedModel", Any, torch.device], torch.Tensor]
+"""What a model is made to do with a batch, on a device."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -53,6 +56,9 @@ class Optimization(Protocol):
 
     def evaluate(self, batches: Sequence[Any]) -> float:
         """Return the loss of batches that over all workers make one whole, without a step."""
+
+    def ask(self, batch: Any, work: Asked) -> torch.Tensor:
+        """Return what the model in eval mode makes of a batch, without a step; all workers ask at once."""
 
     def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Any:
         """Return a context in which parameters, all trained ones if none are named, are whole in every worker."""
@@ -114,6 +120,12 @@ class PlainOptimization:
         """Return the loss, without gradients."""
         with torch.no_grad(), _evaluating(self._loss):
             return _sum_over_workers(torch.stack([self._loss(batch) for batch in batches]).sum())
+
+    def ask(self, batch: Any, work: Asked) -> torch.Tensor:
+        """Return what the model makes of a batch, without gradients."""
+        with torch.no_grad(), _evaluating(self._loss):
+            answer: torch.Tensor = self._loss(batch, work)
+        return answer
 
     @contextmanager
     def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Iterator[None]:
@@ -194,6 +206,12 @@ class DeepSpeedOptimization:
         """Return the loss, without gradients."""
         with torch.no_grad(), _evaluating(self._engine):
             return _sum_over_workers(torch.stack([self._engine(batch) for batch in batches]).sum())
+
+    def ask(self, batch: Any, work: Asked) -> torch.Tensor:
+        """Return what the model makes of a batch, without gradients."""
+        with torch.no_grad(), _evaluating(self._engine):
+            answer: torch.Tensor = self._engine(batch, work)
+        return answer
 
     @contextmanager
     def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Iterator[None]:

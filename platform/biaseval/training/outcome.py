@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow.compute as pc
@@ -11,16 +13,19 @@ import torch.distributed as dist
 
 from biaseval.models import adapter_files
 from biaseval.store import Run, part_name
-from biaseval.tables import TRAINING
+from biaseval.tables import EVALUATIONS, TRAINING, TableSchema
 from biaseval.training.checkpoints import keep_only, newest_checkpoint, read_states, write_checkpoint
+from biaseval.training.evaluation import Scores
 from biaseval.training.loop import StepRecord, training_steps
-from biaseval.training.model_files import write_model
+from biaseval.training.model_files import complete_model, write_weights
 from biaseval.training.preparation import Base, Prepared, prepared
 from biaseval.training.recipe import Recipe
 from biaseval.training.schedule import planned_steps
 from biaseval.training.work import Work
 
 Row = dict[str, Any]
+
+_SCORES = [column.name for column in fields(Scores)]
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Outcome:
     """False if loss or gradient was not finite at the last step, so that there is no adapter or model."""
     step_seconds: float
     """In optimizer steps of this sitting: forward, backward and update."""
+    best_step: int | None = None
+    """Behind which the weights are that were kept; None where nothing was."""
 
 
 def train(
@@ -64,66 +71,103 @@ def train(
     """
     share, objective = base.share, work.objective
     n_steps = len(planned_steps(objective.n_rows, recipe))
-    steps: list[Row] = []
+    notes = _Notes(run, work, is_first=share.rank == 0)
     step_seconds = 0.0
     with prepared(base, recipe, objective) as ready:
         if recipe.checkpoint_steps is not None:
-            steps = _restored(run, base, ready, work)
-        start = len(steps)
+            _restore(run, base, ready, work, notes)
+        start = len(notes.steps)
         for record in training_steps(ready.optimization, objective, recipe, share, start):
             on_step(record)
-            steps.append({**work.key, **asdict(record)})
+            notes.steps.append({**work.key, **asdict(record)})
             step_seconds += record.seconds
             n_done = record.step + 1
+            if record.is_finite and work.watch is not None and (n_done % work.watch.every == 0 or n_done == n_steps):
+                scores = [own.scores(ready.optimization, share) for own in work.watch.sets]
+                if notes.hear(record.step, scores):
+                    write_weights(run, folder, ready, share, recipe.training.precision)
+                if notes.selection is not None and notes.selection.is_over:
+                    break
             is_due = recipe.checkpoint_steps is not None and n_done % recipe.checkpoint_steps == 0
             if is_due and n_done < n_steps and record.is_finite:
-                _write_steps(run, base, work, steps)
+                notes.write()
                 write_checkpoint(run, work.checkpoints, n_done, ready, share)
-        _write_steps(run, base, work, steps)
-        _write_result(run, base, ready, recipe, folder, is_complete=record.is_finite)
-    return Outcome(start, n_done, record.loss, record.grad_norm, record.is_finite, step_seconds)
+        notes.write()
+        best_step = None if notes.selection is None else notes.selection.best_step
+        is_complete = record.is_finite and (work.watch is None or best_step is not None)
+        _write_result(run, base, ready, recipe, folder, is_complete=is_complete, is_kept=work.watch is not None)
+    return Outcome(start, n_done, record.loss, record.grad_norm, is_complete, step_seconds, best_step)
 
 
-def _restored(run: Run, base: Base, ready: Prepared, work: Work) -> list[Row]:
-    """Go on behind the last checkpoint, if there is one, and return the steps before; what came behind it goes."""
+class _Notes:
+    """What is written of a unit's training beside its weights: steps, and how it did in between."""
+
+    def __init__(self, run: Run, work: Work, *, is_first: bool) -> None:
+        self.steps: list[Row] = []
+        self.selection = None if work.watch is None else work.watch.selection()
+        self._evaluations: list[Row] = []
+        self._run, self._work, self._is_first = run, work, is_first
+
+    def hear(self, step: int, scores: Sequence[Scores]) -> bool:
+        """Note an evaluation; return whether it is the best so far."""
+        self._evaluations += [{"model": self._work.key["model"], "step": step, **asdict(own)} for own in scores]
+        return self.selection is not None and self.selection.add(step, [asdict(own) for own in scores])
+
+    def read(self, n_steps: int) -> None:
+        """Take up what is there of the first ``n_steps`` steps."""
+        for rows in _own_rows(self._run, TRAINING, self._work).values():
+            self.steps += [row for row in rows if row["step"] < n_steps]
+        for rows in _own_rows(self._run, EVALUATIONS, self._work).values():
+            for step, scores in groupby((row for row in rows if row["step"] < n_steps), itemgetter("step")):
+                self.hear(step, [Scores(**{name: row[name] for name in _SCORES}) for row in scores])
+
+    def write(self) -> None:
+        """Write them; workers but the first do not."""
+        if not self._is_first:
+            return
+        self._run.write_part(TRAINING.name, self._work.part, TRAINING.rows(self.steps))
+        if self._work.watch is not None:
+            self._run.write_part(EVALUATIONS.name, self._work.part, EVALUATIONS.rows(self._evaluations))
+
+
+def _restore(run: Run, base: Base, ready: Prepared, work: Work, notes: _Notes) -> None:
+    """Go on behind the last checkpoint, if there is one; what a killed process wrote behind it goes."""
     checkpoint = newest_checkpoint(run, work.checkpoints)
     if checkpoint is not None:
         ready.optimization.restore(read_states(run, checkpoint, ready.trained), checkpoint.n_steps)
-    n_steps = 0 if checkpoint is None else checkpoint.n_steps
-    steps = [step for rows in _own_steps(run, work).values() for step in rows if step["step"] < n_steps]
+    notes.read(0 if checkpoint is None else checkpoint.n_steps)
     if base.share.n_workers > 1:
         dist.barrier()  # nothing goes before all have read it
     if base.share.rank == 0:
         keep_only(run, work.checkpoints, checkpoint)
         # Older versions wrote a part for each checkpoint.
-        for part in _own_steps(run, work).keys() - {work.part}:
+        for part in _own_rows(run, TRAINING, work).keys() - {work.part}:
             run.delete(f"{TRAINING.name}/{part_name(part)}")
-        _write_steps(run, base, work, steps)
-    return steps
+    notes.write()
 
 
-def _own_steps(run: Run, work: Work) -> dict[int, list[Row]]:
-    """Return the steps of a unit by the part of the table that holds them, in order."""
+def _own_rows(run: Run, table: TableSchema, work: Work) -> dict[int, list[Row]]:
+    """Return what a table has of a unit, by the part that holds it, in order."""
     model = pc.field("model") == work.key["model"]
-    parts = {part: run.read_part(TRAINING.name, part).filter(model) for part in sorted(run.parts(TRAINING.name))}
+    parts = {part: run.read_part(table.name, part).filter(model) for part in sorted(run.parts(table.name))}
     return {part: rows.to_pylist() for part, rows in parts.items() if rows.num_rows}
 
 
-def _write_steps(run: Run, base: Base, work: Work, steps: list[Row]) -> None:
-    if base.share.rank == 0:
-        run.write_part(TRAINING.name, work.part, TRAINING.rows(steps))
-
-
-def _write_result(run: Run, base: Base, ready: Prepared, recipe: Recipe, folder: str, *, is_complete: bool) -> None:
-    share = base.share
-    if share.rank == 0:
+def _write_result(
+    run: Run, base: Base, ready: Prepared, recipe: Recipe, folder: str, *, is_complete: bool, is_kept: bool
+) -> None:
+    """Write the adapter or the model, or what is left to write of one whose weights were kept on the way."""
+    share, dtype = base.share, recipe.training.precision
+    if share.rank == 0 and not (is_kept and is_complete):
         run.delete(folder)  # what a killed process began
     if share.n_workers > 1:
         dist.barrier()
     if not is_complete:
         return
     if ready.adapter is None:
-        write_model(run, folder, base, ready, recipe.training.precision)
+        if not is_kept:
+            write_weights(run, folder, ready, share, dtype)
+        complete_model(run, folder, base, dtype)
         return
     with ready.optimization.gathered():
         files = adapter_files(ready.adapter)

@@ -224,16 +224,14 @@ class Questions:
     def batches(self, rows: Sequence[int], share: Share) -> list[QuestionBatch]:
         """Return what one worker computes of the mean over the windows of a step."""
         return [
-            self._batch(own, len(own) / len(rows)) if own else self._batch(rows[:1], 0.0)
+            self.batch(own, len(own) / len(rows)) if own else self.batch(rows[:1], 0.0)
             for own in share.batches_of(rows)
         ]
 
     def loss(self, model: PreTrainedModel, batch: QuestionBatch, device: torch.device) -> Tensor:
         """Return the weighted mean of the method's loss."""
-        inputs = {name: on_device(values, device) for name, values in batch.inputs.items()}
-        reader: Any = model
         needs_states = self.layers is not None
-        outputs = reader(**inputs, output_hidden_states=needs_states)
+        outputs = _outputs(model, batch, device, output_hidden_states=needs_states)
         reading = Reading(
             start_logits=outputs.start_logits,
             end_logits=outputs.end_logits,
@@ -247,7 +245,8 @@ class Questions:
         )
         return self.method.loss(reading) * batch.weight
 
-    def _batch(self, rows: Sequence[int], weight: float) -> QuestionBatch:
+    def batch(self, rows: Sequence[int], weight: float = 1.0) -> QuestionBatch:
+        """Return windows, at least one, as a batch whose mean loss counts so much."""
         chosen = self.windows.take(pa.array(rows)).to_pydict()
         longest = max(map(len, chosen["token_ids"])) if self.padded_to is None else self.padded_to
         shape = (len(rows), longest)
@@ -269,3 +268,14 @@ class Questions:
             guides,
             weight,
         )
+
+
+def answer_logits(model: PreTrainedModel, batch: QuestionBatch, device: torch.device) -> Tensor:
+    """Return start and end logits of a batch, ``[2, windows, positions]`` float32; those of padding mean nothing."""
+    outputs = _outputs(model, batch, device)
+    return torch.stack([outputs.start_logits, outputs.end_logits]).float()
+
+
+def _outputs(model: PreTrainedModel, batch: QuestionBatch, device: torch.device, **options: bool) -> Any:
+    reader: Any = model
+    return reader(**{name: on_device(values, device) for name, values in batch.inputs.items()}, **options)

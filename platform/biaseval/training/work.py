@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from biaseval.store import Run
 from biaseval.training.checkpoints import CHECKPOINTS
+from biaseval.training.evaluation import Watch
 from biaseval.training.objectives import Conversations, LabelledPrompts, Objective
 from biaseval.training.packing import why_not_packed
 from biaseval.training.preparation import Base
@@ -31,6 +32,8 @@ class Work:
     """Of that table."""
     checkpoints: str = CHECKPOINTS
     """The folder of the run for them, where they are kept."""
+    watch: Watch | None = None
+    """How it is watched; None: the weights of the last step are kept."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """How, beside what the spec says; JSON values."""
 
