@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +16,14 @@ import torch
 from torch import nn
 from transformers import AutoModelForQuestionAnswering, get_linear_schedule_with_warmup
 
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.training import Training
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer, new_reader
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.reading import ExtractiveReader, WindowSettings
-from biaseval.spec import InstructTrainingSpec
+from biaseval.spec import ExecutionSpec, InstructTrainingSpec
 from biaseval.store import Run
+from biaseval.training.checkpoints import newest_checkpoint, place_of
 from biaseval.training.debias import confidence_regularization_loss, learned_mixin_loss, product_of_experts_loss
 from biaseval.training.evaluation import Evaluated, Selection, Watch
 from biaseval.training.features import question_features
@@ -40,6 +43,7 @@ from biaseval.training.questions import (
 from biaseval.training.recipe import Recipe
 from biaseval.training.schedule import planned_steps
 from biaseval.training.work import Work
+from biaseval.units import Unit
 from tests.test_qa_pipeline import make_bert, question
 from tests.training.trainingtexts import CPU
 
@@ -331,3 +335,36 @@ def test_heads_and_new_readers_are_drawn_from_the_seed(tmp_path: Path) -> None:
     assert torch.equal(new[0][name], new[1][name])
     assert not torch.equal(new[0][name], new[2][name])
     assert not torch.equal(new[0][name], own[name])
+
+
+def read_anew(run: Run, unit: Mapping[str, Any], base: Base, *, windows: pa.Table) -> Work:
+    """Return what a worker trains for a unit: the same for each, with a place of its own for checkpoints."""
+    key = {"model": unit["model"]}
+    return Work(objective(windows, Standard()), key, unit["part"], checkpoints=place_of(unit))
+
+
+def test_each_reader_of_a_group_begins_with_the_weights_of_its_base(
+    bert: Path, windows: pa.Table, tmp_path: Path, here: None
+) -> None:
+    units = [
+        Unit(number, 5, (f"models/{name}/config.json",), {"model": name, "part": number, "checkpoints": f"kept/{name}"})
+        for number, name in enumerate(("one", "two"))
+    ]
+    run, execution = Run.open(str(tmp_path)), ExecutionSpec()
+    run.create()
+    stage = Training(
+        name="training", verb="trained", noun="readers", units=units, execution=execution,
+        recipe=replace(recipe(bert), checkpoint_steps=2), work=read_anew, arguments={"windows": windows},
+    )  # fmt: skip
+    with Cluster(execution) as cluster:
+        done = list(stage.make(run, units, cluster))
+    assert [(own.facts["first_step"], own.is_complete) for own in done] == [(0, True)] * 2
+    one, two = (run.read_bytes(f"models/{name}/model.safetensors") for name in ("one", "two"))
+    assert one == two
+    steps = run.read_table("training").to_pylist()
+    losses = {name: [row["loss"] for row in steps if row["model"] == name] for name in ("one", "two")}
+    assert losses["one"] == losses["two"]
+    for name in ("one", "two"):
+        checkpoint = newest_checkpoint(run, f"kept/{name}")
+        assert checkpoint is not None
+        assert checkpoint.n_steps == len(losses[name]) - 1 - (len(losses[name]) - 1) % 2

@@ -22,6 +22,7 @@ from biaseval.units import Unit
 
 if TYPE_CHECKING:
     from biaseval.training.loop import StepRecord
+    from biaseval.training.preparation import Base
     from biaseval.training.work import Work
 
 PROGRESS = "progress.json"
@@ -52,14 +53,16 @@ def outcome_file(unit: Unit) -> str:
 @ray.remote(num_cpus=0, max_retries=0)
 def lead(job: Job, units: list[Unit]) -> None:
     """Have a group train its units; when a worker or its node dies, what nothing came of yet."""
-    from biaseval.training.checkpoints import newest_checkpoint
+    from biaseval.training.checkpoints import newest_checkpoint, place_of
 
     run = Run.open(job.run_uri)
 
     def config() -> dict[str, Any]:
         left = [unit for unit in units if not run.has(outcome_file(unit))]
-        checkpoint = None if job.recipe.checkpoint_steps is None else newest_checkpoint(run)
-        return {"job": job, "units": left, "start": checkpoint.n_steps if checkpoint else 0}
+        kept = (
+            [] if job.recipe.checkpoint_steps is None else [newest_checkpoint(run, place_of(own.work)) for own in left]
+        )
+        return {"job": job, "units": left, "start": [own.n_steps for own in kept if own is not None]}
 
     fit(run, _train, config, job.recipe.training.SECTION, job.groups)
 
@@ -78,9 +81,12 @@ def _train(config: dict[str, Any]) -> None:
     run = Run.open(job.run_uri)
     context = ray.train.get_context()
     rank = context.get_world_rank()
-    base = load_base(job.recipe, ray.train.torch.get_device(), rank, context.get_world_size())
+    base: Base | None = None
     for unit in config["units"]:
         started = time.perf_counter()
+        if base is None or job.recipe.adapter is None:  # an adapter is taken off again, all else has become another
+            base = None  # two of them need not fit a device
+            base = load_base(job.recipe, ray.train.torch.get_device(), rank, context.get_world_size())
         work = job.work(run, unit.work, base, **job.arguments)
         folder = str(PurePosixPath(unit.files[-1]).parent)
         is_heard = rank == 0 and job.recipe.checkpoint_steps is not None

@@ -129,9 +129,9 @@ class Training:
     def _say_resumed(self, run: Run, unit: Unit) -> None:
         if self.recipe.checkpoint_steps is None:
             return
-        from biaseval.training.checkpoints import newest_checkpoint
+        from biaseval.training.checkpoints import newest_checkpoint, place_of
 
-        checkpoint = newest_checkpoint(run)
+        checkpoint = newest_checkpoint(run, place_of(unit.work))
         if checkpoint is not None:
             say(f"resuming: {checkpoint.n_steps:,} of {unit.size:,} {self.noun} are {self.verb}")
 

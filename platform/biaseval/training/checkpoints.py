@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 import torch
@@ -53,6 +53,11 @@ class Checkpoint:
     def file(self, number: int) -> str:
         """Return the name of one of its files, 0-based."""
         return f"{self.folder}/state-{number:05d}.safetensors"
+
+
+def place_of(unit: Mapping[str, Any]) -> str:
+    """Return the folder of a run for the checkpoints of a unit, of which this is what its worker is told."""
+    return str(unit.get("checkpoints", CHECKPOINTS))
 
 
 def newest_checkpoint(run: Run, place: str = CHECKPOINTS) -> Checkpoint | None:
