@@ -257,7 +257,10 @@ def broken_for_one_letter(folder: Path) -> Path:
     return model
 
 
-def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_what_is_done(tmp_path: Path, here: None) -> None:
+@pytest.mark.ray
+def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_what_is_done(
+    tmp_path: Path, ray_cluster: None
+) -> None:
     model, run_dir = broken_for_one_letter(tmp_path / "model"), tmp_path / "out"
     prompts = write_prompts(tmp_path, n=25, last="a z")
     with pytest.raises(BiasevalError) as caught:

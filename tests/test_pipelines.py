@@ -258,7 +258,7 @@ def test_a_prompt_that_is_too_long_to_score_is_refused_before_the_model_is_loade
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: Path, here: None) -> None:
+def test_a_model_that_cannot_be_loaded_is_said_once(tmp_path: Path, tiny_llama: Path, ray_cluster: None) -> None:
     """8-bit weights need CUDA and bitsandbytes; the worker finds out, the user hears it."""
     spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
     with pytest.raises(InputError, match="8bit"):

@@ -152,6 +152,7 @@ def ended(
     return spec, copy, summary
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_the_same_command_ends_it_as_if_nothing_were(
     ended: tuple[InstructSpec, Path, InstructSummary], tiny_llama: Path
@@ -196,6 +197,7 @@ def test_the_same_command_ends_it_as_if_nothing_were(
     assert after > before
 
 
+@pytest.mark.ray
 @pytest.mark.slow
 def test_what_is_tuned_is_not_tuned_again_and_never_by_another_spec(
     ended: tuple[InstructSpec, Path, InstructSummary], capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""Readers are trained as a plain loop trains them, by every method, and alone or shared among workers."""
+"""Readers are trained as a plain loop trains them; every method's step is the mean of its windows, however shared."""
 
 from __future__ import annotations
 
@@ -241,10 +241,15 @@ def asked_of(base: Base, numbers: range, name: str = "squad") -> Evaluated:
 
 
 def sitting(
-    bert: Path, windows: pa.Table, folder: Path, killed_behind: int | None = None, **watched: Any
+    bert: Path,
+    windows: pa.Table,
+    folder: Path,
+    killed_behind: int | None = None,
+    learning_rate: float = 5e-3,
+    **watched: Any,
 ) -> tuple[Outcome, list[StepRecord]]:
     """Train, watched on two sets of which one decides; ten steps, checkpoints every four."""
-    how = replace(recipe(bert, learning_rate=5e-3, epochs=6), checkpoint_steps=4, max_steps=10)
+    how = replace(recipe(bert, learning_rate=learning_rate, epochs=6), checkpoint_steps=4, max_steps=10)
     base = load_base(how, CPU)
     heard: list[StepRecord] = []
     sets = [asked_of(base, range(6)), asked_of(base, range(20, 25), "other")]
@@ -284,16 +289,28 @@ def test_scores_on_the_way_are_those_of_the_reader_that_is_kept(bert: Path, wind
         assert row["loss"] == pytest.approx(np.mean(alone), abs=1e-5)
 
 
-def test_a_killed_training_goes_on_to_the_same_reader(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
-    wanted, heard = sitting(bert, windows, tmp_path / "whole")
+@pytest.mark.parametrize(("watched", "best_step"), [({}, 9), ({"learning_rate": 2e-2, "criterion": "exact_match"}, 2)])
+def test_a_killed_training_goes_on_to_the_same_reader(
+    bert: Path, windows: pa.Table, tmp_path: Path, watched: dict[str, Any], best_step: int
+) -> None:
+    """The best weights may be those before the checkpoint; what came behind it goes."""
+    wanted, heard = sitting(bert, windows, tmp_path / "whole", **watched)
+    assert wanted.best_step == best_step
     with pytest.raises(KilledError):
-        sitting(bert, windows, tmp_path / "run", killed_behind=6)
-    again, left = sitting(bert, windows, tmp_path / "run")
-    assert (again.first_step, again.best_step) == (4, wanted.best_step)
+        sitting(bert, windows, tmp_path / "run", killed_behind=6, **watched)
+    (tmp_path / "run" / "checkpoints" / "best-00000005").mkdir(exist_ok=True)
+    (tmp_path / "run" / "checkpoints" / "best-00000005" / "model.safetensors").write_text("half")
+    (tmp_path / "run" / "model").mkdir()
+    (tmp_path / "run" / "model" / "config.json").write_text("{}")  # as one that ended, and died before it said so
+    again, left = sitting(bert, windows, tmp_path / "run", **watched)
+    assert (again.first_step, again.best_step) == (4, best_step)
     assert [replace(record, seconds=0) for record in left] == [replace(record, seconds=0) for record in heard[4:]]
     run, whole = (Run.open(str(tmp_path / name)) for name in ("run", "whole"))
     assert run.read_table("evaluations").equals(whole.read_table("evaluations"))
     assert run.read_bytes("model/model.safetensors") == whole.read_bytes("model/model.safetensors")
+    assert run.files("model") == whole.files("model")
+    for folder in ("run", "whole"):
+        assert not list((tmp_path / folder / "checkpoints").glob("best-*"))
 
 
 def test_training_ends_when_patience_does(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
@@ -320,6 +337,9 @@ def test_the_first_of_equal_evaluations_is_the_best() -> None:
     assert (rising.best_step, rising.is_over) == (0, True)
     both = Selection("f1", frozenset({"a", "b"}), None)
     assert hear(both, [0.5, 0.25, 0.75]) == [True, False, True]
+    broken = Selection("f1", frozenset({"a"}), None)
+    assert not broken.add(0, [{"dataset": "a", "loss": math.nan, "exact_match": 1.0, "f1": 1.0}])
+    assert broken.best_step is None
 
 
 def test_heads_and_new_readers_are_drawn_from_the_seed(tmp_path: Path) -> None:

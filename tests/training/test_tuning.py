@@ -188,6 +188,12 @@ def test_behind_a_checkpoint_training_goes_on_as_if_nothing_were(
     assert made["step"].to_pylist() == [0, 1, 2, 3]
     for part, rows in enumerate((made.slice(0, 2), made.slice(2), other.read_table("training").slice(4, 1))):
         run.write_part("training", part, rows)
+    run.delete("training/part-00001.parquet")
+    with pytest.raises(BiasevalError, match=r"training has 2 of the 4 steps before the last checkpoint; restore it"):
+        sitting(run)
+    # A process that was killed while it made one part of all has left both.
+    run.write_part("training", 0, made)
+    run.write_part("training", 1, made.slice(2))
     outcome, found = sitting(run)
     assert (outcome.first_step, outcome.n_steps, outcome.is_complete) == (4, 6, True)
     assert [replace(record, seconds=0) for record in found] == [replace(record, seconds=0) for record in wanted[4:]]

@@ -83,10 +83,10 @@ def _train(config: dict[str, Any]) -> None:
     rank = context.get_world_rank()
     base: Base | None = None
     for unit in config["units"]:
-        started = time.perf_counter()
         if base is None or job.recipe.adapter is None:  # an adapter is taken off again, all else has become another
             base = None  # two of them need not fit a device
             base = load_base(job.recipe, ray.train.torch.get_device(), rank, context.get_world_size())
+        started = time.perf_counter()
         work = job.work(run, unit.work, base, **job.arguments)
         folder = str(PurePosixPath(unit.files[-1]).parent)
         is_heard = rank == 0 and job.recipe.checkpoint_steps is not None

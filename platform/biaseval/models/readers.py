@@ -120,10 +120,13 @@ def new_reader(source: ModelSource, loading: Loading = ON_CPU, *, seed: int) -> 
     Raises:
         InputError: no such model, or an architecture without a question answering form.
     """
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: Any = built_model(AutoModelForQuestionAnswering, _PART, source)
-    return for_inference(model.to(loading.device, torch_dtype(loading.dtype or "float32")), None)
+    dtype = torch_dtype(loading.dtype or "float32")
+    for parameter in model.parameters():  # buffers keep theirs, as where weights are loaded
+        parameter.data = parameter.data.to(dtype)
+    return for_inference(model.to(loading.device), None)
 
 
 def unfilled_reader(source: ModelSource, dtype: str = "float32") -> PreTrainedModel:

@@ -30,6 +30,7 @@ CHECKPOINTS = "checkpoints"
 """The folder of a run that holds them while it trains: of one training, or a folder in it for each of several."""
 
 _MARKER = "checkpoint.json"
+_STEPS = "step-"
 _FILE_BYTES = 1 << 30
 _STATE_BYTES = 3 * 4
 """Of one element: weight and two moments in float32."""
@@ -48,7 +49,7 @@ class Checkpoint:
     @property
     def folder(self) -> str:
         """Its folder in the run."""
-        return f"{self.place}/step-{self.n_steps:08d}"
+        return f"{self.place}/{_STEPS}{self.n_steps:08d}"
 
     def file(self, number: int) -> str:
         """Return the name of one of its files, 0-based."""
@@ -62,7 +63,7 @@ def place_of(unit: Mapping[str, Any]) -> str:
 
 def newest_checkpoint(run: Run, place: str = CHECKPOINTS) -> Checkpoint | None:
     """Return the last complete checkpoint in a folder of a run, if there is one."""
-    complete = [folder for folder in _folders(run, place) if run.has(f"{place}/{folder}/{_MARKER}")]
+    complete = [folder for folder in folders_of(run, place, _STEPS) if run.has(f"{place}/{folder}/{_MARKER}")]
     if not complete:
         return None
     found = run.read_json(f"{place}/{max(complete)}/{_MARKER}")
@@ -71,7 +72,7 @@ def newest_checkpoint(run: Run, place: str = CHECKPOINTS) -> Checkpoint | None:
 
 def keep_only(run: Run, place: str, checkpoint: Checkpoint | None) -> None:
     """Delete all other checkpoints there, those that a killed process began among them."""
-    for folder in _folders(run, place):
+    for folder in folders_of(run, place, _STEPS):
         if checkpoint is None or f"{place}/{folder}" != checkpoint.folder:
             # An object store deletes file by file: without its marker first, no half of it looks whole.
             run.delete(f"{place}/{folder}/{_MARKER}")
@@ -161,7 +162,8 @@ def in_files(sizes: Mapping[str, int], file_bytes: int) -> Iterator[list[str]]:
         yield names
 
 
-def _folders(run: Run, place: str) -> Sequence[str]:
+def folders_of(run: Run, place: str, prefix: str) -> Sequence[str]:
+    """Return the names of the folders in a folder of a run that begin like this, in order."""
     infos = run.fs.get_file_info(pafs.FileSelector(run.path(place), allow_not_found=True))
     folders = [info.base_name for info in infos if info.type == pafs.FileType.Directory]
-    return sorted(folder for folder in folders if folder.startswith("step-"))
+    return sorted(folder for folder in folders if folder.startswith(prefix))

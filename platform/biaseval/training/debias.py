@@ -5,7 +5,8 @@ each window; start and end of an answer are two classifications over the positio
 Bias and teacher are constants: no gradient reaches them.
 
 Where there is a ``mask``, positions that are false in it (padding) take no part in any softmax or entropy; P3's code
-has none, and lets padding take part. Numbers in 16 bits are computed with in float32.
+has none, and lets padding take part. Logits in 16 bits are computed with in float32; a gate
+computes in its own numbers.
 
     learned_mixin_loss              Clark et al., 2019; P3's LMIX
     confidence_regularization_loss  Utama et al., 2020; P3's CREG
@@ -74,11 +75,11 @@ def learned_mixin_loss(
     if variant == "paper":
         rows = torch.arange(len(hidden), device=hidden.device)
         largest = [_in_mask(own, mask).argmax(dim=-1) for own in logits]
-        mixed = F.softplus(gate(torch.cat([hidden[rows, position] for position in largest], dim=-1)))
+        mixed = _gate(gate, torch.cat([hidden[rows, position] for position in largest], dim=-1))
     elif variant == "head":
-        mixed = F.softplus(gate(hidden)).squeeze(-1)
+        mixed = _gate(gate, hidden).squeeze(-1)
     else:
-        mixed = F.softplus(gate(_mean(hidden, mask)))
+        mixed = _gate(gate, _mean(hidden, mask))
         biases = [_in_mask(_log_softmax(own, mask), mask, 0.0) for own in biases]
     losses = []
     for own, bias, position in zip(logits, biases, (start_positions, end_positions), strict=True):
@@ -178,6 +179,11 @@ def product_of_experts_loss(
         known = _in_mask(_log_softmax(_wide(bias).detach(), mask), mask, 0.0)
         losses.append(_cross_entropy(_wide(own) + bias_scale * known, position, mask))
     return torch.stack(losses).mean()
+
+
+def _gate(gate: nn.Linear, states: Tensor) -> Tensor:
+    opened: Tensor = gate(states.to(gate.weight.dtype))
+    return F.softplus(opened.to(states.dtype))
 
 
 def _wide(values: Tensor) -> Tensor:

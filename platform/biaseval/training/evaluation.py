@@ -81,15 +81,16 @@ class Evaluated:
         """Return how the reader does; workers of a group call this at once, and each returns the same."""
         n_questions = len(self.contexts)
         starts = np.searchsorted(self.windows.pair, np.arange(n_questions + 1))
-        longest = np.maximum.reduceat(self.windows.n_tokens, starts[:-1])
+        longest = np.zeros(n_questions, dtype=np.int64)
+        np.maximum.at(longest, self.windows.pair, self.windows.n_tokens)
         order = np.argsort(-longest, kind="stable").tolist()
         sums = np.zeros(3)  # of losses over windows, of exact match and F1 over questions
         for own in share.batches_of(order):
             # A worker with nothing left goes on with another's question: passes may depend on each other.
             questions = own or order[:1]
             rows = [row for question in questions for row in range(starts[question], starts[question + 1])]
-            logits = optimization.ask(self.shown.batch(rows), answer_logits)
-            if own:
+            logits = optimization.ask(self.shown.batch(rows or [0]), answer_logits)
+            if own and rows:  # a context without a token is answered by nothing
                 sums += self._of(rows, logits)
         if share.n_workers > 1:
             total = torch.from_numpy(sums).to(logits.device)
@@ -172,10 +173,14 @@ class Selection:
     _n_worse: int = field(default=0, init=False)
 
     def add(self, step: int, scores: Sequence[Mapping[str, float | str]]) -> bool:
-        """Hear of an evaluation behind a step; return whether it is the best so far. Of equal ones the first is."""
+        """Hear of an evaluation behind a step; return whether it is the best so far.
+
+        Of equal ones the first is; none is whose loss on some set is not finite.
+        """
         values = [float(own[self.criterion]) for own in scores if own["dataset"] in self.datasets]
         value = sum(values) / len(values) * (-1 if self.criterion == "loss" else 1)
-        if value > self._best:
+        is_finite = all(math.isfinite(float(own["loss"])) for own in scores)  # else answers mean nothing
+        if is_finite and value > self._best:
             self._best, self.best_step, self._n_worse = value, step, 0
             return True
         self._n_worse += 1

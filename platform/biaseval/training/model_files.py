@@ -31,7 +31,7 @@ def write_weights(run: Run, folder: str, prepared: Prepared, share: Share, dtype
 
     Args:
         run: where the folder goes.
-        folder: has no weights yet, or those of an earlier step of the same training.
+        folder: has no weights yet.
         prepared: the model, all of whose parameters are trained.
         share: of this worker.
         dtype: of the floating-point weights in the files.

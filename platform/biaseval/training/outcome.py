@@ -11,19 +11,25 @@ from typing import Any
 import pyarrow.compute as pc
 import torch.distributed as dist
 
-from biaseval.models import adapter_files
+from biaseval.errors import BiasevalError
+from biaseval.models import CONFIG_FILE, adapter_files
 from biaseval.store import Run, part_name
 from biaseval.tables import EVALUATIONS, TRAINING, TableSchema
-from biaseval.training.checkpoints import keep_only, newest_checkpoint, read_states, write_checkpoint
+from biaseval.training.checkpoints import folders_of, keep_only, newest_checkpoint, read_states, write_checkpoint
 from biaseval.training.evaluation import Scores
 from biaseval.training.loop import StepRecord, training_steps
 from biaseval.training.model_files import complete_model, write_weights
+from biaseval.training.objectives import Share
 from biaseval.training.preparation import Base, Prepared, prepared
 from biaseval.training.recipe import Recipe
+from biaseval.training.rows import MODEL_CONFIG
 from biaseval.training.schedule import planned_steps
 from biaseval.training.work import Work
 
 Row = dict[str, Any]
+
+_KEPT = "best-"
+"""What the folder of the best weights begins with; the number of their step follows."""
 
 _SCORES = [column.name for column in fields(Scores)]
 
@@ -41,7 +47,7 @@ class Outcome:
     grad_norm: float | None
     """Of the last step."""
     is_complete: bool
-    """False if loss or gradient was not finite at the last step, so that there is no adapter or model."""
+    """False if loss or gradient was not finite at the last step, or no evaluation was: there is no adapter or model."""
     step_seconds: float
     """In optimizer steps of this sitting: forward, backward and update."""
     best_step: int | None = None
@@ -71,12 +77,14 @@ def train(
     """
     share, objective = base.share, work.objective
     n_steps = len(planned_steps(objective.n_rows, recipe))
+    if work.watch is not None and recipe.adapter is not None:
+        raise ValueError("an adapter is not watched: the weights that are kept on the way are a model's")
     notes = _Notes(run, work, is_first=share.rank == 0)
-    step_seconds = 0.0
+    _begin_anew(run, folder, share)
+    start, step_seconds = 0, 0.0
     with prepared(base, recipe, objective) as ready:
         if recipe.checkpoint_steps is not None:
-            _restore(run, base, ready, work, notes)
-        start = len(notes.steps)
+            start = _restored(run, base, ready, work, notes)
         for record in training_steps(ready.optimization, objective, recipe, share, start):
             on_step(record)
             notes.steps.append({**work.key, **asdict(record)})
@@ -85,17 +93,21 @@ def train(
             if record.is_finite and work.watch is not None and (n_done % work.watch.every == 0 or n_done == n_steps):
                 scores = [own.scores(ready.optimization, share) for own in work.watch.sets]
                 if notes.hear(record.step, scores):
-                    write_weights(run, folder, ready, share, recipe.training.precision)
+                    write_weights(run, _kept(work, record.step), ready, share, recipe.training.precision)
                 if notes.selection is not None and notes.selection.is_over:
                     break
             is_due = recipe.checkpoint_steps is not None and n_done % recipe.checkpoint_steps == 0
             if is_due and n_done < n_steps and record.is_finite:
                 notes.write()
                 write_checkpoint(run, work.checkpoints, n_done, ready, share)
+                notes.drop_others()
         notes.write()
         best_step = None if notes.selection is None else notes.selection.best_step
         is_complete = record.is_finite and (work.watch is None or best_step is not None)
-        _write_result(run, base, ready, recipe, folder, is_complete=is_complete, is_kept=work.watch is not None)
+        if is_complete and best_step is not None:
+            _write_kept(run, base, work, recipe, folder, best_step)
+        elif is_complete:
+            _write_last(run, base, ready, recipe, folder)
     return Outcome(start, n_done, record.loss, record.grad_norm, is_complete, step_seconds, best_step)
 
 
@@ -114,12 +126,32 @@ class _Notes:
         return self.selection is not None and self.selection.add(step, [asdict(own) for own in scores])
 
     def read(self, n_steps: int) -> None:
-        """Take up what is there of the first ``n_steps`` steps."""
-        for rows in _own_rows(self._run, TRAINING, self._work).values():
-            self.steps += [row for row in rows if row["step"] < n_steps]
+        """Take up the first ``n_steps`` steps, and what came of evaluations between them.
+
+        Raises:
+            BiasevalError: some are not there.
+        """
+        there = [row for rows in _own_rows(self._run, TRAINING, self._work).values() for row in rows]
+        # A step may stand in two parts, where a process was killed while it made one of several.
+        steps = {row["step"]: row for row in there if row["step"] < n_steps}
+        if len(steps) < n_steps:
+            place = self._work.checkpoints
+            raise BiasevalError(
+                f"{self._run.uri}: the table training has {len(steps)} of the {n_steps} steps before the last "
+                f"checkpoint; restore it, or delete {place} and run the same command again to begin anew"
+            )
+        self.steps = [steps[step] for step in range(n_steps)]
         for rows in _own_rows(self._run, EVALUATIONS, self._work).values():
             for step, scores in groupby((row for row in rows if row["step"] < n_steps), itemgetter("step")):
                 self.hear(step, [Scores(**{name: row[name] for name in _SCORES}) for row in scores])
+
+    def drop_others(self) -> None:
+        """Delete the weights that were kept of other steps than the best: a checkpoint knows of that."""
+        if self._is_first and self.selection is not None:
+            best = self.selection.best_step
+            for name in folders_of(self._run, self._work.checkpoints, _KEPT):
+                if best is None or f"{self._work.checkpoints}/{name}" != _kept(self._work, best):
+                    self._run.delete(f"{self._work.checkpoints}/{name}")
 
     def write(self) -> None:
         """Write them; workers but the first do not."""
@@ -130,20 +162,33 @@ class _Notes:
             self._run.write_part(EVALUATIONS.name, self._work.part, EVALUATIONS.rows(self._evaluations))
 
 
-def _restore(run: Run, base: Base, ready: Prepared, work: Work, notes: _Notes) -> None:
-    """Go on behind the last checkpoint, if there is one; what a killed process wrote behind it goes."""
+def _begin_anew(run: Run, folder: str, share: Share) -> None:
+    """Delete what a killed process began of the result, and what it may have ended without saying so."""
+    if share.rank == 0:
+        for marker in (MODEL_CONFIG, CONFIG_FILE):  # without which no half of it looks whole
+            run.delete(f"{folder}/{marker}")
+        run.delete(folder)
+    if share.n_workers > 1:
+        dist.barrier()
+
+
+def _restored(run: Run, base: Base, ready: Prepared, work: Work, notes: _Notes) -> int:
+    """Go on behind the last checkpoint, if there is one, and return its steps; what was written behind it goes."""
     checkpoint = newest_checkpoint(run, work.checkpoints)
+    n_steps = 0 if checkpoint is None else checkpoint.n_steps
     if checkpoint is not None:
-        ready.optimization.restore(read_states(run, checkpoint, ready.trained), checkpoint.n_steps)
-    notes.read(0 if checkpoint is None else checkpoint.n_steps)
+        ready.optimization.restore(read_states(run, checkpoint, ready.trained), n_steps)
+    notes.read(n_steps)
     if base.share.n_workers > 1:
         dist.barrier()  # nothing goes before all have read it
+    notes.write()
+    notes.drop_others()
     if base.share.rank == 0:
         keep_only(run, work.checkpoints, checkpoint)
         # Older versions wrote a part for each checkpoint.
         for part in _own_rows(run, TRAINING, work).keys() - {work.part}:
             run.delete(f"{TRAINING.name}/{part_name(part)}")
-    notes.write()
+    return n_steps
 
 
 def _own_rows(run: Run, table: TableSchema, work: Work) -> dict[int, list[Row]]:
@@ -153,23 +198,36 @@ def _own_rows(run: Run, table: TableSchema, work: Work) -> dict[int, list[Row]]:
     return {part: rows.to_pylist() for part, rows in parts.items() if rows.num_rows}
 
 
-def _write_result(
-    run: Run, base: Base, ready: Prepared, recipe: Recipe, folder: str, *, is_complete: bool, is_kept: bool
-) -> None:
-    """Write the adapter or the model, or what is left to write of one whose weights were kept on the way."""
-    share, dtype = base.share, recipe.training.precision
-    if share.rank == 0 and not (is_kept and is_complete):
-        run.delete(folder)  # what a killed process began
-    if share.n_workers > 1:
-        dist.barrier()
-    if not is_complete:
+def _kept(work: Work, step: int) -> str:
+    """Return the folder of the run for the weights behind a step, while it is the best."""
+    return f"{work.checkpoints}/{_KEPT}{step:08d}"
+
+
+def _write_kept(run: Run, base: Base, work: Work, recipe: Recipe, folder: str, step: int) -> None:
+    """Make a model of the weights that were kept behind a step; the first worker does."""
+    if base.share.rank > 0:
         return
+    kept = _kept(work, step)
+    names = run.files(kept)
+    if not names:
+        raise BiasevalError(
+            f"{run.uri}/{kept}: the weights of the best step are not there; restore them, or delete "
+            f"{work.checkpoints} and run the same command again to begin anew"
+        )
+    for name in sorted(names):
+        run.write_bytes(f"{folder}{name.removeprefix(kept)}", run.read_bytes(name))
+    complete_model(run, folder, base, recipe.training.precision)
+    for other in folders_of(run, work.checkpoints, _KEPT):
+        run.delete(f"{work.checkpoints}/{other}")
+
+
+def _write_last(run: Run, base: Base, ready: Prepared, recipe: Recipe, folder: str) -> None:
+    """Write the adapter or the model as it is behind the last step."""
     if ready.adapter is None:
-        if not is_kept:
-            write_weights(run, folder, ready, share, dtype)
-        complete_model(run, folder, base, dtype)
+        write_weights(run, folder, ready, base.share, recipe.training.precision)
+        complete_model(run, folder, base, recipe.training.precision)
         return
     with ready.optimization.gathered():
         files = adapter_files(ready.adapter)
-    for name, content in files.items() if share.rank == 0 else ():
+    for name, content in files.items() if base.share.rank == 0 else ():
         run.write_bytes(f"{folder}/{name}", content)

@@ -20,6 +20,7 @@ from biaseval.models import (
     load_reader_tokenizer,
     load_tokenizer,
     new_reader,
+    torch_dtype,
     unfilled_model,
     unfilled_reader,
 )
@@ -113,7 +114,8 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
         trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         loss = Loss(model, objective, recipe.training.precision, base.device)
         if objective.layers is not None:
-            layers = objective.layers.to(base.device)
+            # One dtype for all that is trained: ZeRO lays it out together.
+            layers = objective.layers.to(base.device, torch_dtype(recipe.weights_dtype))
             trained |= {f"objective.{name}": parameter for name, parameter in layers.named_parameters()}
         optimization = optimization_of(loss, list(trained.values()), recipe.training, base.device)
         try:

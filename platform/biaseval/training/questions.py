@@ -101,7 +101,7 @@ class LearnedMixin:
     def new(cls, width: int, seed: int, **settings: Any) -> LearnedMixin:
         """Return it with a new gate for hidden states of this width, drawn from the seed."""
         n_inputs = 2 * width if settings.get("variant", "paper") == "paper" else width
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return cls(nn.Linear(n_inputs, 1), **settings)
 
@@ -196,11 +196,11 @@ class Questions:
     pad_id: int
     method: Method = Standard()
     guides: Mapping[str, Sequence[Guide]] = field(default_factory=dict)
-    """By what the method calls them, of each row."""
+    """By what the method calls them, of each row: a logit for each token, of padding too where that takes part."""
     padded_to: int | None = None
     """All rows have so many positions, and padding takes part in the loss, as in the published code; None: rows are as
     long as the longest of their batch, and padding takes no part."""
-    held_out: Questions | None = None
+    held_out = None
 
     @property
     def n_rows(self) -> int:
@@ -258,6 +258,9 @@ class Questions:
             ids[place, :n], types[place, :n], mask[place, :n] = own, chosen["token_types"][place], 1
             for name, sides in guides.items():
                 for side, logits in zip(sides, self.guides[name][row], strict=True):
+                    # Padding that takes part has logits, too.
+                    if len(logits) != (n if self.padded_to is None else longest):
+                        raise ValueError(f"{name}: {len(logits)} logits for a window of {n} tokens in {longest}")
                     side[place, : len(logits)] = logits
         made = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
         return QuestionBatch(
