@@ -17,13 +17,13 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "platform" / "biaseval"
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def _call(*command: str | Path, cwd: Path) -> str:
     """Return what a command prints that knows nothing of the checkout."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -38,7 +38,7 @@ from tests.taskfiles import write_task
 from tests.test_models import SMALL, save_random
 from tests.training.interruptions import troubled_adapter
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TASK = "task9501_two_classification"
 LORA: dict[str, Any] = {

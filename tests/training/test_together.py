@@ -22,6 +22,9 @@ from biaseval.training.recipe import Recipe, adapters_recipe, tuning_recipe
 from biaseval.training.work import Work
 from tests.training.trainingtexts import CPU, SMALL, random_conversations, random_rows
 
+# The limit is for what hangs: both workers import DeepSpeed, which a busy machine takes minutes for.
+pytestmark = pytest.mark.timeout(900)
+
 STAGES = (None, 0, 1, 2, 3)
 N_WORKERS = 2
 
