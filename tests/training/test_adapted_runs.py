@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from biaseval.pipelines import run_spec, run_status, train_lora
 from biaseval.pipelines.adapters import TrainingSummary
 from biaseval.prompting.matching import match_label
 from biaseval.scoring import LabelScorer
-from biaseval.spec import LabelBiasSpec, load_spec
+from biaseval.spec import AnySpec, LabelBiasSpec, load_spec
 from biaseval.store import Run
 from biaseval.tables import TRAINING
 from biaseval.training.recipe import adapters_recipe
@@ -149,6 +150,22 @@ def test_training_leaves_adapters_and_their_steps(
     assert (run_dir / "environment.json").read_bytes() == environment
 
 
+def troubled(spec: AnySpec, units: Sequence[Unit], *, stops: str, dies: str, marker: Path) -> Training:
+    """Return the stage of these adapters, of which one stops and one loses its worker (`troubled_adapter`)."""
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.lora is not None
+    return Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=units,
+        execution=spec.execution,
+        recipe=adapters_recipe(spec.model, spec.lora),
+        work=troubled_adapter,
+        arguments={"name": "tiny", "stops": stops, "dies": dies, "marker": str(marker)},
+    )
+
+
 def test_a_worker_that_is_alone_and_dies_goes_on_with_what_is_left(
     trained: tuple[TrainingSummary, Path, Path], tmp_path: Path
 ) -> None:
@@ -159,22 +176,11 @@ def test_a_worker_that_is_alone_and_dies_goes_on_with_what_is_left(
     for name in ("training", "adapters"):
         shutil.rmtree(run_dir / name)
     spec, run = load_spec(spec_file), Run.open(str(run_dir))
-    assert isinstance(spec, LabelBiasSpec)
-    assert spec.lora is not None
     units = [
         Unit(one["part"], 1, (f"adapters/{one['adapter']}/adapter_config.json",), one)
         for one in run.read_json("plan.json")["adapters"][:2]
     ]
-    stage = Training(
-        name="training",
-        verb="trained",
-        noun="adapters",
-        units=units,
-        execution=spec.execution,
-        recipe=adapters_recipe(spec.model, spec.lora),
-        work=troubled_adapter,
-        arguments={"name": "tiny", "stops": "none", "dies": ADAPTERS[1], "marker": str(marker)},
-    )
+    stage = troubled(spec, units, stops="none", dies=ADAPTERS[1], marker=marker)
     with Cluster(spec.execution) as cluster:
         done = list(stage.make(run, units, cluster))
     assert marker.exists()
@@ -204,23 +210,12 @@ def test_what_is_complete_stays_whatever_dies(
     kept = run_dir / "adapters" / there / "adapter_config.json"
     before = kept.stat().st_mtime_ns
     spec = load_spec(write_spec(tmp_path, tiny_llama, lora={**LORA, "workers": 2, "zero": 2}))
-    assert isinstance(spec, LabelBiasSpec)
-    assert spec.lora is not None
     run = Run.open(str(run_dir))
     units = [
         Unit(one["part"], 1, (f"adapters/{one['adapter']}/adapter_config.json",), one)
         for one in run.read_json("plan.json")["adapters"]
     ]
-    stage = Training(
-        name="training",
-        verb="trained",
-        noun="adapters",
-        units=units,
-        execution=spec.execution,
-        recipe=adapters_recipe(spec.model, spec.lora),
-        work=troubled_adapter,
-        arguments={"name": "tiny", "stops": stops, "dies": dies, "marker": str(marker)},
-    )
+    stage = troubled(spec, units, stops=stops, dies=dies, marker=marker)
     with Cluster(spec.execution) as cluster:
         done = {one.unit.work["adapter"]: one for one in stage.make(run, missing_units(run, units), cluster)}
     assert {name: one.facts["is_complete"] for name, one in done.items()} == {stops: False, begun: True, dies: True}

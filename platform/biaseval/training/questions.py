@@ -37,14 +37,12 @@ Guide = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 class Reading:
     """What a reader is shown of some windows, and what it made of them; all on one device."""
 
-    start_logits: Tensor
-    """``[windows, positions]``."""
-    end_logits: Tensor
+    logits: tuple[Tensor, Tensor]
+    """Of the start and of the end, ``[windows, positions]`` each."""
     hidden_states: Tensor | None
     """``[windows, positions, width]`` of the last layer, where they are asked for."""
-    start_positions: Tensor
-    """``[windows]``."""
-    end_positions: Tensor
+    positions: tuple[Tensor, Tensor]
+    """Labels of start and end, ``[windows]`` each."""
     mask: Tensor | None
     """``[windows, positions]`` what is no padding; None where padding takes part."""
     guides: Mapping[str, tuple[Tensor, Tensor]]
@@ -76,10 +74,7 @@ class Standard:
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean over windows and over start and end."""
         losses = []
-        for logits, positions in (
-            (reading.start_logits, reading.start_positions),
-            (reading.end_logits, reading.end_positions),
-        ):
+        for logits, positions in zip(reading.logits, reading.positions, strict=True):
             shown = logits.float()
             if reading.mask is not None:
                 shown = shown.masked_fill(~reading.mask, -torch.inf)
@@ -110,12 +105,10 @@ class LearnedMixin:
         if reading.hidden_states is None:
             raise ValueError("the gate needs hidden states")
         return learned_mixin_loss(
-            reading.start_logits,
-            reading.end_logits,
+            *reading.logits,
             *reading.guides["bias"],
             reading.hidden_states,
-            reading.start_positions,
-            reading.end_positions,
+            *reading.positions,
             self.layers,
             bias_scale=self.bias_scale,
             entropy_penalty=self.entropy_penalty,
@@ -136,12 +129,10 @@ class ConfidenceRegularization:
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean over windows and over start and end."""
         return confidence_regularization_loss(
-            reading.start_logits,
-            reading.end_logits,
+            *reading.logits,
             *reading.guides["teacher"],
             *reading.guides["bias"],
-            reading.start_positions,
-            reading.end_positions,
+            *reading.positions,
             bias_scale=self.bias_scale,
             variant=self.variant,
             mask=reading.mask,
@@ -159,11 +150,9 @@ class ProductOfExperts:
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean over windows and over start and end."""
         return product_of_experts_loss(
-            reading.start_logits,
-            reading.end_logits,
+            *reading.logits,
             *reading.guides["bias"],
-            reading.start_positions,
-            reading.end_positions,
+            *reading.positions,
             bias_scale=self.bias_scale,
             mask=reading.mask,
         )
@@ -233,11 +222,9 @@ class Questions:
         needs_states = self.layers is not None
         outputs = _outputs(model, batch, device, output_hidden_states=needs_states)
         reading = Reading(
-            start_logits=outputs.start_logits,
-            end_logits=outputs.end_logits,
+            logits=(outputs.start_logits, outputs.end_logits),
             hidden_states=outputs.hidden_states[-1] if needs_states else None,
-            start_positions=on_device(batch.start_positions, device),
-            end_positions=on_device(batch.end_positions, device),
+            positions=(on_device(batch.start_positions, device), on_device(batch.end_positions, device)),
             mask=on_device(batch.is_token, device).bool() if self.padded_to is None else None,
             guides={
                 name: (on_device(start, device), on_device(end, device)) for name, (start, end) in batch.guides.items()
