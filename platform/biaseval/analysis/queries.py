@@ -162,8 +162,11 @@ def _rounds(run: Run, kind: str) -> dict[str, int]:
     """
     outputs = [table for table in tables_of(kind).values() if table.part_of is not None]
     counted = [table for table in outputs if kind not in table.if_asked or run.parts(table.name)] or outputs[:1]
-    spec = run.read_yaml("spec.yaml")
-    return {table.name: len(spec[table.for_each]) if table.for_each is not None else 1 for table in counted}
+    lists = {**(run.read_json("plan.json") if run.has("plan.json") else {}), **run.read_yaml("spec.yaml")}
+    return {
+        table.name: sum(len(lists.get(name) or ()) for name in table.for_each) if table.for_each else 1
+        for table in counted
+    }
 
 
 def _distinct_names(runs: Sequence[Run]) -> list[str]:

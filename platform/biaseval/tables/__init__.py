@@ -20,16 +20,23 @@ from biaseval.tables.causal import (
 )
 from biaseval.tables.qa import (
     QA_ATTRIBUTES,
+    QA_CHANGE_DRAWS,
     QA_DRAWS,
     QA_EXAMPLES,
+    QA_FEATURES,
+    QA_GUIDE_LOGITS,
     QA_MODELS,
     QA_PREDICTIONS,
+    QA_SEGMENTS,
     QA_SETTINGS,
     QA_TFIDF,
     QA_THRESHOLDS,
+    QA_TRAINING_ATTRIBUTES,
+    QA_TRAINING_EXAMPLES,
+    QA_VALIDATION_PREDICTIONS,
 )
 from biaseval.tables.schema import TableSchema
-from biaseval.tables.training import CONVERSATIONS, EVALUATIONS, TRAINING, TRAINING_ROWS
+from biaseval.tables.training import CONVERSATIONS, EVALUATIONS, TRAINED_MODELS, TRAINING, TRAINING_ROWS
 
 __all__ = [
     "ADAPTED",
@@ -43,19 +50,27 @@ __all__ = [
     "LABEL_SCORES",
     "PROMPTS",
     "QA_ATTRIBUTES",
+    "QA_CHANGE_DRAWS",
     "QA_DRAWS",
     "QA_EXAMPLES",
+    "QA_FEATURES",
+    "QA_GUIDE_LOGITS",
     "QA_MODELS",
     "QA_PREDICTIONS",
+    "QA_SEGMENTS",
     "QA_SETTINGS",
     "QA_TFIDF",
     "QA_THRESHOLDS",
+    "QA_TRAINING_ATTRIBUTES",
+    "QA_TRAINING_EXAMPLES",
+    "QA_VALIDATION_PREDICTIONS",
     "ROW_DRAWS",
     "RUN_SETTINGS",
     "SETTINGS",
     "SPLITS",
     "TABLES",
     "TASKS",
+    "TRAINED_MODELS",
     "TRAINING",
     "TRAINING_ROWS",
     "TableSchema",
@@ -78,6 +93,7 @@ TABLES: dict[str, TableSchema] = {
         ADAPTED_GENERATIONS,
         TRAINING_ROWS,
         TRAINING,
+        TRAINED_MODELS,
         EVALUATIONS,
         CONVERSATIONS,
         BOOTSTRAP_DRAWS,
@@ -91,6 +107,13 @@ TABLES: dict[str, TableSchema] = {
         QA_MODELS,
         QA_THRESHOLDS,
         QA_DRAWS,
+        QA_TRAINING_EXAMPLES,
+        QA_TRAINING_ATTRIBUTES,
+        QA_VALIDATION_PREDICTIONS,
+        QA_SEGMENTS,
+        QA_FEATURES,
+        QA_GUIDE_LOGITS,
+        QA_CHANGE_DRAWS,
     )
 }
 """Every table that a run may have, by name."""

@@ -50,7 +50,7 @@ QA_PREDICTIONS = TableSchema(
     key=("model", "dataset", "example_id"),
     kinds=frozenset({"qa_bias"}),
     part_of="qa_examples",
-    for_each="models",
+    for_each=("models", "readers"),
     schema=pa.schema(
         [
             ("model", pa.string()),
@@ -117,15 +117,17 @@ QA_SETTINGS = TableSchema(
 
 QA_MODELS = TableSchema(
     name="qa_models",
-    grain="model of a QA-bias run",
+    grain="measured model of a QA-bias run",
     key=("model",),
     kinds=frozenset({"qa_bias"}),
+    later={"is_trained": "false"},
     schema=pa.schema(
         [
-            ("number", pa.int32()),  # its place in the spec, 0-based
+            ("number", pa.int32()),  # its place, 0-based: those of the spec, then those that the run trains
             ("model", pa.string()),
             ("on_missing", pa.string()),  # what happens to questions without a prediction: 'error', 'drop'
             ("datasets", STRINGS),  # that it has predictions for; null: all
+            ("is_trained", pa.bool_()),  # in this run
         ]
     ),
 )
@@ -141,6 +143,116 @@ QA_THRESHOLDS = TableSchema(
             ("heuristic", pa.string()),
             ("threshold", pa.float64()),
             ("is_fixed", pa.bool_()),  # given by the spec, the only one of its heuristic
+        ]
+    ),
+)
+
+QA_TRAINING_EXAMPLES = TableSchema(
+    name="qa_training_examples",
+    grain="question that readers are trained on or validated with",
+    key=("role", "dataset", "example_id"),
+    kinds=frozenset({"qa_bias"}),
+    schema=QA_EXAMPLES.schema,  # the role is 'train' or 'validation'
+)
+
+QA_TRAINING_ATTRIBUTES = TableSchema(
+    name="qa_training_attributes",
+    grain="(question of training or validation, heuristic)",
+    key=("role", "dataset", "example_id", "heuristic"),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema([("role", pa.string()), *QA_ATTRIBUTES.schema]),
+)
+
+QA_VALIDATION_PREDICTIONS = TableSchema(
+    name="qa_validation_predictions",
+    grain="(standard reader, question of validation)",
+    key=("model", "dataset", "example_id"),
+    kinds=frozenset({"qa_bias"}),
+    schema=QA_PREDICTIONS.schema,
+)
+
+QA_SEGMENTS = TableSchema(
+    name="qa_segments",
+    grain="(base, training data, bias that is addressed)",
+    key=("base", "data", "bias"),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema(
+        [
+            ("base", pa.string()),
+            ("data", pa.string()),
+            ("bias", pa.string()),  # a heuristic
+            ("threshold", pa.float64()),  # values up to it are lower
+            ("source", pa.string()),  # of the threshold: 'published', 'given', 'searched'
+            ("biased_segment", pa.string()),  # 'lower', 'higher'
+            # what decided that: the upper quantile of exact match, in points, of this model on the first validation set;
+            # null where the published side is taken
+            ("judged_by", pa.string()),
+            ("lower_high", pa.float64()),
+            ("higher_high", pa.float64()),
+            ("n_lower", pa.int64()),  # training questions
+            ("n_higher", pa.int64()),
+            ("n_undefined", pa.int64()),  # which belong to neither, or to the lower one as in the published code
+            ("n_biased", pa.int64()),
+            ("n_biased_validation", pa.int64()),  # questions of all validation sets together
+            ("n_other_validation", pa.int64()),
+        ]
+    ),
+)
+
+QA_FEATURES = TableSchema(
+    name="qa_features",
+    grain="(base, window of a training question)",
+    key=("base", "dataset", "example_id", "window"),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema(
+        [
+            ("base", pa.string()),
+            ("dataset", pa.string()),
+            ("example_id", pa.string()),
+            ("window", pa.int32()),  # 0-based, of the question
+            ("token_ids", pa.list_(pa.int32())),
+            ("token_types", pa.list_(pa.int8())),
+            ("start_position", pa.int32()),  # of the first answer's first token; the [CLS] token where there is none
+            ("end_position", pa.int32()),  # of its last token
+            ("has_answer", pa.bool_()),  # whether all of it is in the window
+        ]
+    ),
+)
+
+QA_GUIDE_LOGITS = TableSchema(
+    name="qa_guide_logits",
+    grain="(model that guides trainings, window of a training question)",
+    key=("guide", "dataset", "example_id", "window"),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema(
+        [
+            ("guide", pa.string()),  # a bias model or a teacher
+            ("base", pa.string()),  # whose tokens they are of
+            ("dataset", pa.string()),
+            ("example_id", pa.string()),
+            ("window", pa.int32()),
+            ("start_logits", pa.list_(pa.float32())),  # one for each token, of padding too where that takes part
+            ("end_logits", pa.list_(pa.float32())),
+        ]
+    ),
+)
+
+QA_CHANGE_DRAWS = TableSchema(
+    name="qa_change_draws",
+    grain="(trained reader, dataset, heuristic, draw): a bootstrap sample of whole articles",
+    key=("model", "dataset", "heuristic", "draw"),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema(
+        [
+            ("model", pa.string()),
+            ("dataset", pa.string()),
+            ("heuristic", pa.string()),
+            ("draw", pa.int32()),
+            # exact match of both on the same questions, 0 to 1; null where a segment was not drawn
+            ("lower", pa.float64()),
+            ("higher", pa.float64()),
+            ("standard_lower", pa.float64()),
+            ("standard_higher", pa.float64()),
         ]
     ),
 )

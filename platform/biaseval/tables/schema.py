@@ -23,8 +23,8 @@ class TableSchema:
     """The kinds of run that have it; in SQL it is empty where such a run has no part of it."""
     part_of: str | None = None
     """The table each of whose parts has a part here."""
-    for_each: str | None = None
-    """The list in the spec for each of whose items it has them again: part p of n, then n + p, 2 n + p …"""
+    for_each: tuple[str, ...] = ()
+    """The lists in spec or plan for each of whose items it has them again: part p of n, then n + p, 2 n + p …"""
     if_asked: frozenset[str] = frozenset()
     """Of a table that is part of another, the kinds whose specs say whether a run has it at all."""
     later: Mapping[str, str] = field(default_factory=dict)

@@ -33,11 +33,11 @@ TRAINING_ROWS = TableSchema(
 TRAINING = TableSchema(
     name="training",
     grain="(trained adapter or model, step)",
-    key=("adapter", "step"),
-    kinds=frozenset({"label_bias", "majority_bias", "instruct"}),
+    key=("model", "adapter", "step"),
+    kinds=frozenset({"label_bias", "majority_bias", "instruct", "qa_bias"}),
     schema=pa.schema(
         [
-            ("model", pa.string()),  # the spec's name
+            ("model", pa.string()),  # the spec's name; of readers their own
             ("adapter", pa.string()),  # its folder below adapters/; of tuning 'adapter', null for all parameters
             ("task", pa.string()),
             ("n_demos", pa.int32()),
@@ -46,12 +46,41 @@ TRAINING = TableSchema(
             ("instruction", pa.bool_()),
             ("step", pa.int32()),  # 0-based
             ("epoch", pa.int32()),  # 0-based
-            ("loss", pa.float64()),  # nats a target token: mean over each row's label and EOS, then over the rows
+            # nats a target token: mean over each row's label and EOS, then over the rows; of readers the method's own
+            ("loss", pa.float64()),
             ("grad_norm", pa.float64()),  # of the whole adapter before clipping; null where the loss is not finite
             ("learning_rate", pa.float64()),
             ("seconds", pa.float64()),
-            ("n_tokens", pa.int64()),  # of the step's conversations; null where rows are few-shot prompts
+            ("n_tokens", pa.int64()),  # of the step's conversations or windows; null where rows are few-shot prompts
             ("eval_loss", pa.float64()),  # nats an answer token, of what is held out; null where not computed
+        ]
+    ),
+)
+
+TRAINED_MODELS = TableSchema(
+    name="trained_models",
+    grain="trained reader of a QA-bias run",
+    key=("model",),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema(
+        [
+            ("number", pa.int32()),  # its place in the study, 0-based
+            ("model", pa.string()),  # BASE@DATA+METHOD(BIAS)#SEED, without the parts of which there is one
+            ("base", pa.string()),
+            ("data", pa.string()),
+            # 'standard', 'resample', 'learned_mixin', 'confidence_regularization', 'product_of_experts', or 'bias_model',
+            # which takes part in no measurement
+            ("method", pa.string()),
+            ("bias", pa.string()),  # the heuristic that is addressed, of a bias model used; null: standard
+            ("seed", pa.int64()),
+            ("standard", pa.string()),  # the model of the same base, data and seed that it is compared with; null: itself
+            ("path", pa.string()),  # of its folder in the run; null: it was given up
+            ("steps", pa.int64()),  # that were made
+            ("best_step", pa.int64()),  # 0-based; behind it the weights are that were kept
+            ("problem", pa.string()),  # why it was given up; null: it was not
+            ("n_windows", pa.int64()),  # that it was trained on in an epoch
+            ("n_workers", pa.int32()),
+            ("device", pa.string()),  # 'cpu', or the accelerator's name
         ]
     ),
 )
@@ -65,7 +94,7 @@ EVALUATIONS = TableSchema(
         [
             ("model", pa.string()),
             ("step", pa.int32()),  # 0-based; behind it the reader was asked
-            ("dataset", pa.string()),
+            ("dataset", pa.string()),  # of bias models the segments of a set, 'squad (biased)' and 'squad (other)'
             ("loss", pa.float64()),  # nats: mean over windows, of start and end, whatever the method's own loss is
             ("exact_match", pa.float64()),  # 0 to 1
             ("f1", pa.float64()),  # 0 to 1
