@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -242,6 +243,18 @@ class Run:
             and info.size >= (_SMALLEST_PART if info.extension == "parquet" else 1)
             and _TEMPORARY_MARK not in info.base_name
         }
+
+    @contextmanager
+    def local_folder(self, name: str) -> Iterator[str]:
+        """Yield the path of a folder on the local disk: itself, or a copy of it while the block lasts."""
+        if self.is_local:
+            yield self.path(name)
+            return
+        with tempfile.TemporaryDirectory(prefix="biaseval-") as copy:
+            pafs.copy_files(
+                self.path(name), copy, source_filesystem=self.fs, destination_filesystem=pafs.LocalFileSystem()
+            )
+            yield copy
 
     def delete(self, name: str) -> None:
         """Delete the table or file ``name``; nothing happens if it does not exist."""

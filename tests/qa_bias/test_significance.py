@@ -18,6 +18,7 @@ from biaseval.qa_bias.significance import (
     MAX_THRESHOLDS,
     PUBLISHED_THRESHOLDS,
     biased_questions,
+    biased_segment,
     fixed_thresholds,
     segment_draws,
     threshold_grid,
@@ -118,8 +119,8 @@ def test_splits_equal_the_published_codes(shared: Path) -> None:
     assert len(cases) == 16
     for case in cases:
         values = np.array(case["values"], dtype=float)
-        bounds = {"lower_high": case["lower_q975"], "higher_high": case["higher_q975"]}
-        found = biased_questions(values, values >= 0, case["threshold"], **bounds, variant="reference")
+        segment = biased_segment(case["lower_q975"], case["higher_q975"])
+        found = biased_questions(values, values >= 0, case["threshold"], segment, variant="reference")
         assert np.flatnonzero(found).tolist() == case["biased_ids"]
         assert np.flatnonzero(~found).tolist() == case["non_biased_ids"]
 
@@ -131,10 +132,7 @@ def test_questions_without_a_value_are_not_biased_unless_the_code_is_asked_for()
         ((70, 80), [False, False, False, True], [False, False, False, True]),
     ):
         for variant, expected in (("paper", paper), ("reference", reference)):
-            lower_high, higher_high = bounds
-            found = biased_questions(
-                values, is_measured, 1, lower_high=lower_high, higher_high=higher_high, variant=variant
-            )
+            found = biased_questions(values, is_measured, 1, biased_segment(*bounds), variant=variant)
             assert found.tolist() == expected
 
 

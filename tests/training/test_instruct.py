@@ -132,7 +132,7 @@ def test_a_killed_command_leaves_a_checkpoint_and_is_not_done(killed: tuple[Inst
     _, run_dir = killed
     run = Run.open(run_dir)
     assert {name.split("/")[1] for name in run.files("checkpoints")} == {"step-00000004"}
-    assert "progress.json" in run.names()
+    assert run.files(".train/progress") == {".train/progress/00000.json"}
     status = run_status(run_dir)
     assert (status.kind, status.size, status.n_parts_done) == ("instruct", N_STEPS, 0)
     assert 4 <= status.size_done <= 6

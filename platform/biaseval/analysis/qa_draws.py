@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 import duckdb
 import pyarrow as pa
 
 from biaseval.analysis.relations import connect, create_tables, create_views, literal, local_copy, relations, rows
+from biaseval.qa_bias.heuristics import Variant
 from biaseval.qa_bias.significance import fixed_thresholds, segment_draws, threshold_grid
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
@@ -24,28 +26,41 @@ from biaseval.tables import (
 _MEASUREMENTS = {table.name: table for table in (QA_EXAMPLES, QA_ATTRIBUTES, QA_PREDICTIONS)}
 
 
-def derive_qa_bias(run: Run, spec: QaBiasSpec) -> None:
+def derive_qa_bias(run: Run, spec: QaBiasSpec, trained: Sequence[str] = ()) -> None:
     """Write ``qa_settings``, ``qa_models``, ``qa_thresholds`` and, by model, ``qa_draws`` of an answered QA-bias run.
+
+    Args:
+        run: the run directory.
+        spec: its spec.
+        trained: the names of the readers that it trained and measured, in order.
 
     Raises:
         InputError: a heuristic of the user's has too many thresholds to try.
         BiasevalError: a file cannot be read.
     """
-    run.write_part(QA_SETTINGS.name, 0, _settings(spec))
-    run.write_part(QA_MODELS.name, 0, _models(spec))
+    run.write_part(QA_SETTINGS.name, 0, settings_rows(spec, spec.heuristics))
+    given = [
+        (
+            model.name,
+            "drop" if model.drops_questions else "error",
+            None if model.predictions is None else sorted(model.predictions),
+        )
+        for model in spec.models
+    ]
+    run.write_part(QA_MODELS.name, 0, model_rows(given, trained))
     with local_copy(run, _MEASUREMENTS) as source, closing(connect([source])) as connection:
         create_tables(source, _MEASUREMENTS.values(), connection)
         create_views(relations("intermediate", tables=_MEASUREMENTS), connection)
-        thresholds = _thresholds(spec, connection)
+        thresholds = thresholds_to_try(spec.variant, fixed_thresholds(spec.thresholds), connection)
         run.write_part(QA_THRESHOLDS.name, 0, thresholds)
-        for number, model in enumerate(spec.models):
+        for number, model in enumerate([*(model.name for model in spec.models), *trained]):
             measured = rows(
                 "select dataset, heuristic, value, exact_match, f1 from qa_measured "
-                f"where model = {literal(model.name)} order by dataset, heuristic, row, example_id",
+                f"where model = {literal(model)} order by dataset, heuristic, row, example_id",
                 connection,
             )
             draws = segment_draws(
-                model.name,
+                model,
                 measured,
                 thresholds,
                 seed=spec.seed,
@@ -56,12 +71,13 @@ def derive_qa_bias(run: Run, spec: QaBiasSpec) -> None:
             run.write_part(QA_DRAWS.name, number, draws)
 
 
-def _settings(spec: QaBiasSpec) -> pa.Table:
+def settings_rows(spec: QaBiasSpec, heuristics: Sequence[str]) -> pa.Table:
+    """Return what the metrics need of a spec, for these heuristics, as ``qa_settings``."""
     bootstrap = spec.bootstrap
     settings: dict[str, object] = {
         "seed": spec.seed,
         "variant": spec.variant,
-        "heuristics": list(spec.heuristics),
+        "heuristics": list(heuristics),
         "trials": bootstrap.trials,
         "sample": bootstrap.sample,
         "replacement": bootstrap.replacement,
@@ -69,30 +85,39 @@ def _settings(spec: QaBiasSpec) -> pa.Table:
     return QA_SETTINGS.rows([settings])
 
 
-def _models(spec: QaBiasSpec) -> pa.Table:
+def model_rows(given: Sequence[tuple[str, str, Sequence[str] | None]], trained: Sequence[str] = ()) -> pa.Table:
+    """Return the models of a run as ``qa_models``.
+
+    Args:
+        given: names of those that the spec names, what happens to questions without a prediction, and the data sets
+            that there are predictions for, None for all.
+        trained: names of those that the run trained.
+    """
+    models = [*((*model, False) for model in given), *((name, "error", None, True) for name in trained)]
+    names = ("model", "on_missing", "datasets", "is_trained")
     return QA_MODELS.rows(
-        [
-            {
-                "number": number,
-                "model": model.name,
-                "on_missing": model.on_missing,
-                "datasets": None if model.predictions is None else sorted(model.predictions),
-            }
-            for number, model in enumerate(spec.models)
-        ]
+        [{"number": number, **dict(zip(names, model, strict=True))} for number, model in enumerate(models)]
     )
 
 
-def _thresholds(spec: QaBiasSpec, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Return the thresholds to try of each data set and heuristic; one that the spec fixes is the only one."""
+def thresholds_to_try(variant: Variant, fixed: Mapping[str, float], connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """Return the thresholds to try of each data set and heuristic of ``qa_attributes``, as ``qa_thresholds``.
+
+    Args:
+        variant: whose rule.
+        fixed: by heuristic; it is the only one.
+        connection: that has the attributes.
+
+    Raises:
+        InputError: a heuristic of the user's has too many.
+    """
     # P3's code takes the range of all values, with -1 for undefined ones.
-    taken = "isfinite(value)" if spec.variant == "reference" else "is_measured and isfinite(value)"
+    taken = "isfinite(value)" if variant == "reference" else "is_measured and isfinite(value)"
     ranges = rows(
         f"select dataset, heuristic, min(value) filter ({taken}) as lowest, max(value) filter ({taken}) as highest "
         "from qa_attributes group by all order by all",
         connection,
     )
-    fixed = fixed_thresholds(spec.thresholds)
     found: list[dict[str, object]] = []
     for span in ranges.to_pylist():
         dataset, heuristic, lowest, highest = span.values()
@@ -100,7 +125,7 @@ def _thresholds(spec: QaBiasSpec, connection: duckdb.DuckDBPyConnection) -> pa.T
         if heuristic in fixed:
             grid = [fixed[heuristic]]
         elif lowest is not None:
-            grid = threshold_grid(heuristic, lowest, highest, variant=spec.variant)
+            grid = threshold_grid(heuristic, lowest, highest, variant=variant)
         place = {"dataset": dataset, "heuristic": heuristic, "is_fixed": heuristic in fixed}
         found += [{**place, "threshold": threshold} for threshold in grid]
     return QA_THRESHOLDS.rows(found)

@@ -341,6 +341,25 @@ def train_instruct(
     _train(train_instruct, spec, run_dir, overrides)
 
 
+@train_app.command("qa")
+def train_qa(
+    spec: SpecArgument,
+    run_dir: RunDirOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Train the readers of a QA-bias run, as the section train of its spec says: standard ones, and against shortcuts.
+
+    Models go to RUN/models in Hugging Face's layout, what they are to the table trained_models, steps to training, how
+    they do on the way to evaluations. Run it again to resume: each goes on behind its last checkpoint; `biaseval run`
+    on the same directory then measures them.
+
+    Example: biaseval train qa jobs/specs/qa-debiasing-squad.yaml --run-dir runs/debiasing --set train.workers=4
+    """
+    from biaseval.pipelines import train_qa
+
+    _train(train_qa, spec, run_dir, overrides)
+
+
 def main() -> None:
     """Run the command line; our own errors become one message and an exit code."""
     try:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from biaseval.training.preparation import Base
     from biaseval.training.work import Work
 
-PROGRESS = "progress.json"
-"""What a training with checkpoints says of itself while it works."""
+PROGRESS = f"{STORAGE}/progress"
+"""The folder of a run that holds what each training with checkpoints says of itself while it works."""
 
 OUTCOMES = f"{STORAGE}/outcomes"
 """The folder of a run that holds, while it trains, what came of each unit of this sitting."""
@@ -40,9 +40,16 @@ class Job:
 
     run_uri: str
     recipe: Recipe
+    recipes: Mapping[int, Recipe]
+    """Of units that are trained otherwise, by their number."""
     work: Callable[..., Work]
     arguments: Mapping[str, Any]
     groups: Groups
+
+
+def progress_file(unit: Unit) -> str:
+    """Return where a training with checkpoints says how far it is."""
+    return f"{PROGRESS}/{unit.number:05d}.json"
 
 
 def outcome_file(unit: Unit) -> str:
@@ -83,16 +90,18 @@ def _train(config: dict[str, Any]) -> None:
     rank = context.get_world_rank()
     base: Base | None = None
     for unit in config["units"]:
-        if base is None or job.recipe.adapter is None:  # an adapter is taken off again, all else has become another
+        recipe = job.recipes.get(unit.number, job.recipe)
+        if base is None or recipe.adapter is None:  # an adapter is taken off again, all else has become another
             base = None  # two of them need not fit a device
-            base = load_base(job.recipe, ray.train.torch.get_device(), rank, context.get_world_size())
+            base = load_base(recipe, ray.train.torch.get_device(), rank, context.get_world_size())
         started = time.perf_counter()
         work = job.work(run, unit.work, base, **job.arguments)
-        folder = str(PurePosixPath(unit.files[-1]).parent)
-        is_heard = rank == 0 and job.recipe.checkpoint_steps is not None
-        outcome = train(run, base, work, job.recipe, folder, _Saying(run) if is_heard else _nothing)
+        folder = work.folder or str(PurePosixPath(unit.files[-1]).parent)
+        is_heard = rank == 0 and recipe.checkpoint_steps is not None
+        outcome = train(run, base, work, recipe, folder, _Saying(run, progress_file(unit)) if is_heard else _nothing)
         if rank == 0:
             facts = {**asdict(outcome), **work.facts, "seconds": time.perf_counter() - started}
+            facts["is_complete"] = outcome.is_complete or work.row is not None  # which says what became of it
             run.write_text(outcome_file(unit), json.dumps(facts) + "\n")
 
 
@@ -103,12 +112,12 @@ def _nothing(record: StepRecord) -> None:
 class _Saying:
     """Writes now and then how far a training is."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, file: str) -> None:
+        self._run, self._file = run, file
         self._said_at = -math.inf
 
     def __call__(self, record: StepRecord) -> None:
         if time.monotonic() - self._said_at >= SECONDS_BETWEEN_LOOKS:
             self._said_at = time.monotonic()
             said = {"n_steps": record.step + 1, "loss": record.loss, "seconds": record.seconds}
-            self._run.write_text(PROGRESS, json.dumps(said) + "\n")
+            self._run.write_text(self._file, json.dumps(said) + "\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,25 +44,27 @@ class Training:
     noun: str
     """What units are measured in: ``adapters``, ``steps``."""
     units: Sequence[Unit]
-    """One only where checkpoints are kept; ``tokens`` of their work says what each costs."""
+    """``tokens`` of their work says what each costs."""
     execution: ExecutionSpec
     recipe: Recipe
+    recipes: Mapping[int, Recipe] = field(default_factory=dict)
+    """Of units that are trained otherwise, by their number; ``training`` of all of them asks for the same workers."""
     work: Callable[..., Work]
     """Says in a worker what is trained for a unit: ``work(run, unit.work, base, **arguments)``."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def begun(self, run: Run) -> int:
-        """Return the steps of a training with checkpoints, those behind its last checkpoint included."""
-        if self.recipe.checkpoint_steps is None:
+        """Return the steps of a training that is counted in them, those behind its last checkpoint included."""
+        if self.noun != "steps":
             return 0
-        from biaseval.execute.groups import PROGRESS
+        from biaseval.execute.groups import progress_file
 
         norms = [
             norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
         ]
         kept = sum(norm is not None and math.isfinite(norm) for norm in norms)  # where it is not, no step was made
-        said = run.read_json(PROGRESS)["n_steps"] if run.has(PROGRESS) else 0
-        return max(kept, int(said))
+        [file] = map(progress_file, self.units)
+        return max(kept, int(run.read_json(file)["n_steps"]) if run.has(file) else 0)
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Train the missing units in any order, and yield each when it is complete or given up.
@@ -75,17 +77,16 @@ class Training:
             BiasevalError: training failed, or a loss or gradient of a unit with checkpoints was not finite. What is
                 complete stays, and so does the last checkpoint.
         """
-        from biaseval.execute.groups import PROGRESS, Job, lead
+        from biaseval.execute.groups import Job, lead
         from biaseval.execute.workers import ATTEMPTS, STORAGE, this_node
 
         check_deepspeed(self.recipe)  # its file may be another than planning saw
-        for left in (STORAGE, PROGRESS):  # by a killed process
-            run.delete(left)
-        self._say_resumed(run, missing[0])
+        run.delete(STORAGE)  # what a killed process left
+        self._say_resumed(run, missing)
         groups = share(self.recipe.training, self.execution, len(missing), cluster.resources())
         if groups.caution is not None:
             logger.warning("%s %s", self.name, groups.caution)
-        job = Job(run.uri, self.recipe, self.work, self.arguments, groups)
+        job = Job(run.uri, self.recipe, self.recipes, self.work, self.arguments, groups)
         # Where workers have processes of their own, Ray Train begins anew when one dies; otherwise Ray does.
         held = {"num_cpus": groups.resources_per_worker["CPU"], "max_retries": ATTEMPTS - 1} if groups.is_alone else {}
         leader = lead.options(scheduling_strategy=this_node(), **held)
@@ -100,8 +101,7 @@ class Training:
                 ended.append(done)
                 yield done
         finally:
-            for left in (STORAGE, PROGRESS):
-                run.delete(left)
+            run.delete(STORAGE)
             if ended:
                 sittings = [*read_environment(run).get("training", []), self._sitting(ended)]
                 amend_environment(run, training=sittings)
@@ -116,24 +116,41 @@ class Training:
         from biaseval.execute.workers import Wait, collected
 
         left = {outcome_file(unit): unit for unit in missing}
-        waiting, wait, heard = list(started), Wait(groups), 0
+        waiting, wait, heard = list(started), Wait(groups), {unit.number: 0 for unit in missing}
         while waiting:
             _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=SECONDS_BETWEEN_LOOKS)
-            heard = _say_progress(run, heard, missing[0].size)
+            self._say_progress(run, left.values(), heard)
             for name in sorted(run.files(OUTCOMES) & left.keys()):
                 unit, facts = left.pop(name), run.read_json(name)
                 yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, busy_s=facts["seconds"])
             wait.look(len(waiting))
         collected(started, self.recipe.training.SECTION)
 
-    def _say_resumed(self, run: Run, unit: Unit) -> None:
+    def _say_resumed(self, run: Run, missing: Sequence[Unit]) -> None:
         if self.recipe.checkpoint_steps is None:
             return
         from biaseval.training.checkpoints import newest_checkpoint, place_of
 
-        checkpoint = newest_checkpoint(run, place_of(unit.work))
-        if checkpoint is not None:
-            say(f"resuming: {checkpoint.n_steps:,} of {unit.size:,} {self.noun} are {self.verb}")
+        for unit in missing:
+            checkpoint = newest_checkpoint(run, place_of(unit.work))
+            if checkpoint is not None:
+                say(f"resuming: {_name(unit)}{checkpoint.n_steps:,}{_of(unit, self.noun)} steps are made")
+
+    def _say_progress(self, run: Run, left: Iterable[Unit], heard: dict[int, int]) -> None:
+        """Say at which step each training with checkpoints is, if that is new."""
+        if self.recipe.checkpoint_steps is None:
+            return
+        from biaseval.execute.groups import PROGRESS, progress_file
+
+        there = run.files(PROGRESS)
+        for unit in left:
+            if progress_file(unit) not in there:
+                continue
+            found = run.read_json(progress_file(unit))
+            if found["n_steps"] != heard[unit.number]:
+                heard[unit.number] = found["n_steps"]
+                step = f"{_name(unit)}step {found['n_steps']:,}{_of(unit, self.noun)}"
+                say(f"{step}, loss {found['loss']:.4f}, {found['seconds']:.1f} s a step")
 
     def _stopped(self, facts: Mapping[str, Any]) -> BiasevalError:
         section = self.recipe.training.SECTION
@@ -146,12 +163,12 @@ class Training:
     def _sitting(self, ended: Sequence[Done]) -> dict[str, Any]:
         """Return what ``environment.json`` says of this sitting."""
         facts, training = [done.facts for done in ended], self.recipe.training
-        n_complete = {"n_adapters": sum(own["is_complete"] for own in facts)}
+        n_complete = {f"n_{self.noun}": sum(own["is_complete"] for own in facts)}
         steps = {name: facts[0][name] for name in ("first_step", "n_steps")}
         packing = {"packing": facts[0]["packing"]} if "packing" in facts[0] else {}
         seconds = {name: round(sum(own[name] for own in facts), 3) for name in ("seconds", "step_seconds")}
         return {
-            **(n_complete if self.recipe.checkpoint_steps is None else steps),
+            **(steps if self.noun == "steps" else n_complete),
             "workers": training.workers,
             "zero": training.zero,
             **packing,
@@ -170,14 +187,11 @@ def deal(missing: Sequence[Unit], n_groups: int) -> list[list[Unit]]:
     return [sorted(own, key=lambda unit: unit.number) for own in dealt if own]
 
 
-def _say_progress(run: Run, heard: int, n_planned: int) -> int:
-    """Say at which step a training with checkpoints is, if that is new; return the step."""
-    from biaseval.execute.groups import PROGRESS
+def _name(unit: Unit) -> str:
+    """Return what a person calls one of several trainings, with what follows a name."""
+    return f"{unit.work['model']}: " if "model" in unit.work else ""
 
-    if not run.has(PROGRESS):
-        return heard
-    found = run.read_json(PROGRESS)
-    n_steps: int = found["n_steps"]
-    if n_steps != heard:
-        say(f"step {n_steps:,} of {n_planned:,}, loss {found['loss']:.4f}, {found['seconds']:.1f} s a step")
-    return n_steps
+
+def _of(unit: Unit, noun: str) -> str:
+    """Return of how many steps, where that is known."""
+    return f" of {unit.size:,}" if noun == "steps" else ""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from biaseval.models.loading import ON_CPU, Loading, read_tokenizer, torch_dtype
     from biaseval.models.readers import (
+        check_encoder,
         describe_reader,
         encoder_window,
         is_sequence_model,
@@ -59,8 +60,8 @@ else:
 
 __all__ = [
     "CONFIG_FILE", "ON_CPU", "WEIGHTS_FILE", "AdapterSlot", "Loading", "ModelSource", "adapter_files", "attached",
-    "bare_model", "describe_model", "describe_reader", "encoder_window", "fingerprint_model", "is_sequence_model",
-    "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model", "load_tokenizer",
-    "model_window", "new_adapter", "new_reader", "read_tokenizer", "target_names", "target_shapes", "torch_dtype",
-    "trainable", "unfilled_model", "unfilled_reader", "untrained_head",
+    "bare_model", "check_encoder", "describe_model", "describe_reader", "encoder_window", "fingerprint_model",
+    "is_sequence_model", "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model",
+    "load_tokenizer", "model_window", "new_adapter", "new_reader", "read_tokenizer", "target_names", "target_shapes",
+    "torch_dtype", "trainable", "unfilled_model", "unfilled_reader", "untrained_head",
 ]  # fmt: skip

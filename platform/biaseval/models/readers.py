@@ -43,14 +43,19 @@ class ReaderFacts:
     """Tokens that it (or its encoder) can read at a time; None where nothing limits them."""
     missing: tuple[str, ...]
     """Names of the weights outside its body that its local files do not have: those of a new, untrained head."""
+    family: str
+    """The configuration's ``model_type``."""
+    hidden_size: int
+    n_layers: int
 
 
-def describe_reader(source: ModelSource, answers: str) -> ReaderFacts:
+def describe_reader(source: ModelSource, answers: str, *, has_weights: bool = True) -> ReaderFacts:
     """Describe a model that answers questions from its configuration and the names of its weights.
 
     Args:
         source: which model; its adapter is not looked at.
         answers: ``extractive``, or ``generative`` (a sequence-to-sequence or causal LM).
+        has_weights: its files must be there, and are looked at.
 
     Raises:
         InputError: no such model, or none of this form.
@@ -63,12 +68,42 @@ def describe_reader(source: ModelSource, answers: str) -> ReaderFacts:
         model = auto.from_config(config, trust_remote_code=source.trust_remote_code)
     missing: tuple[str, ...] = ()
     folder = local_folder(source.path)
-    if answers == "extractive" and folder is not None:
+    if answers == "extractive" and folder is not None and has_weights:
         check_weights(source.path)
         body = f"{model.base_model_prefix}."
         there = weight_names(folder)
         missing = tuple(name for name, _ in model.named_parameters() if not name.startswith(body) and name not in there)
-    return ReaderFacts(sum(parameter.numel() for parameter in model.parameters()), encoder_window(model), missing)
+    text = config.get_text_config()
+    return ReaderFacts(
+        n_parameters=sum(parameter.numel() for parameter in model.parameters()),
+        window=encoder_window(model),
+        missing=missing,
+        family=config.model_type,
+        hidden_size=text.hidden_size,
+        n_layers=text.num_hidden_layers,
+    )
+
+
+def check_encoder(source: ModelSource) -> None:
+    """Make sure that each token of a model sees those behind it, as the question may stand behind the answer.
+
+    Raises:
+        InputError: no such model, or a decoder.
+    """
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    config = load_config(source)
+    family = config.model_type
+    if config.is_encoder_decoder:
+        return
+    if family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and family not in (*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet"):
+        raise InputError(
+            f"{source.path}: is a decoder ({family}), in which no token sees those behind it; name an encoder such as "
+            "BERT, RoBERTa or ELECTRA"
+        )
 
 
 def load_reader_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:

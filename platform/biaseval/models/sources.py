@@ -38,10 +38,17 @@ _IDENTITY_SUFFIXES = (".json", ".txt", ".model", ".py", ".jinja", ".tiktoken")
 class _Section(Protocol):
     """What the section of a spec that names a model has."""
 
-    path: Any
-    revision: str | None
-    adapter: str | None
-    trust_remote_code: bool
+    @property
+    def path(self) -> Any: ...
+
+    @property
+    def revision(self) -> str | None: ...
+
+    @property
+    def adapter(self) -> str | None: ...
+
+    @property
+    def trust_remote_code(self) -> bool: ...
 
 
 @dataclass(frozen=True)

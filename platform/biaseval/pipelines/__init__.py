@@ -16,7 +16,7 @@ from biaseval.pipelines.run import (
     write_report,
 )
 from biaseval.pipelines.status import Status, run_status
-from biaseval.pipelines.train import train_instruct, train_lora
+from biaseval.pipelines.train import train_instruct, train_lora, train_qa
 
 __all__ = [
     "Description",
@@ -31,5 +31,6 @@ __all__ = [
     "score_prompts",
     "train_instruct",
     "train_lora",
+    "train_qa",
     "write_report",
 ]

@@ -129,7 +129,8 @@ def fingerprints(spec: AnySpec) -> dict[tuple[str, ...], dict[str, Any]]:
 def _fingerprints(environment: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
     """Return what ``environment.json`` has of each model, by its place there."""
     found: dict[tuple[str, ...], Any] = {("model",): environment["model"]} if "model" in environment else {}
-    return found | {("models", name): known for name, known in environment.get("models", {}).items()}
+    several = [(key, name, known) for key in ("models", "bases") for name, known in environment.get(key, {}).items()]
+    return found | {(key, name): known for key, name, known in several}
 
 
 def file_digests(spec: AnySpec) -> dict[str, str]:

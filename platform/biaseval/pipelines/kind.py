@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -101,9 +101,12 @@ class Kind(Generic[S, I]):
     describe: Callable[[S, I], Description]
     write: Callable[[Run, S, I], Plan]
     """Writes the plan's Parquet parts and returns what ``plan.json`` says; the main path writes all else."""
-    stages: Callable[[Run, S, Plan], Sequence[Stage]]
+    stages: Callable[[Run, S, Plan], Iterable[Stage]]
+    """Each is asked for when those before it are done: which work is left may depend on them."""
     changes: Callable[[S, Mapping[str, Any]], list[str]] = field(default=lambda spec, environment: [])
     """Says what of a spec's inputs, beside its files and models, is not what ``environment.json`` has of them."""
+    refuse_given_up: Callable[[Run, S], None] = field(default=lambda run, spec: None)
+    """Raises a BiasevalError where a run went on without something that was given up; comes last."""
     derive: Callable[[Run, S], None] | None = None
     """Writes the settings and draws that SQL reads beside the outputs; None: a run without metrics."""
     page: Callable[[Run], Page] | None = None

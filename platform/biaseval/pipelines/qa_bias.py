@@ -1,32 +1,41 @@
 """The kind qa_bias: do QA models answer by shortcut (P3)?
 
-Part p of the questions becomes part p of the attributes, and part m * n_parts + p of the predictions of model m.
+Part p of the questions becomes part p of the attributes, and part m * n_parts + p of the predictions of model m; those
+that the run trains itself come behind those of the spec.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import InputError, Problems
+from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.questions import answering_stage, measuring_stage
+from biaseval.pipelines.readers import TrainingStages, refuse_left_out
+from biaseval.pipelines.study import measured, readers_of
+from biaseval.pipelines.training_plan import (
+    TrainingInputs,
+    read_source,
+    read_training,
+    training_lines,
+    write_training,
+)
 from biaseval.qa_bias.attributes import attributes
-from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
+from biaseval.qa_bias.data import QuestionSet, Role, question_rows, read_questions
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.predictions import read_predictions
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.user_heuristics import source_digest
-from biaseval.spec import QaBiasSpec, QaModelSpec
+from biaseval.spec import DataSource, QaBiasSpec, QaModelSpec
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
 
 _PART_QUESTIONS = 512
-
-Role = Literal["in_distribution", "out_of_distribution"]
 
 
 @dataclass(frozen=True)
@@ -63,11 +72,14 @@ class QuestionsInputs:
     plan: QuestionsPlan
     text: dict[str, Any]
     """Where sentences, words, entities and subjects come from."""
+    training: TrainingInputs | None
+    """Of the readers that are trained."""
 
     @property
     def subject(self) -> str:
         """What is planned."""
-        return f"{sum(self.plan.datasets.values()):,} questions"
+        asked = f"{sum(self.plan.datasets.values()):,} questions"
+        return asked if self.training is None else f"{asked}, and to train {len(self.training.readers):,} readers"
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -82,14 +94,15 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
     train = None
     with problems.noted():
         text = _text_sources(spec)
-    roles: dict[Role, dict[str, str]] = {
+    roles: dict[Role, dict[str, DataSource]] = {
         "in_distribution": spec.datasets.in_distribution,
         "out_of_distribution": spec.datasets.out_of_distribution,
     }
     for role, uris in roles.items():
         for name, uri in uris.items():
             with problems.noted():
-                sets[name] = (_questions(spec, uri, name), role)
+                limit = spec.datasets.max_examples
+                sets[name] = (read_source(spec, uri, name, "measured", max_examples=limit), role)
     if "tfidf" in resources_of(spec.heuristics) and spec.datasets.train is not None:
         with problems.noted():
             train = read_questions(spec.datasets.train, name="train", on_bad_example=spec.datasets.on_bad_example)
@@ -106,9 +119,15 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
     for model in spec.models:
         with problems.noted():
             models.append(_model_plan(spec, model, sets, notes))
+    training = None
+    if spec.train is not None:
+        with problems.noted():
+            training = read_training(spec, spec.train, {name: own for name, (own, _) in sets.items()})
+            notes += training.notes
     problems.refuse()
     sizes = {name: len(own.questions) for name, (own, _) in sets.items()}
-    return QuestionsInputs(sets=sets, train=train, plan=QuestionsPlan(sizes, models, notes), text=text)
+    plan = QuestionsPlan(sizes, models, list(dict.fromkeys(notes)))
+    return QuestionsInputs(sets=sets, train=train, plan=plan, text=text, training=training)
 
 
 def _notes(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> list[str]:
@@ -140,18 +159,38 @@ def _write(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> Plan:
         first = next(iter(spec.datasets.in_distribution))
         fitted_on = inputs.train if inputs.train is not None else inputs.sets[first][0]
         run.write_part("qa_tfidf", 0, Tfidf.fit([question.context for question in fitted_on.questions]).to_table())
-    return {**asdict(inputs.plan), "n_parts": len(parts), "parts": parts}
+    trained = {} if inputs.training is None else write_training(run, inputs.training, n_rows)
+    return {**asdict(inputs.plan), "n_parts": len(parts), "parts": parts, **trained}
 
 
-def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> list[Stage]:
-    """Return what costs least first: a heuristic of the user's that fails does so before hours of models."""
-    return [
-        measuring_stage(spec, _units(plan, "qa_attributes", 0)),
-        *(
-            answering_stage(spec, model, _units(plan, "qa_predictions", number * plan["n_parts"]))
-            for number, model in enumerate(spec.models)
-        ),
-    ]
+def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
+    """Yield what costs least first: a heuristic of the user's that fails does so before hours of models."""
+    yield measuring_stage(spec, _units(plan, "qa_attributes", 0))
+    for number, model in enumerate(spec.models):
+        yield answering_stage(spec, model, _units(plan, "qa_predictions", number * plan["n_parts"]))
+    if spec.train is not None:
+        training = TrainingStages(run, spec, spec.train, plan)
+        yield from training
+        yield from training.answers(len(spec.models) * plan["n_parts"])
+
+
+def _derive(run: Run, spec: QaBiasSpec) -> None:
+    """Write what SQL reads beside the measurements."""
+    trained = []
+    if spec.train is not None:
+        left_out = _left_out(run, spec)
+        trained = [reader.name for reader in measured(readers_of(spec.train)) if reader.name not in left_out]
+    derive_qa_bias(run, spec, trained)
+
+
+def _refuse_given_up(run: Run, spec: QaBiasSpec) -> None:
+    """Make sure that all readers are there."""
+    refuse_left_out(run, _left_out(run, spec))
+
+
+def _left_out(run: Run, spec: QaBiasSpec) -> Mapping[str, str]:
+    """Return the readers that are not there, and why."""
+    return {} if spec.train is None else TrainingStages(run, spec, spec.train, read_plan(run)).left_out
 
 
 def _units(plan: Plan, table: str, first: int) -> list[Unit]:
@@ -172,16 +211,6 @@ def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
     recorded, found = environment["text"], _text_sources(spec)
     changed = [name for name in (*recorded, *found) if recorded.get(name) != found.get(name)]
     return [f"{name}: changed from {recorded.get(name)} to {found.get(name)}" for name in dict.fromkeys(changed)]
-
-
-def _questions(spec: QaBiasSpec, uri: str, name: str) -> QuestionSet:
-    return read_questions(
-        uri,
-        name=name,
-        on_bad_example=spec.datasets.on_bad_example,
-        max_examples=spec.datasets.max_examples,
-        seed=spec.seed,
-    )
 
 
 def _refuse_small_sets(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]]) -> None:
@@ -239,6 +268,12 @@ def _model_plan(
             # Where the file lies must not show in what is the same for the same file.
             notes += [f"{model.name}: {note.replace(uri, Path(uri).name)}" for note in said]
         return ModelPlan(model.name, n_questions, None, None, None)
+    if model.annotators:
+        n_questions = sum(len(question.answers) > 1 for own, _ in sets.values() for question in own.questions)
+        if not n_questions:
+            raise InputError(f"{model.name}: no question has answers of several people; leave it out")
+        notes.append(f"{model.name}: people's second answers, scored against the others, of questions with several")
+        return ModelPlan(model.name, n_questions, None, None, None)
     from biaseval.models import ModelSource, describe_reader, untrained_head
     from biaseval.reading import count_windows
 
@@ -278,7 +313,20 @@ def _describe(spec: QaBiasSpec, inputs: QuestionsInputs) -> Description:
             flops = 2 * model.n_parameters * model.tokens
             words += [f"{model.n_windows:,} windows", f"{model.tokens:,} tokens", f"{flops:.3g} FLOPs"]
         lines.append((f"model {model.name}", ", ".join(words)))
-    return Description(lines, [f"note: {note}" for note in plan.notes], asdict(plan))
+    notes, facts = [f"note: {note}" for note in plan.notes], asdict(plan)
+    if spec.train is None or inputs.training is None:
+        return Description(lines, notes, facts)
+    own = inputs.training
+    facts["training"] = {
+        "readers": [
+            {"name": reader.name, "method": reader.method, "bias": reader.bias, "steps": steps}
+            for reader, steps in zip(own.readers, own.steps, strict=True)
+        ],
+        "n_windows": own.n_windows,
+        "tokens": own.tokens,
+        "flops": own.cost.flops,
+    }
+    return Description(lines, notes, facts, training_lines(spec.train, own), own.cost)
 
 
 def _page(run: Run) -> Page:
@@ -293,7 +341,8 @@ QA_BIAS = Kind(
     write=_write,
     stages=_stages,
     changes=_changes,
-    derive=derive_qa_bias,
+    derive=_derive,
+    refuse_given_up=_refuse_given_up,
     page=_page,
     headline="""
 select model, dataset, heuristic, threshold, bias_significance, bias_significance_f1, n_lower, n_higher, status

@@ -17,7 +17,7 @@ from biaseval.environment import amend_environment, read_environment
 from biaseval.pipelines.kind import Stage
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.heuristics import Variant, resources_of
-from biaseval.qa_bias.predictions import given_answers, prediction_rows, read_predictions
+from biaseval.qa_bias.predictions import annotator_rows, given_answers, prediction_rows, read_predictions
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.spec import ExecutionSpec, QaBiasSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.store import Run
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
     from biaseval.execute.parts import Task
     from biaseval.execute.resources import Allocation
+    from biaseval.reading import ExtractiveReader
 
 _MOST_MEASURING_ACTORS = 8
 
@@ -34,8 +35,17 @@ _COUNTERS = ("n_tokens", "n_padded_tokens", "search_s")
 """Facts of a reader that grow with each part."""
 
 
-def measuring_stage(spec: QaBiasSpec, units: Sequence[Unit]) -> Stage:
-    """Return the stage that computes the heuristics of each part of the questions, on CPUs."""
+def measuring_stage(
+    spec: QaBiasSpec, units: Sequence[Unit], heuristics: Sequence[str] | None = None, *, table: str = "qa_examples"
+) -> Stage:
+    """Return the stage that computes heuristics of each part of some questions, on CPUs.
+
+    Args:
+        spec: of the run.
+        units: a part of the questions each.
+        heuristics: None: those of the spec.
+        table: of the questions.
+    """
     from biaseval.execute.machine import n_cores
     from biaseval.execute.parts import Parts
 
@@ -49,14 +59,21 @@ def measuring_stage(spec: QaBiasSpec, units: Sequence[Unit]) -> Stage:
         units=units,
         execution=ExecutionSpec(actors=n_actors, gpus_per_actor=0),
         worker=AttributesWorker,
-        arguments={"heuristics": spec.heuristics, "variant": spec.variant, "text": spec.text},
+        arguments={
+            "heuristics": spec.heuristics if heuristics is None else heuristics,
+            "variant": spec.variant,
+            "text": spec.text,
+            "table": table,
+        },
     )
 
 
 def answering_stage(spec: QaBiasSpec, model: QaModelSpec, units: Sequence[Unit]) -> Stage:
-    """Return the stage by which a model answers each part of the questions."""
+    """Return the stage by which a model, or people, answer each part of the questions."""
     if model.predictions is not None:
         return GivenAnswers(model, model.predictions, units)
+    if model.annotators:
+        return PeoplesAnswers(model.name, units)
     from biaseval.execute.parts import Parts
 
     return Parts(
@@ -67,7 +84,7 @@ def answering_stage(spec: QaBiasSpec, model: QaModelSpec, units: Sequence[Unit])
         execution=spec.execution,
         worker=AnswersWorker,
         arguments={"model": model, "windows": spec.windows},
-        recorder=partial(ReaderRecord, model.name),
+        recorder=partial(ReaderRecord, model=model.name),
     )
 
 
@@ -75,13 +92,20 @@ class AttributesWorker:
     """Computes heuristics."""
 
     def __init__(
-        self, run: Run, allocation: Allocation, *, heuristics: Sequence[str], variant: Variant, text: QaTextSpec
+        self,
+        run: Run,
+        allocation: Allocation,
+        *,
+        heuristics: Sequence[str],
+        variant: Variant,
+        text: QaTextSpec,
+        table: str,
     ) -> None:
         from biaseval.qa_bias.annotation import load_annotator
         from biaseval.qa_bias.text import load_text
 
         needed = resources_of(heuristics)
-        self._run = run
+        self._run, self._table = run, table
         self._measure = partial(
             attributes,
             heuristics=heuristics,
@@ -92,9 +116,13 @@ class AttributesWorker:
         )
 
     def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
-        """Write a part of ``qa_attributes``."""
+        """Write a part of ``qa_attributes``, or of ``qa_training_attributes``, which say a question's role."""
         [file] = task.files
-        self._run.write_table(file, self._measure(self._run.read_part("qa_examples", task.work["part"])))
+        examples = self._run.read_part(self._table, task.work["part"])
+        found = self._measure(examples)
+        if self._table == "qa_training_examples" and found.num_rows:
+            found = found.add_column(0, "role", pa.array([examples["role"][0].as_py()] * found.num_rows, pa.string()))
+        self._run.write_table(file, found)
         return {}
 
 
@@ -102,14 +130,10 @@ class AnswersWorker:
     """Holds a model that answers."""
 
     def __init__(self, run: Run, allocation: Allocation, *, model: QaModelSpec, windows: WindowsSpec) -> None:
-        import torch
-
         from biaseval.models import Loading, ModelSource
         from biaseval.reading import WindowSettings, load_reader
 
-        if allocation.n_threads is not None:
-            # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
-            torch.set_num_threads(allocation.n_threads)
+        use_threads(allocation)
         self._run = run
         self._name = model.name
         self._reader = load_reader(
@@ -127,6 +151,43 @@ class AnswersWorker:
         examples = self._run.read_part("qa_examples", task.work["part"])
         self._run.write_table(file, prediction_rows(self._name, examples, self._reader.read(examples)))
         return self._reader.facts()
+
+
+class TrainedAnswersWorker:
+    """Holds readers that the run trained, one at a time."""
+
+    def __init__(self, run: Run, allocation: Allocation, *, windows: WindowsSpec, table: str) -> None:
+        use_threads(allocation)
+        self._run, self._allocation, self._windows, self._table = run, allocation, windows, table
+        self._readers: dict[str, ExtractiveReader] = {}
+
+    def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
+        """Write a part of predictions, and return the reader's facts."""
+        [file] = task.files
+        folder = task.work["folder"]
+        if folder not in self._readers:
+            self._readers.clear()  # two of them need not fit a device
+            self._readers[folder] = self._loaded(folder)
+        reader, examples = self._readers[folder], self._run.read_part(self._table, task.work["part"])
+        self._run.write_table(file, prediction_rows(task.work["model"], examples, reader.read(examples)))
+        return reader.facts()
+
+    def _loaded(self, folder: str) -> ExtractiveReader:
+        from biaseval.models import Loading, ModelSource
+        from biaseval.reading import ExtractiveReader, WindowSettings
+
+        loading, windows = Loading("float32", self._allocation.device), WindowSettings(**self._windows.model_dump())
+        with self._run.local_folder(folder) as path:
+            return ExtractiveReader.load(ModelSource(path), loading, windows)
+
+
+def use_threads(allocation: Allocation) -> None:
+    """Have torch use the threads that this actor may."""
+    import torch
+
+    if allocation.n_threads is not None:
+        # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
+        torch.set_num_threads(allocation.n_threads)
 
 
 @dataclass(frozen=True)
@@ -175,18 +236,46 @@ class GivenAnswers:
         return read_predictions(self.files[dataset], ids, on_missing=self.model.on_missing)[0]
 
 
+@dataclass(frozen=True)
+class PeoplesAnswers:
+    """The stage that scores one annotator's answer, the second, against the others'; see ``models.annotators``.
+
+    Questions with one answer have no row.
+    """
+
+    name: str
+    units: Sequence[Unit]
+    noun: str = "questions"
+
+    @property
+    def verb(self) -> str:
+        """What has happened to a part that is complete."""
+        return f"answered by {self.name}"
+
+    def begun(self, run: Run) -> int:
+        """Return 0: a part is there or it is not."""
+        return 0
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Write the missing parts; nothing runs for it on a cluster."""
+        for unit in missing:
+            [file] = unit.files
+            examples = run.read_part("qa_examples", unit.work["part"])
+            run.write_table(file, annotator_rows(self.name, examples))
+            yield Done(unit)
+
+
 class ReaderRecord:
     """Notes in ``environment.json`` how a model is run."""
 
-    def __init__(self, model: str, run: Run) -> None:
-        self._model = model
-        self._run = run
+    def __init__(self, run: Run, model: str | None = None) -> None:
+        self._run, self._model = run, model
 
     def add(self, done: Done) -> None:
-        """Note the facts of the reader."""
+        """Note the facts of the reader: the stage's model, or that of the part."""
         facts = {name: fact for name, fact in done.facts.items() if name not in _COUNTERS}
         readers = read_environment(self._run).get("readers", {})
-        amend_environment(self._run, readers={**readers, self._model: facts})
+        amend_environment(self._run, readers={**readers, self._model or done.unit.work["model"]: facts})
 
     def close(self) -> None:
         """Nothing is left to note."""

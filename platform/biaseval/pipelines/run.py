@@ -6,7 +6,7 @@ report. What is planned, which stages there are and what is shown differs by kin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,6 +40,7 @@ def run_spec(spec: AnySpec, run_uri: str) -> Run:
         say("computing the metrics")
         _analyse(run, kind, spec)
         _write_page(run, kind)
+        kind.refuse_given_up(run, spec)
     return run
 
 
@@ -98,7 +99,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
 
 
 def make_missing(
-    run: Run, stages: Sequence[Stage], execution: ExecutionSpec, *, is_whole_run: bool = True
+    run: Run, stages: Iterable[Stage], execution: ExecutionSpec, *, is_whole_run: bool = True
 ) -> list[Done]:
     """Make what each stage lacks, one stage behind the other; Ray starts once, and only if something is missing.
 
@@ -156,7 +157,7 @@ def report_run(run_uri: str | Path) -> Run:
 def analyse_run(run_uri: str | Path) -> Run:
     """Compute the metrics of a finished run anew; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
-    stages = kind.stages(run, spec, read_plan(run))
+    stages = list(kind.stages(run, spec, read_plan(run)))
     lacking = [
         name for stage in stages for unit in missing_units(run, stage.units, needed_only=True) for name in unit.files
     ]

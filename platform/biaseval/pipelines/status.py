@@ -68,7 +68,7 @@ def run_status(run_uri: str) -> Status:
     plan = read_plan(run)
     spec = read_spec(run)
     kind = kind_of(spec)
-    planned = kind.stages(run, spec, plan)
+    planned = list(kind.stages(run, spec, plan))
     stages = [_stage_status(run, stage) for stage in planned]
     has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
     is_made = not any(missing_units(run, stage.units, needed_only=True) for stage in planned)

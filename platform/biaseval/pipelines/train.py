@@ -7,8 +7,9 @@ from biaseval.pipelines.adapters import TrainingSummary, lora_of, training_summa
 from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.instruct import InstructSummary, instruct_summary
 from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.readers import ReadersSummary, TrainingStages, readers_summary
 from biaseval.pipelines.run import make_missing, planned_run
-from biaseval.spec import AnySpec, InstructSpec
+from biaseval.spec import AnySpec, InstructSpec, QaBiasSpec
 
 
 def train_lora(spec: AnySpec, run_uri: str) -> TrainingSummary:
@@ -36,3 +37,19 @@ def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
     with planned_run(spec, run_uri) as run:
         made = make_missing(run, kind_of(spec).stages(run, spec, read_plan(run)), spec.execution)
         return instruct_summary(run, spec, made)
+
+
+def train_qa(spec: AnySpec, run_uri: str) -> ReadersSummary:
+    """Plan a run as `run_spec` does, and train its readers; on a directory that has it, only those that are missing.
+
+    Raises:
+        InputError: bad input, before any weights are loaded; or segments with too few questions to train on.
+        BiasevalError: training failed; the same call resumes.
+    """
+    if not isinstance(spec, QaBiasSpec):
+        raise InputError(f"kind: {spec.kind} trains no readers; name a qa_bias spec with a section train")
+    if spec.train is None:
+        raise InputError("train: the spec has no such section, which says what to train; add bases, data, validation")
+    with planned_run(spec, run_uri) as run:
+        stages = TrainingStages(run, spec, spec.train, read_plan(run))
+        return readers_summary(stages, make_missing(run, stages, spec.execution, is_whole_run=False))

@@ -127,7 +127,11 @@ def read_questions(
     return QuestionSet(name=name, questions=questions, notes=notes, sha256=hashlib.sha256(content).hexdigest())
 
 
-def question_rows(questions: QuestionSet, role: Literal["in_distribution", "out_of_distribution"]) -> pa.Table:
+Role = Literal["in_distribution", "out_of_distribution", "train", "validation"]
+"""What a run does with questions: measures them, trains on them, or validates with them."""
+
+
+def question_rows(questions: QuestionSet, role: Role) -> pa.Table:
     """Return the set as rows of :data:`~biaseval.tables.QA_EXAMPLES`."""
     rows = questions.questions
     return pa.Table.from_pydict(

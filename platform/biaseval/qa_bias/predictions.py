@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.qa_bias.data import first_ids, is_id, is_text, json_values, read_file
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.tables import QA_PREDICTIONS
+from biaseval.tables.schema import STRINGS
 
 _KNOWN_FORMATS = (
     'predictions are read from JSON {"id": "text", ...}, or from rows of id and prediction_text (or prediction) as '
@@ -137,6 +139,23 @@ def given_answers(examples: pa.Table, texts: Mapping[str, str]) -> pa.Table:
             "n_best": pa.array([[]] * len(names), QA_PREDICTIONS.schema.field("n_best").type),
         }
     )
+
+
+def annotator_rows(name: str, examples: pa.Table) -> pa.Table:
+    """Return the second answer of each question, scored against its others, as rows of ``QA_PREDICTIONS``.
+
+    Rajpurkar et al. 2016 (section 6) measure people so. Questions with one answer have no row.
+
+    Args:
+        name: what the rows call the people.
+        examples: a table of ``QA_EXAMPLES``.
+    """
+    several = examples.filter(pc.greater(pc.list_value_length(examples["answers"]), 1))
+    answers = several["answers"].to_pylist()
+    others = pa.array([[own[0], *own[2:]] for own in answers], STRINGS)
+    place = several.column_names.index("answers")
+    texts = dict(zip(several["example_id"].to_pylist(), [own[1] for own in answers], strict=True))
+    return prediction_rows(name, several.set_column(place, "answers", others), given_answers(several, texts))
 
 
 def prediction_rows(model: str, examples: pa.Table, answers: pa.Table) -> pa.Table:

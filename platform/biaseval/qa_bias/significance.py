@@ -22,6 +22,15 @@ PUBLISHED_THRESHOLDS: Mapping[str, float] = {
 }
 """P3's thresholds by heuristic (``thresholds: mikula2024``)."""
 
+PUBLISHED_SEGMENTS: Mapping[str, tuple[float, Literal["lower", "higher"]]] = {
+    heuristic.id: (
+        PUBLISHED_THRESHOLDS.get(heuristic.id, 0.0),  # of ans_pos there is none; its released trials are at 0
+        "higher" if heuristic.id in ("sim_word", "cos_sim", "sim_ents") else "lower",
+    )
+    for heuristic in HEURISTICS.values()
+}
+"""By heuristic the threshold at which P3 splits training data, and the segment that its models answer better."""
+
 MAX_THRESHOLDS = 10_000
 """Of one heuristic; only a user's own can have a range of values that asks for more."""
 
@@ -83,18 +92,28 @@ def fixed_thresholds(thresholds: str | Mapping[str, float]) -> Mapping[str, floa
     return thresholds
 
 
+Segment = Literal["lower", "higher"]
+
+
+def biased_segment(lower_high: float, higher_high: float) -> Segment:
+    """Return the segment that a model answers better: that of the larger upper bound, the higher one on equality.
+
+    Args:
+        lower_high: the upper bound of the lower segment's exact match, as in ``qa_bias_by_heuristic``.
+        higher_high: the higher segment's.
+    """
+    return "lower" if lower_high > higher_high else "higher"
+
+
 def biased_questions(
     values: Floats,
     is_measured: npt.NDArray[np.bool_],
     threshold: float,
+    segment: Segment,
     *,
-    lower_high: float,
-    higher_high: float,
     variant: Literal["paper", "reference"],
 ) -> npt.NDArray[np.bool_]:
     """Return which questions lie in the biased segment, where data are split for debiasing (P3 section 5).
-
-    The biased segment is the one whose exact match has the larger upper bound, the higher one on equality.
 
     P3 does not say where questions without a defined value belong: here, ``paper``, never to the biased segment, for
     they show no shortcut. ``reference``: by their -1 to the lower one, as in P3's code.
@@ -103,15 +122,14 @@ def biased_questions(
         values: ``[n]``, -1 where undefined.
         is_measured: ``[n]``, false where undefined.
         threshold: values up to it are lower.
-        lower_high: the upper bound of the lower segment's exact match, as in ``qa_bias_by_heuristic``.
-        higher_high: the higher segment's.
+        segment: which one is biased.
         variant: whose rule.
 
     Returns:
         ``[n]``, true where biased.
     """
     is_lower = values <= threshold
-    is_biased = is_lower if lower_high > higher_high else ~is_lower
+    is_biased = is_lower if segment == "lower" else ~is_lower
     return is_biased if variant == "reference" else is_biased & is_measured
 
 

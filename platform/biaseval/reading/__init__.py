@@ -12,9 +12,9 @@ counting    what reading will cost
 """
 
 from biaseval.reading.counting import count_windows
-from biaseval.reading.extractive import ExtractiveReader
+from biaseval.reading.extractive import ExtractiveReader, reader_inputs
 from biaseval.reading.generative import GenerativeReader
 from biaseval.reading.readers import load_reader
 from biaseval.reading.windows import WindowSettings
 
-__all__ = ["ExtractiveReader", "GenerativeReader", "WindowSettings", "count_windows", "load_reader"]
+__all__ = ["ExtractiveReader", "GenerativeReader", "WindowSettings", "count_windows", "load_reader", "reader_inputs"]

@@ -69,7 +69,7 @@ class ExtractiveReader:
         self.model = model
         self.tokenizer = tokenizer
         self.settings = settings
-        self._inputs = _inputs(model, tokenizer)
+        self._inputs = reader_inputs(model, tokenizer)
         self._pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         self._batches = Batches(
             token_budget if token_budget is not None else token_budget_of(model, max_tokens),
@@ -228,8 +228,12 @@ class ExtractiveReader:
                 )
 
 
-def _inputs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Return the inputs that the tokenizer makes and the model takes."""
+def reader_inputs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Return the inputs that the tokenizer makes and the model takes.
+
+    Raises:
+        InputError: a tokenizer that is not the model's.
+    """
     taken = inspect.signature(type(model).forward).parameters
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in taken]
     is_silent = model.config.model_type in _TYPED_FAMILIES and "model_input_names" not in tokenizer.init_kwargs

@@ -33,6 +33,7 @@ from biaseval.spec.qa_bias import (
     QaTextSpec,
     WindowsSpec,
 )
+from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec
 from biaseval.spec.score import ScoreSpec
 from biaseval.spec.sections import ExecutionSpec, Method, ModelSpec, ScoringSpec
 from biaseval.spec.training import AdapterSpec, LoraSpec, TrainingSpec
@@ -83,6 +84,8 @@ def stored_spec(content: object, source: str) -> AnySpec:
 
 
 __all__ = [
+    "ADDRESSING",
+    "GUIDED",
     "LABEL",
     "MIN_INSTANCES",
     "N_DEMONSTRATIONS",
@@ -92,8 +95,10 @@ __all__ = [
     "BootstrapSpec",
     "CausalSpec",
     "ConversationsSpec",
+    "DataSource",
     "DataSpec",
     "ExecutionSpec",
+    "GeneratedSpec",
     "InstructSpec",
     "InstructTrainingSpec",
     "LabelBiasSpec",
@@ -104,10 +109,12 @@ __all__ = [
     "ModelSpec",
     "Prediction",
     "PromptSpec",
+    "QaBaseSpec",
     "QaBiasSpec",
     "QaDatasetsSpec",
     "QaModelSpec",
     "QaTextSpec",
+    "QaTrainSpec",
     "ScoreSpec",
     "ScoringSpec",
     "SimplexSpec",

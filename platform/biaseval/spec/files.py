@@ -65,7 +65,7 @@ def with_absolute_paths(spec: S, folder: Path) -> S:
     for key in spec.PATHS:
         for section, name in _places(content, key.split(".")):
             value = section[name]
-            if value is None or "://" in value:
+            if not isinstance(value, str) or "://" in value:
                 continue
             local = (folder / Path(value).expanduser()).resolve()
             # A model, adapter or spaCy pipeline that is no local directory is a name.

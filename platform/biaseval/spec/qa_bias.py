@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from biaseval.qa_bias.heuristics import HEURISTICS
+from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS
+from biaseval.spec.qa_training import DataSource, QaBaseSpec, QaTrainSpec
 from biaseval.spec.sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
 
 
@@ -28,6 +31,9 @@ class QaModelSpec(Section):
     """Run an encoder without a QA head, whose head is then random."""
     predictions: Annotated[dict[str, str], Field(min_length=1)] | None = None
     """Data set to a file of predictions, SQuAD's ``{id: text}``; then nothing is loaded."""
+    annotators: bool = False
+    """People instead of a model: of questions with several answers the second, scored against the others, as SQuAD's
+    authors measure people (Rajpurkar et al. 2016, section 6); the other questions are left out."""
     on_missing: Literal["error", "drop"] = "error"
     """Questions without a prediction: refuse the file, or leave them out for this model, recorded."""
 
@@ -40,11 +46,16 @@ class QaModelSpec(Section):
 
     @model_validator(mode="after")
     def _is_a_model_or_predictions(self) -> QaModelSpec:
-        if (self.path is None) == (self.predictions is None):
-            raise ValueError("has both path and predictions or neither; keep one")
-        if self.path is not None and self.on_missing != "error":
+        if (self.path is not None) + (self.predictions is not None) + self.annotators != 1:
+            raise ValueError("has several of path, predictions and annotators or none; keep one")
+        if self.predictions is None and self.on_missing != "error":
             raise ValueError("on_missing: goes with predictions; a model that is run answers every question")
         return self
+
+    @property
+    def drops_questions(self) -> bool:
+        """Whether questions may have no answer of it."""
+        return self.on_missing == "drop" or self.annotators
 
 
 class QaDatasetsSpec(Section):
@@ -52,9 +63,9 @@ class QaDatasetsSpec(Section):
 
     train: str | None = None
     """Training questions: ``cos_sim`` takes its document frequencies from their contexts."""
-    in_distribution: Annotated[dict[Name, str], Field(min_length=1)]
+    in_distribution: Annotated[dict[Name, DataSource], Field(min_length=1)]
     """Name to file: sets like the one that the models were trained on."""
-    out_of_distribution: dict[Name, str] = {}
+    out_of_distribution: dict[Name, DataSource] = {}
     max_examples: Annotated[int, Field(gt=0)] | None = None
     """At most so many questions of each set, drawn by the seed."""
     on_bad_example: Literal["error", "drop"] = "error"
@@ -107,13 +118,15 @@ class QaBiasSpec(RunSpec):
         "datasets.out_of_distribution.*",
         "text.nltk_data",
         "text.spacy",
+        *QaTrainSpec.PATHS,
     )
-    NAMES = ("models.*.path", "models.*.adapter", "text.spacy")
-    RESOURCES = ("execution.*",)
+    NAMES = ("models.*.path", "models.*.adapter", "text.spacy", "train.bases.*.path")
+    RESOURCES = ("execution.*", *QaTrainSpec.RESOURCES)
     ANALYSIS = ("thresholds", "thresholds.*", "bootstrap.*")
 
     kind: Literal["qa_bias"]
-    models: Annotated[list[QaModelSpec], Field(min_length=1)]
+    models: list[QaModelSpec] = []
+    """May be left out where the run trains some."""
     datasets: QaDatasetsSpec
     heuristics: Annotated[list[str], Field(min_length=1)] = list(HEURISTICS)
     """Ids of P3's heuristics, or ``module:function`` for one of the user's."""
@@ -126,6 +139,8 @@ class QaBiasSpec(RunSpec):
     variant: Literal["paper", "reference"] = "paper"
     windows: WindowsSpec = WindowsSpec()
     text: QaTextSpec = QaTextSpec()
+    train: QaTrainSpec | None = Field(default=None, validate_default=True)
+    """Readers are trained first, and measured with the rest."""
     execution: ExecutionSpec = ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:
@@ -133,17 +148,28 @@ class QaBiasSpec(RunSpec):
         sets = {**self.datasets.in_distribution, **self.datasets.out_of_distribution}
         return {
             "datasets.train": self.datasets.train,
-            **{f"datasets.{name}": uri for name, uri in sets.items()},
+            **{f"datasets.{name}": uri for name, uri in sets.items() if isinstance(uri, str)},
             **{
                 f"predictions of {model.name} for {name}": uri
                 for model in self.models
                 for name, uri in (model.predictions or {}).items()
             },
+            **({} if self.train is None else _training_files(self.train)),
         }
 
-    def models_used(self) -> dict[tuple[str, ...], QaModelSpec]:
-        """Return the models that answer; for predictions from elsewhere none is loaded."""
-        return {("models", model.name): model for model in self.models if model.path is not None}
+    def models_used(self) -> dict[tuple[str, ...], QaModelSpec | QaBaseSpec]:
+        """Return the models that answer, for predictions from elsewhere none is loaded, and those that are trained."""
+        bases = [] if self.train is None else self.train.bases
+        return {
+            **{("models", model.name): model for model in self.models if model.path is not None},
+            **{("bases", base.name): base for base in bases},
+        }
+
+    def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what is generated otherwise: these keys stand where files have their places."""
+        for key in dict.fromkeys([*before, *after]):
+            if ".planted." in key and before.get(key) != after.get(key):
+                yield f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}"
 
     @field_validator("models")
     @classmethod
@@ -184,12 +210,53 @@ class QaBiasSpec(RunSpec):
                 raise SpecError(f"thresholds: {', '.join(unknown)} not among heuristics; add or remove it")
         return thresholds
 
+    @field_validator("train")
+    @classmethod
+    def _training_fits_the_rest(cls, train: QaTrainSpec | None, info: ValidationInfo) -> QaTrainSpec | None:
+        known = info.data
+        if train is None:
+            refuse(
+                [] if known.get("models", True) else ["models: is empty; name one, or train some (train)"], SpecError
+            )
+            return None
+        problems = []
+        if "heuristics" in known:
+            problems += [
+                f"train.biases: {bias} is not among heuristics; add it there, so that it is measured"
+                for bias in train.biases
+                if bias not in known["heuristics"]
+            ]
+        if train.thresholds == "mikula2024":
+            problems += [
+                f"train.thresholds: none is published for {bias}; give one ({{{bias}: NUMBER}}), or search"
+                for bias in train.biases
+                if bias not in PUBLISHED_SEGMENTS
+            ]
+        if "datasets" in known:
+            measured = {**known["datasets"].in_distribution, **known["datasets"].out_of_distribution}
+            problems += [
+                f"train.validation.{name}: is not the file that datasets calls {name}; give one of them another name"
+                for name, source in train.validation.items()
+                if name in measured and measured[name] != source
+            ]
+        refuse(problems, SpecError)
+        return train.resolved(known.get("variant", "paper"))
+
     @field_validator("windows")
     @classmethod
     def _windows_go_on(cls, windows: WindowsSpec) -> WindowsSpec:
         if windows.stride >= windows.max_tokens:
             raise SpecError("windows: stride must be smaller than max_tokens")
         return windows
+
+
+def _training_files(train: QaTrainSpec) -> dict[str, str | None]:
+    """Return the files of training, by their keys."""
+    sets = {f"train.{key}.{name}": own for key in ("data", "validation") for name, own in getattr(train, key).items()}
+    return {
+        **{key: own for key, own in sets.items() if isinstance(own, str)},
+        "train.bias_model.predictions": train.bias_model.predictions,
+    }
 
 
 def _is_function_name(text: str) -> bool:

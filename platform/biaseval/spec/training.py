@@ -24,7 +24,7 @@ class AdapterSpec(Section):
     @field_validator("alpha", "dropout", mode="before")
     @classmethod
     def _numbers_without_a_point(cls, value: object) -> object:
-        return _number_of(value)
+        return number_of(value)
 
     @field_validator("targets")
     @classmethod
@@ -68,7 +68,7 @@ class TrainingSpec(Section):
     @field_validator("learning_rate", "weight_decay", "max_grad_norm", "beta2", "warmup", mode="before")
     @classmethod
     def _rates_without_a_point(cls, value: object) -> object:
-        return _number_of(value)
+        return number_of(value)
 
     @model_validator(mode="after")
     def _workers_share_a_step(self) -> Self:
@@ -154,7 +154,7 @@ def _another_model(key: str, before: Mapping[str, Any], after: Mapping[str, Any]
     return f"{key}: the run has {found!r}, the spec {asked!r}, which would train another model: {why}"
 
 
-def _number_of(value: object) -> object:
+def number_of(value: object) -> object:
     """Return the number that a text spells, anything else as it is: YAML reads 2e-4 as a text, 2.0e-4 as a number."""
     if isinstance(value, str):
         try:

@@ -184,8 +184,8 @@ QA_SEGMENTS = TableSchema(
             ("threshold", pa.float64()),  # values up to it are lower
             ("source", pa.string()),  # of the threshold: 'published', 'given', 'searched'
             ("biased_segment", pa.string()),  # 'lower', 'higher'
-            # what decided that: the upper quantile of exact match, in points, of this model on the first validation set;
-            # null where the published side is taken
+            # what decided that: the upper quantile of exact match, in points, of this model on the first set for
+            # validation; null where the published side is taken
             ("judged_by", pa.string()),
             ("lower_high", pa.float64()),
             ("higher_high", pa.float64()),

@@ -68,12 +68,15 @@ TRAINED_MODELS = TableSchema(
             ("model", pa.string()),  # BASE@DATA+METHOD(BIAS)#SEED, without the parts of which there is one
             ("base", pa.string()),
             ("data", pa.string()),
-            # 'standard', 'resample', 'learned_mixin', 'confidence_regularization', 'product_of_experts', or 'bias_model',
-            # which takes part in no measurement
+            # 'standard', 'resample', 'learned_mixin', 'confidence_regularization', 'product_of_experts'; 'bias_model'
+            # takes part in no measurement
             ("method", pa.string()),
             ("bias", pa.string()),  # the heuristic that is addressed, of a bias model used; null: standard
             ("seed", pa.int64()),
-            ("standard", pa.string()),  # the model of the same base, data and seed that it is compared with; null: itself
+            (
+                "standard",
+                pa.string(),
+            ),  # the model of the same base, data and seed that it is compared with; null: itself
             ("path", pa.string()),  # of its folder in the run; null: it was given up
             ("steps", pa.int64()),  # that were made
             ("best_step", pa.int64()),  # 0-based; behind it the weights are that were kept

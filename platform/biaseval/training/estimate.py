@@ -115,7 +115,22 @@ def training_cost(shape: ModelShape, recipe: Recipe, *, row_tokens: int, step_to
     Raises:
         InputError: the DeepSpeed file cannot be read.
     """
-    shapes = [shape, *PUBLISHED_SHAPES]
+    flops = training_flops(shape.n_parameters, step_tokens, recipe)
+    return cost_of([shape, *PUBLISHED_SHAPES], recipe, row_tokens=row_tokens, flops=flops)
+
+
+def cost_of(shapes: list[ModelShape], recipe: Recipe, *, row_tokens: int, flops: int) -> TrainingCost:
+    """Return what models of these shapes need.
+
+    Args:
+        shapes: of the models.
+        recipe: how they are trained.
+        row_tokens: of the longest row, as it goes through a model.
+        flops: of all training together.
+
+    Raises:
+        InputError: the DeepSpeed file cannot be read.
+    """
     stages = {"none": None, "1": 1, "2": 2, "3": 3}
     offloaded = offloaded_parts(recipe.training)
 
@@ -123,7 +138,7 @@ def training_cost(shape: ModelShape, recipe: Recipe, *, row_tokens: int, step_to
         return memory_of(of, recipe, row_tokens, zero, n_workers, offloaded.get(zero or 0, ()))
 
     return TrainingCost(
-        flops=training_flops(shape.n_parameters, step_tokens, recipe),
+        flops=flops,
         row_tokens=row_tokens,
         shapes=shapes,
         n_trainable=[each.n_trained(recipe) for each in shapes],

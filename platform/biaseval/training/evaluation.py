@@ -154,10 +154,12 @@ class Watch:
     """Names of the sets that decide."""
     patience: int | None = None
     """Evaluations without a better one after which training ends; None: it goes on to its last step."""
+    against: frozenset[str] = frozenset()
+    """Names of the sets whose mean is subtracted, where what counts is a difference."""
 
     def selection(self) -> Selection:
         """Return what hears of the evaluations of a training."""
-        return Selection(self.criterion, self.deciding, self.patience)
+        return Selection(self.criterion, self.deciding, self.patience, self.against)
 
 
 @dataclass
@@ -167,6 +169,7 @@ class Selection:
     criterion: Criterion
     datasets: frozenset[str]
     patience: int | None
+    against: frozenset[str] = frozenset()
     best_step: int | None = None
     """0-based; None before the first finite evaluation."""
     _best: float = field(default=-math.inf, init=False)
@@ -177,14 +180,18 @@ class Selection:
 
         Of equal ones the first is; none is whose loss on some set is not finite.
         """
-        values = [float(own[self.criterion]) for own in scores if own["dataset"] in self.datasets]
-        value = sum(values) / len(values) * (-1 if self.criterion == "loss" else 1)
+        value = self._mean(scores, self.datasets) - (self._mean(scores, self.against) if self.against else 0.0)
+        value *= -1 if self.criterion == "loss" else 1
         is_finite = all(math.isfinite(float(own["loss"])) for own in scores)  # else answers mean nothing
         if is_finite and value > self._best:
             self._best, self.best_step, self._n_worse = value, step, 0
             return True
         self._n_worse += 1
         return False
+
+    def _mean(self, scores: Sequence[Mapping[str, float | str]], datasets: frozenset[str]) -> float:
+        values = [float(own[self.criterion]) for own in scores if own["dataset"] in datasets]
+        return sum(values) / len(values)
 
     @property
     def is_over(self) -> bool:

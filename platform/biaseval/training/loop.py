@@ -54,7 +54,7 @@ def training_steps(
         share: of this worker.
         start: steps that were made before.
     """
-    planned = planned_steps(objective.n_rows, recipe)
+    planned = steps_of(objective, recipe)
     for step, (epoch, rows) in list(enumerate(planned))[start:]:
         started = time.perf_counter()
         # What dropout drops depends on the step alone, not on what came before: a resumed training drops the same.
@@ -78,6 +78,11 @@ def training_steps(
         yield record
         if not record.is_finite:
             return
+
+
+def steps_of(objective: Objective, recipe: Recipe) -> list[tuple[int, list[int]]]:
+    """Return the epoch and the rows of every step of a training."""
+    return planned_steps(objective.n_rows, recipe, objective.lengths if recipe.groups_lengths else None)
 
 
 def _mean_loss(optimization: Optimization, objective: Objective, recipe: Recipe, share: Share) -> float:

@@ -56,8 +56,15 @@ class Objective(Protocol):
     def layers(self) -> torch.nn.Module | None:
         """What is trained with the model, and is no part of it afterwards."""
 
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens of each row."""
+
     def weight(self, rows: Sequence[int]) -> float:
         """Return what the loss of these rows counts beside that of others."""
+
+    def names(self, rows: Sequence[int]) -> Sequence[str]:
+        """Return what messages call these rows; nothing where they have no names."""
 
     def n_tokens(self, rows: Sequence[int]) -> int | None:
         """Return the tokens of all texts of a step, where the table of steps is to say so."""
@@ -117,6 +124,15 @@ class LabelledPrompts:
         """Prompts."""
         return len(self.rows)
 
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each row."""
+        return [len(row.token_ids) for row in self.rows]
+
+    def names(self, rows: Sequence[int]) -> list[str]:
+        """Return nothing: the adapter says whose they are."""
+        return []
+
     def weight(self, rows: Sequence[int]) -> float:
         """Each row counts the same."""
         return len(rows)
@@ -151,6 +167,15 @@ class Conversations:
     def n_rows(self) -> int:
         """Conversations."""
         return len(self.conversations)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each conversation."""
+        return [len(one.token_ids) for one in self.conversations]
+
+    def names(self, rows: Sequence[int]) -> list[str]:
+        """Return nothing: they are not kept in tokens."""
+        return []
 
     def weight(self, rows: Sequence[int]) -> float:
         """Return the answer tokens."""

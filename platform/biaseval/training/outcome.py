@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
@@ -9,27 +10,30 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow.compute as pc
+import torch
 import torch.distributed as dist
 
 from biaseval.errors import BiasevalError
 from biaseval.models import CONFIG_FILE, adapter_files
 from biaseval.store import Run, part_name
-from biaseval.tables import EVALUATIONS, TRAINING, TableSchema
+from biaseval.tables import EVALUATIONS, TRAINED_MODELS, TRAINING, TableSchema
 from biaseval.training.checkpoints import folders_of, keep_only, newest_checkpoint, read_states, write_checkpoint
 from biaseval.training.evaluation import Scores
-from biaseval.training.loop import StepRecord, training_steps
+from biaseval.training.loop import StepRecord, steps_of, training_steps
 from biaseval.training.model_files import complete_model, write_weights
 from biaseval.training.objectives import Share
 from biaseval.training.preparation import Base, Prepared, prepared
 from biaseval.training.recipe import Recipe
 from biaseval.training.rows import MODEL_CONFIG
-from biaseval.training.schedule import planned_steps
 from biaseval.training.work import Work
 
 Row = dict[str, Any]
 
 _KEPT = "best-"
 """What the folder of the best weights begins with; the number of their step follows."""
+
+_N_NAMED = 5
+"""Questions that a message names."""
 
 _SCORES = [column.name for column in fields(Scores)]
 
@@ -50,8 +54,12 @@ class Outcome:
     """False if loss or gradient was not finite at the last step, or no evaluation was: there is no adapter or model."""
     step_seconds: float
     """In optimizer steps of this sitting: forward, backward and update."""
+    evaluation_seconds: float = 0.0
+    """In evaluations of this sitting."""
     best_step: int | None = None
     """Behind which the weights are that were kept; None where nothing was."""
+    problem: str | None = None
+    """Why it is not complete."""
 
 
 def train(
@@ -65,7 +73,7 @@ def train(
     """Train one unit and write what comes of it; workers of a group call this at once, and each returns the same.
 
     Its steps are a part of the table ``training``, written before each checkpoint, and before the adapter or the model,
-    whose last file makes it complete.
+    whose last file makes it complete. Of a reader the row of ``trained_models`` follows, also of one that was given up.
 
     Args:
         run: the run directory.
@@ -76,12 +84,13 @@ def train(
         on_step: hears of each step.
     """
     share, objective = base.share, work.objective
-    n_steps = len(planned_steps(objective.n_rows, recipe))
+    planned = steps_of(objective, recipe)
+    n_steps = len(planned)
     if work.watch is not None and recipe.adapter is not None:
         raise ValueError("an adapter is not watched: the weights that are kept on the way are a model's")
     notes = _Notes(run, work, is_first=share.rank == 0)
     _begin_anew(run, folder, share)
-    start, step_seconds = 0, 0.0
+    start, step_seconds, evaluation_seconds = 0, 0.0, 0.0
     with prepared(base, recipe, objective) as ready:
         if recipe.checkpoint_steps is not None:
             start = _restored(run, base, ready, work, notes)
@@ -91,7 +100,9 @@ def train(
             step_seconds += record.seconds
             n_done = record.step + 1
             if record.is_finite and work.watch is not None and (n_done % work.watch.every == 0 or n_done == n_steps):
+                began = time.perf_counter()
                 scores = [own.scores(ready.optimization, share) for own in work.watch.sets]
+                evaluation_seconds += time.perf_counter() - began
                 if notes.hear(record.step, scores):
                     write_weights(run, _kept(work, record.step), ready, share, recipe.training.precision)
                 if notes.selection is not None and notes.selection.is_over:
@@ -108,7 +119,51 @@ def train(
             _write_kept(run, base, work, recipe, folder, best_step)
         elif is_complete:
             _write_last(run, base, ready, recipe, folder)
-    return Outcome(start, n_done, record.loss, record.grad_norm, is_complete, step_seconds, best_step)
+    problem = None
+    if not record.is_finite:
+        problem = _not_finite(record, objective.names(planned[record.step][1]))
+    elif not is_complete:
+        problem = "no evaluation was finite"
+    outcome = Outcome(
+        first_step=start,
+        n_steps=n_done,
+        loss=record.loss,
+        grad_norm=record.grad_norm,
+        is_complete=is_complete,
+        step_seconds=step_seconds,
+        evaluation_seconds=evaluation_seconds,
+        best_step=best_step,
+        problem=problem,
+    )
+    if work.row is not None and share.rank == 0:
+        _write_row(run, base, work, folder, outcome)
+    return outcome
+
+
+def _not_finite(record: StepRecord, names: Sequence[str]) -> str:
+    """Return what ended a training, and which rows that step was of."""
+    norm = "unknown" if record.grad_norm is None else f"{record.grad_norm:.4g}"
+    more = f" and {len(names) - _N_NAMED} more" if len(names) > _N_NAMED else ""
+    of = f" (questions {', '.join(names[:_N_NAMED])}{more})" if names else ""
+    return f"loss {record.loss:.4g}, gradient norm {norm} at step {record.step}{of}"
+
+
+def _write_row(run: Run, base: Base, work: Work, folder: str, outcome: Outcome) -> None:
+    """Write the row of ``trained_models``, which is last; checkpoints of what is complete have served."""
+    device = base.device
+    row = {
+        **(work.row or {}),
+        "path": folder if outcome.is_complete else None,
+        "steps": outcome.n_steps,
+        "best_step": outcome.best_step,
+        "problem": outcome.problem,
+        "n_windows": work.objective.n_rows,
+        "n_workers": base.share.n_workers,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+    }
+    run.write_part(TRAINED_MODELS.name, work.part, TRAINED_MODELS.rows([row]))
+    if outcome.is_complete:
+        run.delete(work.checkpoints)
 
 
 class _Notes:

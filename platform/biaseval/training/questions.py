@@ -197,9 +197,19 @@ class Questions:
         return int(self.windows.num_rows)
 
     @property
+    def lengths(self) -> list[int]:
+        """Tokens of each window."""
+        found: list[int] = pc.list_value_length(self.windows["token_ids"]).to_pylist()
+        return found
+
+    @property
     def layers(self) -> nn.Module | None:
         """What is trained with the reader."""
         return self.method.layers
+
+    def names(self, rows: Sequence[int]) -> list[str]:
+        """Return the ids of their questions, each once."""
+        return list(dict.fromkeys(self.windows["example_id"].take(pa.array(rows)).to_pylist()))
 
     def weight(self, rows: Sequence[int]) -> float:
         """Each window counts the same."""

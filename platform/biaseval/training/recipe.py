@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from biaseval.models import ModelSource
-from biaseval.spec import AdapterSpec, InstructSpec, LoraSpec, ModelSpec, TrainingSpec
+from biaseval.spec import AdapterSpec, InstructSpec, LoraSpec, ModelSpec, QaBaseSpec, QaTrainSpec, TrainingSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,10 @@ class Recipe:
     """How the learning rate falls behind the warm-up."""
     max_steps: int | None = None
     """At most so many optimizer steps."""
+    goes_by_steps: bool = False
+    """It makes ``max_steps`` optimizer steps, in as many epochs as that takes."""
+    groups_lengths: bool = False
+    """Rows of like length make a step together."""
     checkpoint_steps: int | None = None
     """Optimizer steps between checkpoints; None keeps none, as where a unit is soon trained anew."""
 
@@ -60,4 +64,29 @@ def tuning_recipe(spec: InstructSpec) -> Recipe:
         schedule=spec.training.schedule,
         max_steps=spec.training.max_steps,
         checkpoint_steps=spec.training.checkpoint_steps,
+    )
+
+
+def reader_recipe(train: QaTrainSpec, base: QaBaseSpec, method: str, seed: int) -> Recipe:
+    """Return how an extractive reader is trained.
+
+    Args:
+        train: the spec's section.
+        base: what it begins with.
+        method: of ``train.methods``, or ``bias_model``.
+        seed: of weights that are drawn, order and dropout.
+    """
+    is_bias_model = method == "bias_model"
+    own_steps = train.steps_of(method)
+    return Recipe(
+        model=ModelSource.of(base),
+        task="extractive",
+        is_new=base.init == "random" or (is_bias_model and train.bias_model.init == "random"),
+        training=train.model_copy(update={"learning_rate": train.bias_model.learning_rate}) if is_bias_model else train,
+        adapter=None,
+        seed=seed,
+        max_steps=train.max_steps if own_steps is None else own_steps,
+        goes_by_steps=own_steps is not None,
+        groups_lengths=train.group_by_length,
+        checkpoint_steps=train.checkpoint_steps,
     )

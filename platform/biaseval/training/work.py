@@ -34,6 +34,10 @@ class Work:
     """The folder of the run for them, where they are kept."""
     watch: Watch | None = None
     """How it is watched; None: the weights of the last step are kept."""
+    folder: str | None = None
+    """Of the run, for what is trained; None: that of the unit's last file."""
+    row: Mapping[str, Any] | None = None
+    """What is known of a reader beforehand, of the columns of ``trained_models``; None: it is none."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """How, beside what the spec says; JSON values."""
 

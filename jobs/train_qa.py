@@ -1,0 +1,11 @@
+"""Training the readers of a QA-bias run as a Ray job; see submission.py.
+
+ray job submit --working-dir . -- python jobs/train_qa.py SPEC --run-dir s3://bucket/runs/x
+"""
+
+from __future__ import annotations
+
+from submission import submitted
+
+if __name__ == "__main__":
+    submitted("train", "qa")

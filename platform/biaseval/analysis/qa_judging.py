@@ -1,0 +1,74 @@
+"""Which threshold splits questions, and which segment a model answers better: `qa_bias_by_heuristic` of one model.
+
+Before the metrics of a run there are, as what is trained depends on it (P3 sections 4 and 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+
+from biaseval.analysis.qa_draws import model_rows, settings_rows, thresholds_to_try
+from biaseval.analysis.relations import connect, create_views, relations, rows
+from biaseval.qa_bias.significance import segment_draws
+from biaseval.spec import QaBiasSpec
+from biaseval.tables import QA_ATTRIBUTES, QA_DRAWS, QA_EXAMPLES, QA_MODELS, QA_PREDICTIONS, QA_SETTINGS, QA_THRESHOLDS
+
+
+def judged(
+    spec: QaBiasSpec,
+    fixed: Mapping[str, float],
+    *,
+    heuristics: Sequence[str],
+    examples: pa.Table,
+    attributes: pa.Table,
+    predictions: pa.Table,
+) -> list[dict[str, Any]]:
+    """Return the rows of ``qa_bias_by_heuristic`` for the predictions of one model.
+
+    Args:
+        spec: its seed, bootstrap and variant count.
+        fixed: thresholds by heuristic; those of the others are searched.
+        heuristics: that are judged.
+        examples: rows of ``qa_examples``, of one data set.
+        attributes: of these questions, as in ``qa_attributes``.
+        predictions: the model's, as in ``qa_predictions``.
+
+    Raises:
+        InputError: a heuristic of the user's has too many thresholds to try.
+    """
+    [model] = predictions["model"].unique().to_pylist()
+    tables = {
+        QA_EXAMPLES.name: examples,
+        QA_ATTRIBUTES.name: attributes.select(QA_ATTRIBUTES.schema.names),
+        QA_PREDICTIONS.name: predictions,
+        QA_SETTINGS.name: settings_rows(spec, heuristics),
+        QA_MODELS.name: model_rows([(model, "error", None)]),
+    }
+    with closing(connect([])) as connection:
+        for name, content in tables.items():
+            connection.from_arrow(content).create(name)
+        create_views(relations("intermediate", tables=tables), connection)
+        thresholds = thresholds_to_try(spec.variant, fixed, connection)
+        measured = rows("from qa_measured order by dataset, heuristic, row, example_id", connection)
+        bootstrap = spec.bootstrap
+        draws = segment_draws(
+            model,
+            measured,
+            thresholds,
+            seed=spec.seed,
+            trials=bootstrap.trials,
+            sample=bootstrap.sample,
+            replacement=bootstrap.replacement,
+        )
+        derived = {QA_THRESHOLDS.name: thresholds, QA_DRAWS.name: draws}
+        for name, content in derived.items():
+            connection.from_arrow(content).create(name)
+        there = [*tables, *derived]
+        needed = ("qa_bias_candidates", "qa_bias_by_heuristic")
+        create_views([mart for mart in relations("marts", tables=there) if mart.name in needed], connection)
+        found: list[dict[str, Any]] = rows("from qa_bias_by_heuristic", connection).to_pylist()
+        return found

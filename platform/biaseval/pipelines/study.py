@@ -1,0 +1,138 @@
+"""The readers that a QA-bias run trains: which ones, what they are called, and which of them needs which (P3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal
+
+from biaseval.spec import ADDRESSING, GUIDED, QaTrainSpec
+
+BIAS_MODEL = "bias_model"
+"""The method of readers that are trained on a biased segment alone, and are not measured."""
+
+READERS = "models"
+"""The folder of a run that holds what it trained."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader that is trained."""
+
+    number: int
+    """Its place in the study, 0-based: standard ones, bias models, the others."""
+    name: str
+    base: str
+    data: str
+    method: str
+    """Of the spec's ``train.methods``, or `BIAS_MODEL`."""
+    bias: str | None
+    seed: int
+    standard: str | None
+    """The name of the standard reader of the same base, data and seed, which is its teacher and what it is compared
+    with; None: it is that itself, or a bias model."""
+    guide: str | None
+    """The name of what knows its bias, if anything does: a bias model, or what stands in its place."""
+
+    @property
+    def folder(self) -> str:
+        """Of the run, for the model; a name that any file system takes, unlike its own."""
+        return f"{READERS}/{self.number:05d}-{re.sub(r'[^A-Za-z0-9._-]+', '-', self.name).strip('-')}"
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is a model of the study, not one that helps to train others."""
+        return self.method != BIAS_MODEL
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What ``trained_models`` says of it."""
+        names = ("number", "base", "data", "method", "bias", "seed", "standard")
+        return {"model": self.name, **{name: getattr(self, name) for name in names}}
+
+
+def readers_of(train: QaTrainSpec) -> list[Reader]:
+    """Return the readers of a study, in an order in which each comes behind what it needs."""
+    return [Reader(number, **kind) for number, kind in enumerate(_kinds(train))]
+
+
+@dataclass(frozen=True)
+class Guide:
+    """What gives logits that readers are trained with."""
+
+    name: str
+    source: Literal["reader", "tfidf", "predictions"]
+    base: str
+    """Whose tokens they are of."""
+    data: str
+    bias: str | None
+    """What a file says differently for each."""
+
+
+def guides_of(train: QaTrainSpec) -> list[Guide]:
+    """Return what gives logits, in order: for each of the methods that need some a bias model, and teachers.
+
+    A bias model is one for each base, data set and bias, whatever the seeds of those that it guides.
+    """
+    found: dict[str, Guide] = {}
+    for reader in readers_of(train):
+        if reader.guide is not None:
+            found[reader.guide] = Guide(reader.guide, _source(train), reader.base, reader.data, reader.bias)
+    for reader in readers_of(train):
+        if reader.method == "confidence_regularization" and reader.standard is not None:
+            found[reader.standard] = Guide(reader.standard, "reader", reader.base, reader.data, None)
+    return list(found.values())
+
+
+def _source(train: QaTrainSpec) -> Literal["reader", "tfidf", "predictions"]:
+    if train.bias_model.tfidf:
+        return "tfidf"
+    return "reader" if train.bias_model.is_trained else "predictions"
+
+
+def _kinds(train: QaTrainSpec) -> Iterator[dict[str, Any]]:
+    pairs = [(base.name, data) for base in train.bases for data in train.data]
+
+    def named(base: str, data: str, method: str, bias: str | None, seed: int | None) -> str:
+        name = base if len(train.data) == 1 else f"{base}@{data}"
+        if method != "standard":
+            name += f"+{method}" if bias is None or len(train.biases) == 1 else f"+{method}({bias})"
+        return name if seed is None or len(train.seeds) == 1 else f"{name}#{seed}"
+
+    def kind(base: str, data: str, method: str, bias: str | None, seed: int) -> dict[str, Any]:
+        return {"base": base, "data": data, "method": method, "bias": bias, "seed": seed}
+
+    def guide(base: str, data: str, bias: str) -> str:
+        source = _source(train)
+        if source == "reader":
+            return named(base, data, BIAS_MODEL, bias, None)
+        return named(base, data, source, None if source == "tfidf" else bias, None)
+
+    nothing = {"standard": None, "guide": None}
+    for base, data in pairs:
+        for seed in train.seeds:
+            yield {
+                "name": named(base, data, "standard", None, seed),
+                **kind(base, data, "standard", None, seed),
+                **nothing,
+            }
+    for base, data in pairs if train.has_bias_models else ():
+        for bias in train.biases:
+            name = named(base, data, BIAS_MODEL, bias, None)
+            yield {"name": name, **kind(base, data, BIAS_MODEL, bias, train.seeds[0]), **nothing}
+    for base, data in pairs:
+        for method in (method for method in ADDRESSING if method in train.methods):
+            for bias, seed in product(train.biases, train.seeds):
+                yield {
+                    "name": named(base, data, method, bias, seed),
+                    **kind(base, data, method, bias, seed),
+                    "standard": named(base, data, "standard", None, seed),
+                    "guide": guide(base, data, bias) if method in GUIDED else None,
+                }
+
+
+def measured(readers: Sequence[Reader]) -> list[Reader]:
+    """Return the readers that answer the run's questions."""
+    return [reader for reader in readers if reader.is_measured]

@@ -1,0 +1,281 @@
+"""What training the readers of a QA-bias run starts from, and what it will cost; loads no weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from biaseval.errors import InputError, Problems
+from biaseval.pipelines.guides import check_logits_file
+from biaseval.pipelines.study import BIAS_MODEL, Reader, guides_of, measured, readers_of
+from biaseval.pipelines.words import cost_lines
+from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
+from biaseval.qa_bias.planted import planted_questions
+from biaseval.spec import DataSource, QaBaseSpec, QaBiasSpec, QaTrainSpec
+from biaseval.store import Run
+from biaseval.training.deepspeed_config import check_deepspeed
+from biaseval.training.estimate import ModelShape, TrainingCost, cost_of, training_flops
+from biaseval.training.recipe import reader_recipe
+
+_N_NAMED = 3
+
+_SEEDS = {"train": 1, "validation": 2, "measured": 3}
+"""Generated sets of one name differ by what they are for."""
+
+
+@dataclass(frozen=True)
+class TrainingInputs:
+    """What training starts from, validated."""
+
+    sets: Sequence[tuple[str, QuestionSet]]
+    """Roles and questions."""
+    readers: Sequence[Reader]
+    n_windows: Mapping[str, Mapping[str, int]]
+    """Of each base in each training set."""
+    tokens: Mapping[str, Mapping[str, int]]
+    """Of these windows."""
+    tfidf_weights: Mapping[str, float]
+    """Of each training set, where a bias model is fitted so."""
+    steps: Sequence[int]
+    """Of each reader, at most; what depends on segments is as many as if all questions were in them."""
+    cost: TrainingCost
+    notes: Sequence[str]
+
+
+def read_source(
+    spec: QaBiasSpec, source: DataSource, name: str, role: str, *, max_examples: int | None = None
+) -> QuestionSet:
+    """Return the questions of a file, or generated ones.
+
+    Args:
+        spec: its seed and ``datasets.on_bad_example`` count.
+        source: the file, or what to generate.
+        name: of the set.
+        role: ``train``, ``validation`` or ``measured``.
+        max_examples: of a file, at most so many.
+
+    Raises:
+        InputError: the file cannot be read, or has bad questions.
+    """
+    if isinstance(source, str):
+        on_bad_example = spec.datasets.on_bad_example
+        return read_questions(
+            source, name=name, on_bad_example=on_bad_example, max_examples=max_examples, seed=spec.seed
+        )
+    planted = source.planted
+    return planted_questions(
+        name,
+        shortcut=planted.shortcut,
+        strength=planted.strength,
+        n_questions=planted.questions,
+        seed=10 * spec.seed + _SEEDS[role],
+    )
+
+
+def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, QuestionSet]) -> TrainingInputs:
+    """Return what training starts from.
+
+    Args:
+        spec: of the run.
+        train: its section.
+        asked: the sets that the run measures, by name.
+
+    Raises:
+        InputError: all that is wrong with files, bases and settings, in one message.
+    """
+    problems = Problems()
+    sets: list[tuple[str, QuestionSet]] = []
+    for role, sources in (("train", train.data), ("validation", train.validation)):
+        for name, source in sources.items():
+            with problems.noted():
+                sets.append(
+                    (
+                        role,
+                        asked[name]
+                        if _is_asked(spec, role, name, source, asked)
+                        else read_source(spec, source, name, role),
+                    )
+                )
+    with problems.noted():
+        check_deepspeed(reader_recipe(train, train.bases[0], "standard", train.seeds[0]))
+    training = [questions for role, questions in sets if role == "train"]
+    if train.bias_model.predictions is not None and train.addressing and len(training) == len(train.data):
+        ids = [question.example_id for questions in training for question in questions.questions]
+        with problems.noted():
+            check_logits_file(train.bias_model.predictions, train.biases, ids)
+    counts: dict[str, dict[str, tuple[int, int]]] = {}
+    shapes = []
+    for base in train.bases:
+        with problems.noted():
+            shapes.append(_shape(spec, base))
+            counts[base.name] = {questions.name: _counted(spec, base, questions) for questions in training}
+    problems.refuse()
+    readers = readers_of(train)
+    steps = [_n_steps(train, reader, counts[reader.base][reader.data][0]) for reader in readers]
+    notes = [note for _, questions in sets for note in questions.notes]
+    notes += _overlaps(training, asked.values())
+    return TrainingInputs(
+        sets=sets,
+        readers=readers,
+        n_windows={base: {data: n for data, (n, _) in own.items()} for base, own in counts.items()},
+        tokens={base: {data: tokens for data, (_, tokens) in own.items()} for base, own in counts.items()},
+        tfidf_weights=_tfidf_weights(spec, train, training),
+        steps=steps,
+        cost=_cost(spec, train, shapes, readers, steps, counts),
+        notes=notes,
+    )
+
+
+def write_training(run: Run, inputs: TrainingInputs, part_questions: int) -> dict[str, Any]:
+    """Write the questions of training and validation in parts, and return what ``plan.json`` says of them."""
+    parts: list[dict[str, Any]] = []
+    for role, questions in inputs.sets:
+        rows = question_rows(questions, "train" if role == "train" else "validation")
+        for start in range(0, rows.num_rows, part_questions):
+            part = rows.slice(start, part_questions)
+            run.write_part("qa_training_examples", len(parts), part)
+            parts.append({"part": len(parts), "role": role, "dataset": questions.name, "n_questions": part.num_rows})
+    return {
+        "training_parts": parts,
+        "training": {
+            "n_windows": inputs.n_windows,
+            "tokens": inputs.tokens,
+            "tfidf_weights": inputs.tfidf_weights,
+            "notes": list(inputs.notes),
+        },
+        "readers": [reader.name for reader in measured(inputs.readers)],
+    }
+
+
+def training_lines(train: QaTrainSpec, inputs: TrainingInputs) -> list[tuple[str, str]]:
+    """Return what a plan says of training: readers in order, their steps, and what they cost."""
+    lines = [
+        (f"questions, {questions.name} ({role})", f"{len(questions.questions):,}") for role, questions in inputs.sets
+    ]
+    for base, by_data in inputs.n_windows.items():
+        for data, n_windows in by_data.items():
+            lines.append((f"windows, {base} on {data}", f"{n_windows:,} ({inputs.tokens[base][data]:,} tokens)"))
+    by_method: dict[str, list[int]] = {}
+    for reader, steps in zip(inputs.readers, inputs.steps, strict=True):
+        by_method.setdefault(reader.method, []).append(steps)
+    for method, own in by_method.items():
+        what = "bias models to train" if method == BIAS_MODEL else f"readers, {method}"
+        lines.append((what, f"{len(own):,}, at most {max(own):,} steps each, {sum(own):,} together"))
+    lines.append(("passes for logits of guides", f"{len(guides_of(train)):,}"))
+    lines += cost_lines("training FLOPs, at most", inputs.cost.flops)
+    disk = sum(
+        4 * shape.n_parameters * sum(reader.base == base.name for reader in inputs.readers)
+        for base, shape in zip(train.bases, inputs.cost.shapes, strict=True)
+    )
+    logits = 8 * sum(inputs.tokens[guide.base][guide.data] for guide in guides_of(train))
+    largest = max(shape.n_parameters for shape in inputs.cost.shapes)
+    lines += [
+        ("disk, trained models", _bytes(disk)),
+        ("disk, logits of guides", f"{_bytes(logits)}, before compression"),
+        ("disk, checkpoints", f"up to {_bytes(16 * largest)} for each that is trained at a time"),
+    ]
+    return lines
+
+
+def _is_asked(spec: QaBiasSpec, role: str, name: str, source: DataSource, asked: Mapping[str, QuestionSet]) -> bool:
+    """Return whether a set for validation is one that the run measures, and not a part of it."""
+    return role == "validation" and name in asked and spec.datasets.max_examples is None and isinstance(source, str)
+
+
+def _shape(spec: QaBiasSpec, base: QaBaseSpec) -> ModelShape:
+    from biaseval.models import ModelSource, check_encoder, describe_reader
+
+    source = ModelSource.of(base)
+    try:
+        check_encoder(source)
+        facts = describe_reader(source, "extractive", has_weights=base.init == "pretrained")
+        if facts.window is not None and spec.windows.max_tokens > facts.window:
+            raise InputError(
+                f"windows.max_tokens: {spec.windows.max_tokens}; {source.path} takes {facts.window} tokens, lower it"
+            )
+    except InputError as error:
+        raise InputError(f"train.bases: {base.name}: {error}") from error
+    return ModelShape(base.name, facts.n_parameters, facts.hidden_size, facts.n_layers, ())
+
+
+def _counted(spec: QaBiasSpec, base: QaBaseSpec, questions: QuestionSet) -> tuple[int, int]:
+    from biaseval.models import ModelSource
+    from biaseval.reading import count_windows
+
+    try:
+        return count_windows(
+            ModelSource.of(base),
+            [(question.question, question.context) for question in questions.questions],
+            [question.example_id for question in questions.questions],
+            max_tokens=spec.windows.max_tokens,
+            stride=spec.windows.stride,
+        )
+    except InputError as error:
+        raise InputError(f"train.bases: {base.name} on {questions.name}: {error}") from error
+
+
+def _n_steps(train: QaTrainSpec, reader: Reader, n_windows: int) -> int:
+    own = train.steps_of(reader.method)
+    if own is not None:
+        return own
+    # Resampled questions are at most twice as many.
+    n_rows = n_windows * (2 if reader.method == "resample" else 1)
+    steps = train.epochs * math.ceil(n_rows / (train.batch_size * train.accumulation))
+    return steps if train.max_steps is None else min(steps, train.max_steps)
+
+
+def _cost(
+    spec: QaBiasSpec,
+    train: QaTrainSpec,
+    shapes: list[ModelShape],
+    readers: Sequence[Reader],
+    steps: Sequence[int],
+    counts: Mapping[str, Mapping[str, tuple[int, int]]],
+) -> TrainingCost:
+    recipe = reader_recipe(train, train.bases[0], "standard", train.seeds[0])
+    parameters = {shape.name: shape.n_parameters for shape in shapes}
+    flops = 0
+    for reader, n_steps in zip(readers, steps, strict=True):
+        n_windows, tokens = counts[reader.base][reader.data]
+        per_step = tokens / max(1, n_windows) * train.batch_size * train.accumulation
+        if not train.mask_padding:
+            per_step = spec.windows.max_tokens * train.batch_size * train.accumulation
+        flops += training_flops(parameters[reader.base], round(per_step * n_steps), recipe)
+    return cost_of(shapes, recipe, row_tokens=spec.windows.max_tokens, flops=flops)
+
+
+def _overlaps(training: Sequence[QuestionSet], asked: Iterable[QuestionSet]) -> list[str]:
+    """Return which questions are trained on and measured: what is measured there is no generalisation."""
+    notes = []
+    for questions in training:
+        known = {(own.question, own.context): own.example_id for own in questions.questions}
+        for other in asked:
+            shared = [own.example_id for own in other.questions if (own.question, own.context) in known]
+            if shared:
+                named = ", ".join(shared[:_N_NAMED])
+                notes.append(
+                    f"{len(shared):,} of {len(other.questions):,} questions of {other.name} are trained on, too "
+                    f"({questions.name}; first: {named})"
+                )
+    return notes
+
+
+def _tfidf_weights(spec: QaBiasSpec, train: QaTrainSpec, training: Sequence[QuestionSet]) -> dict[str, float]:
+    if not (train.bias_model.tfidf and guides_of(train)):
+        return {}
+    from biaseval.qa_bias.text import load_text
+    from biaseval.qa_bias.tfidf_bias import SentenceCosines, fitted_weight
+
+    cosines = SentenceCosines(load_text(spec.text.nltk_data))
+    return {
+        questions.name: fitted_weight(
+            cosines, [(own.question, own.context, own.answer_starts[0]) for own in questions.questions]
+        )
+        for questions in training
+    }
+
+
+def _bytes(number: float) -> str:
+    return f"{number / 2**30:.2f} GiB" if number >= 2**28 else f"{number / 2**20:.1f} MiB"

@@ -1,0 +1,284 @@
+"""The section ``train`` of a QA-bias spec: readers that a run trains, with regard to shortcuts or without (P3)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from biaseval.qa_bias.planted import SHORTCUTS
+from biaseval.spec.sections import Name, Section, Seed, SpecError, named_twice, refuse
+from biaseval.spec.training import TrainingSpec, number_of
+
+Method = Literal["standard", "resample", "learned_mixin", "confidence_regularization", "product_of_experts"]
+
+ADDRESSING: tuple[Method, ...] = ("resample", "learned_mixin", "confidence_regularization", "product_of_experts")
+"""Methods that address a bias: one reader for each."""
+
+GUIDED: tuple[Method, ...] = ("learned_mixin", "confidence_regularization", "product_of_experts")
+"""Of these, those that need a bias model."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Steps = Annotated[int, Field(gt=0)]
+
+
+class PlantedSpec(Section):
+    """Generated questions in which a shortcut leads to the answer; see `biaseval.qa_bias.planted`."""
+
+    shortcut: str
+    strength: Share
+    """Share of the questions in which the shortcut leads to the answer; the others know nothing of it."""
+    questions: Annotated[int, Field(gt=0)]
+
+    @field_validator("shortcut")
+    @classmethod
+    def _shortcut_is_known(cls, value: str) -> str:
+        if value not in SHORTCUTS:
+            raise ValueError(f"{value!r} cannot be planted; use {' or '.join(SHORTCUTS)}")
+        return value
+
+    @field_validator("strength", mode="before")
+    @classmethod
+    def _strength_without_a_point(cls, value: object) -> object:
+        return number_of(value)
+
+
+class GeneratedSpec(Section):
+    """A data set that is generated, in place of a file."""
+
+    planted: PlantedSpec
+
+
+DataSource = str | GeneratedSpec
+"""A file of questions, or what to generate."""
+
+
+class QaBaseSpec(Section):
+    """The encoder that a reader begins with."""
+
+    name: Name
+    path: str
+    """A local directory, or a Hugging Face name where there is a network; with or without a QA head."""
+    revision: str | None = None
+    trust_remote_code: bool = False
+    init: Literal["pretrained", "random"] = "pretrained"
+    """``random``: from the configuration alone, all weights are drawn."""
+
+    @property
+    def adapter(self) -> None:
+        """It has none."""
+        return
+
+
+class LearnedMixinSpec(Section):
+    """LearnedMixin+H (Clark et al. 2019), protocol section 9."""
+
+    variant: Literal["paper", "head", "clark"] | None = None
+    """As run for P3, as in P3's code at last, as defined by Clark et al.; null: ``paper``, or ``head`` where the spec's
+    ``variant`` is ``reference``."""
+    bias_scale: Share = 0.2
+    """What the bias model's logits are multiplied by: u of protocol section 9.4; 1 is the original method."""
+    entropy_penalty: Annotated[float, Field(ge=0)] = 0.4
+    max_steps: Steps = 100_000
+
+    _numbers = field_validator("bias_scale", "entropy_penalty", mode="before")(number_of)
+
+
+class ConfidenceRegularizationSpec(Section):
+    """Confidence regularisation (Utama et al. 2020), protocol section 9."""
+
+    variant: Literal["utama", "head"] | None = None
+    """As defined, or as in P3's code; null: ``utama``, or ``head`` where the spec's ``variant`` is ``reference``."""
+    bias_scale: Share = 0.1
+    """What the bias model's probability of the label is multiplied by; 1 is the original method."""
+    max_steps: Steps = 30_000
+
+    _numbers = field_validator("bias_scale", mode="before")(number_of)
+
+
+class ProductOfExpertsSpec(Section):
+    """A product of experts (Clark et al. 2019's bias product; not in P3)."""
+
+    bias_scale: Share = 1.0
+    """What the bias model's log-probabilities are multiplied by."""
+    max_steps: Steps = 100_000
+
+    _numbers = field_validator("bias_scale", mode="before")(number_of)
+
+
+class BiasModelSpec(Section):
+    """The model whose answers follow a bias: trained on the biased segment, fitted, or from a file."""
+
+    init: Literal["random", "pretrained"] | None = None
+    """What one that is trained begins with: weights that are drawn for the base's configuration (P3), or the base's own
+    (its code); null: ``random``, or ``pretrained`` where the spec's ``variant`` is ``reference``."""
+    learning_rate: Annotated[float, Field(gt=0)] = 4e-5
+    max_steps: Steps = 88_000
+    tfidf: bool = False
+    """Nothing is trained: sentences by a fitted weight times their cosine with the question (after Clark et al. 2019),
+    whatever the bias that is addressed."""
+    predictions: str | None = None
+    """Nothing is trained: a Parquet file of ``example_id``, ``window`` (0 if left out), ``start_logits``,
+    ``end_logits`` (lists, one number for each token of the window), and ``bias`` where they differ by it."""
+
+    _numbers = field_validator("learning_rate", mode="before")(number_of)
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> BiasModelSpec:
+        if self.tfidf and self.predictions is not None:
+            raise ValueError("has both tfidf and predictions; keep one")
+        return self
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is a reader that the run trains."""
+        return not self.tfidf and self.predictions is None
+
+
+class QaTrainSpec(TrainingSpec):
+    """How readers are trained; defaults are those of P3 (protocol sections 7 to 9)."""
+
+    SECTION: ClassVar[str] = "train"
+
+    RESOURCES: ClassVar[tuple[str, ...]] = (
+        "train.zero",
+        "train.deepspeed_config",
+        "train.gradient_checkpointing",
+        "train.checkpoint_steps",
+    )
+    """The keys that change what training costs, not what it computes; encoders have dropout, so not ``workers``."""
+
+    PATHS: ClassVar[tuple[str, ...]] = (
+        "train.bases.*.path",
+        "train.data.*",
+        "train.validation.*",
+        "train.bias_model.predictions",
+        "train.deepspeed_config",
+    )
+
+    preset: Literal["mikula2024"] = "mikula2024"
+    """Where the defaults of all other keys come from."""
+    bases: Annotated[list[QaBaseSpec], Field(min_length=1)]
+    data: Annotated[dict[Name, DataSource], Field(min_length=1)]
+    """Training sets; each base is trained on each."""
+    validation: Annotated[dict[Name, DataSource], Field(min_length=1)]
+    """Sets that decide which checkpoint is kept and when training ends; the first one, which segment is biased."""
+    methods: Annotated[list[Method], Field(min_length=1)] = ["standard"]
+    biases: list[str] = []
+    """Heuristics that the methods address, one model each."""
+    thresholds: Literal["mikula2024", "search"] | dict[str, Annotated[float, Field(allow_inf_nan=False)]] = "mikula2024"
+    """What splits questions: published with the side that is biased, searched on validation, or given (the others are
+    searched); the biased side is then where the standard model does better."""
+    seeds: Annotated[list[Seed], Field(min_length=1)] = [42]
+    """One reader of each sort for each; of weights that are drawn, order and dropout."""
+    best: Literal["loss", "f1", "exact_match"] = "loss"
+    """What decides which step's weights are kept: the smallest mean loss of the validation sets, or the largest mean of
+    the others."""
+    learning_rate: Annotated[float, Field(gt=0)] = 2e-5
+    epochs: Annotated[int, Field(gt=0)] = 3
+    """Of standard and resample, at most."""
+    max_steps: Steps | None = None
+    """Of standard and resample, at most; null: all epochs. The other methods have their own."""
+    batch_size: Annotated[int, Field(gt=0)] = 16
+    accumulation: Annotated[int, Field(gt=0)] = 1
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    precision: Literal["float32", "bfloat16"] = "float32"
+    gradient_checkpointing: bool = False
+    checkpoint_steps: Steps = 1000
+    """Optimizer steps between checkpoints, behind which a killed training goes on."""
+    evaluation_steps: Steps = 200
+    """Optimizer steps between evaluations."""
+    patience: Steps | None = 10
+    """Evaluations without a better one after which training ends; null: never. Bias models have none."""
+    evaluation_questions: Steps | None = None
+    """At most so many questions of each set are asked on the way, the first ones; null: all."""
+    evaluate_others: bool = True
+    """Ask the measured sets on the way, too, which decide nothing."""
+    learned_mixin: LearnedMixinSpec = LearnedMixinSpec()
+    confidence_regularization: ConfidenceRegularizationSpec = ConfidenceRegularizationSpec()
+    product_of_experts: ProductOfExpertsSpec = ProductOfExpertsSpec()
+    bias_model: BiasModelSpec = BiasModelSpec()
+    mask_padding: bool = True
+    """Padding takes no part in losses; false: windows are padded to ``windows.max_tokens`` and it does, as in P3's
+    code."""
+    group_by_length: bool = False
+    """Windows of like length make a step together: faster, and another order of examples than the published one."""
+
+    @property
+    def addressing(self) -> list[Method]:
+        """The methods that address a bias."""
+        return [method for method in self.methods if method in ADDRESSING]
+
+    @property
+    def has_bias_models(self) -> bool:
+        """Whether the run trains some."""
+        return self.bias_model.is_trained and any(method in GUIDED for method in self.methods)
+
+    def steps_of(self, method: str) -> int | None:
+        """Return how many steps a method makes at most where epochs do not say it: None for standard and resample."""
+        own: dict[str, Any] = {
+            "learned_mixin": self.learned_mixin,
+            "confidence_regularization": self.confidence_regularization,
+            "product_of_experts": self.product_of_experts,
+            "bias_model": self.bias_model,
+        }
+        return own[method].max_steps if method in own else None
+
+    def resolved(self, variant: str) -> QaTrainSpec:
+        """Return it with what the spec's ``variant`` decides."""
+        is_reference = variant == "reference"
+        mixin, confidence, bias_model = self.learned_mixin, self.confidence_regularization, self.bias_model
+        changes = {
+            "learned_mixin": mixin.model_copy(
+                update={"variant": mixin.variant or ("head" if is_reference else "paper")}
+            ),
+            "confidence_regularization": confidence.model_copy(
+                update={"variant": confidence.variant or ("head" if is_reference else "utama")}
+            ),
+            "bias_model": bias_model.model_copy(
+                update={"init": bias_model.init or ("pretrained" if is_reference else "random")}
+            ),
+        }
+        return self.model_copy(update=changes)
+
+    @field_validator("bases")
+    @classmethod
+    def _bases_are_named_once(cls, bases: list[QaBaseSpec]) -> list[QaBaseSpec]:
+        refuse(named_twice("bases", [base.name for base in bases]), SpecError)
+        return bases
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_differ(cls, seeds: list[int]) -> list[int]:
+        refuse(named_twice("seeds", seeds), SpecError)
+        return seeds
+
+    @field_validator("biases")
+    @classmethod
+    def _biases_go_with_methods(cls, biases: list[str], info: ValidationInfo) -> list[str]:
+        problems = named_twice("train.biases", biases)
+        if "methods" in info.data:
+            methods = info.data["methods"]
+            problems += named_twice("train.methods", methods)
+            addressing = [method for method in methods if method in ADDRESSING]
+            if "standard" not in methods:
+                problems.append("train.methods: standard is missing, which the others are compared with; add it")
+            if biases and not addressing:
+                problems.append(
+                    f"train.biases: no method addresses one; add {' or '.join(ADDRESSING)} to train.methods"
+                )
+            if addressing and not biases:
+                problems.append(f"train.biases: is empty; name the heuristics that {', '.join(addressing)} address")
+        refuse(problems, SpecError)
+        return biases
+
+    @field_validator("thresholds")
+    @classmethod
+    def _thresholds_have_their_biases(cls, thresholds: Any, info: ValidationInfo) -> Any:
+        if isinstance(thresholds, dict) and "biases" in info.data:
+            foreign = [name for name in thresholds if name not in info.data["biases"]]
+            if foreign:
+                raise SpecError(f"train.thresholds: {', '.join(foreign)} not among train.biases; add or remove it")
+        return thresholds
