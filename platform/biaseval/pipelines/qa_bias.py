@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from biaseval.analysis.qa_changes import derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.directory import read_plan
@@ -181,6 +182,8 @@ def _derive(run: Run, spec: QaBiasSpec) -> None:
         left_out = _left_out(run, spec)
         trained = [reader.name for reader in measured(readers_of(spec.train)) if reader.name not in left_out]
     derive_qa_bias(run, spec, trained)
+    if trained:
+        derive_changes(run, spec.seed)
 
 
 def _refuse_given_up(run: Run, spec: QaBiasSpec) -> None:

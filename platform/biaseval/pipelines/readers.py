@@ -182,9 +182,16 @@ class TrainingStages:
                 "guides": {
                     name: list(self._guide_parts(guide).values()) for name, guide in names.items() if guide is not None
                 },
-                "tokens": self.plan["training"]["tokens"].get(reader.base, {}).get(reader.data, 0),
+                "tokens": self._cost(reader),
             },
         )
+
+    def _cost(self, reader: Reader) -> int:
+        """Return how many tokens a reader reads at most while it is trained, about."""
+        own = self.plan["training"]
+        per_window = own["tokens"][reader.base][reader.data] / max(1, own["n_windows"][reader.base][reader.data])
+        rows = own["steps"][reader.number] * self.train.batch_size * self.train.accumulation
+        return round(rows * per_window)
 
     def _asked_sets(self) -> Iterator[Any]:
         """Yield the sets that readers are asked on the way: those for validation, then the others that are measured."""

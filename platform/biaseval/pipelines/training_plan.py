@@ -142,6 +142,7 @@ def write_training(run: Run, inputs: TrainingInputs, part_questions: int) -> dic
         "training": {
             "n_windows": inputs.n_windows,
             "tokens": inputs.tokens,
+            "steps": list(inputs.steps),
             "tfidf_weights": inputs.tfidf_weights,
             "notes": list(inputs.notes),
         },

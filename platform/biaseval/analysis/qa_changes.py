@@ -1,0 +1,84 @@
+"""What SQL needs to say how certain changes are: exact match of trained readers on bootstrap samples of articles."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from biaseval.analysis.relations import connect, create_tables, create_views, local_copy, relations, rows
+from biaseval.qa_bias.changes import change_draws
+from biaseval.store import Run
+from biaseval.tables import (
+    QA_ATTRIBUTES,
+    QA_CHANGE_DRAWS,
+    QA_DRAWS,
+    QA_EXAMPLES,
+    QA_MODELS,
+    QA_PREDICTIONS,
+    QA_SETTINGS,
+    QA_THRESHOLDS,
+    TRAINED_MODELS,
+)
+
+_READ = {
+    table.name: table
+    for table in (
+        QA_EXAMPLES,
+        QA_ATTRIBUTES,
+        QA_PREDICTIONS,
+        QA_SETTINGS,
+        QA_MODELS,
+        QA_THRESHOLDS,
+        QA_DRAWS,
+        TRAINED_MODELS,
+    )
+}
+
+
+def derive_changes(run: Run, seed: int) -> None:
+    """Write ``qa_change_draws`` of a run whose readers are measured, by reader that is compared with a standard one.
+
+    Both are at the thresholds that ``qa_bias_by_heuristic`` has chosen for them.
+
+    Args:
+        run: the run directory, which has all that `derive_qa_bias` writes.
+        seed: the run's.
+
+    Raises:
+        BiasevalError: a file cannot be read.
+    """
+    with local_copy(run, _READ) as source, closing(connect([source])) as connection:
+        create_tables(source, _READ.values(), connection)
+        create_views(relations("intermediate", tables=_READ), connection)
+        needed = ("qa_bias_candidates", "qa_bias_by_heuristic")
+        create_views([mart for mart in relations("marts", tables=_READ) if mart.name in needed], connection)
+        connection.execute(
+            "create table chosen as select model, dataset, heuristic, threshold from qa_bias_by_heuristic"
+        )
+        compared = rows(
+            "select number, model from trained_models where standard is not null and path is not null order by number",
+            connection,
+        )
+        for number, model in zip(compared["number"].to_pylist(), compared["model"].to_pylist(), strict=True):
+            connection.execute("set variable asked = $model", {"model": model})
+            answers = rows(_ANSWERS, connection)
+            if answers.num_rows:
+                run.write_part(QA_CHANGE_DRAWS.name, number, change_draws(model, answers, seed=seed))
+
+
+_ANSWERS = """
+select
+    dataset, heuristic, article, n_articles, value, chosen.threshold, standard_chosen.threshold as standard_threshold,
+    qa_paired_answers.exact_match, qa_paired_answers.standard_exact_match
+from qa_paired_answers
+inner join qa_attributes using (dataset, example_id)
+inner join chosen using (model, dataset, heuristic)
+inner join chosen as standard_chosen using (dataset, heuristic)
+where
+    model = getvariable('asked')
+    and standard_chosen.model = qa_paired_answers.standard
+    and qa_attributes.is_measured
+    and qa_paired_answers.standard_exact_match is not null
+    and chosen.threshold is not null
+    and standard_chosen.threshold is not null
+order by all
+"""
