@@ -298,9 +298,9 @@ def golden_run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     for part, dataset in enumerate(datasets):
         place = {"dataset": pa.repeat(dataset, n_rows), "example_id": questions["id"].cast(pa.string())}
         row = pa.array(range(n_rows), pa.int32())
-        run.write_part(
-            "qa_examples", part, pa.table(place | {"row": row, "role": pa.repeat("in_distribution", n_rows)})
-        )
+        role = pa.repeat("in_distribution", n_rows)
+        texts = {"title": pa.repeat("t", n_rows), "context": pa.repeat("c", n_rows)}
+        run.write_part("qa_examples", part, pa.table(place | {"row": row, "role": role} | texts))
         attributes = []
         for column, heuristic in HEURISTIC_COLUMNS.items():
             value = questions[column].to_numpy().astype(float)
@@ -830,10 +830,15 @@ def test_the_same_predictions_in_other_parts_and_orders_give_the_same_bytes(tmp_
     assert [str(name) for name in names] == [
         "marts/qa_bias_by_heuristic.parquet",
         "marts/qa_bias_candidates.parquet",
+        "marts/qa_bias_models.parquet",
         "marts/qa_by_dataset.parquet",
         "marts/qa_by_model.parquet",
         "marts/qa_curves.parquet",
+        "marts/qa_debiasing.parquet",
+        "marts/qa_debiasing_correlation.parquet",
+        "marts/qa_out_of_distribution.parquet",
         "marts/qa_over_datasets.parquet",
+        "marts/qa_training_costs.parquet",
         "qa_draws/part-00000.parquet",
         "qa_draws/part-00001.parquet",
     ]
@@ -993,7 +998,8 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
 def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
     checks = set(names_of("qa_bias", "checks"))
     broken = {check for check, _, _ in BROKEN} | {"qa_draws_are_whole", "qa_metrics_are_in_range"}
-    assert checks == broken
+    of_trained_readers = {"qa_training_is_whole", "qa_evaluations_are_whole", "qa_changes_are_in_range"}
+    assert checks == broken | of_trained_readers  # those are broken in test_qa_debiasing_sql
 
 
 def test_missing_parts_of_any_model_are_counted(tmp_path: Path) -> None:

@@ -360,7 +360,7 @@ def test_paths_of_a_qa_bias_spec_are_relative_to_its_file_and_names_stay(tmp_pat
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"models": [{"name": "a"}]}, "models.0: has both path and predictions or neither; keep one"),
+        ({"models": [{"name": "a"}]}, "models.0: has several of path, predictions and annotators or none; keep one"),
         ({"models": [{"name": "a", "path": "x", "predictons": {}}]}, "models.0.predictons: unknown key; did you mean"),
         ({"models": [{"name": "a", "predictions": {}}]}, "dictionary should have at least 1 item"),
         ({"models": [{"name": "a", "path": "x", "on_missing": "drop"}]}, "on_missing: goes with predictions"),

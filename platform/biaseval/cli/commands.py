@@ -39,7 +39,6 @@ NOT_YET: Mapping[str, str] = {
     "analyse": "biaseval sql RUN QUERY asks anything of what is stored",
     "check": "biaseval sql RUN QUERY --format json gives the numbers to check",
     "compare": "biaseval sql RUN RUN QUERY asks several runs at once",
-    "train qa": "train readers elsewhere and name them under models in a spec of the kind qa_bias",
     "tune": "biaseval run SPEC --set KEY=VALUE runs one setting",
     "import lm-eval": "biaseval score scores prompts anew",
     "figures": "biaseval report RUN writes RUN/figures",

@@ -182,7 +182,7 @@ def _plot_grouped(
         axes.axhline(edge - 0.5, color=_GRID, linewidth=0.7)
     axes.grid(axis="x", color=_GRID, linewidth=0.7)
     axes.set_axisbelow(True)
-    if axes.figure is not None:
+    if axes.figure is not None and axes.get_legend_handles_labels()[0]:
         axes.figure.legend(
             loc="outside lower left", ncols=_N_LEGEND_COLUMNS, frameon=False, fontsize=8.5, handletextpad=0.2
         )

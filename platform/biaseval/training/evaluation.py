@@ -117,11 +117,11 @@ class Evaluated:
         found: dict[int, list[list[Answer]]] = {}
         for number, row in enumerate(rows):
             question = int(windows.pair[row])
-            best = window_answers(spans, number, self.contexts[question], windows.characters(row), self.settings.n_best)
+            best = window_answers(spans, number, self.contexts[question], windows.characters(row), 1)
             found.setdefault(question, []).append(best)
         matches = overlaps = 0.0
         for question, of_windows in found.items():
-            answers = merged(of_windows, self.settings.n_best)
+            answers = merged(of_windows, 1)
             text = answers[0].text if answers else ""
             matches += exact_match(text, self.answers[question])
             overlaps += f1(text, self.answers[question])

@@ -1,0 +1,182 @@
+"""Generated questions have the shortcut that was planted in them, and no other; the demo's reader answers them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from biaseval.demo.train_reader import READER_PATH, exact_match_of
+from biaseval.errors import InputError
+from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.data import QuestionSet, question_rows
+from biaseval.qa_bias.planted import (
+    DEEDS,
+    FIRST_NAMES,
+    LAST_NAMES,
+    N_SENTENCES,
+    OPENERS,
+    RELIABILITY,
+    SHARES,
+    SHORTCUTS,
+    THINGS,
+    THRESHOLDS,
+    planted_questions,
+)
+from biaseval.qa_bias.text import STOP_WORDS, load_text, words
+
+N_QUESTIONS = 2000
+BY_CHANCE = {"ans_pos": 0.25, "word_dist": 0.5}
+
+
+def planted(shortcut: str = "ans_pos", strength: float = 0.0, **options: Any) -> QuestionSet:
+    return planted_questions(
+        **{"name": "a", "shortcut": shortcut, "strength": strength, "n_questions": N_QUESTIONS, "seed": 3} | options
+    )
+
+
+def values_of(questions: QuestionSet) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    """Return the values of heuristics, as a run computes them without data of NLTK."""
+    heuristics = [*SHORTCUTS, "ans_len"]
+    found = attributes(
+        question_rows(questions, "in_distribution"), heuristics, variant="paper", text=load_text(None)
+    ).to_pylist()
+    assert all(row["is_measured"] for row in found)
+    return {
+        heuristic: np.array([row["value"] for row in found if row["heuristic"] == heuristic])
+        for heuristic in heuristics
+    }
+
+
+def tolerance(share: float) -> float:
+    """Return what a share of the questions may differ by, once in some ten thousand draws."""
+    return 4 * math.sqrt(share * (1 - share) / N_QUESTIONS) + 1e-9
+
+
+@pytest.mark.parametrize("strength", [0, 0.3, 0.9, 1])
+@pytest.mark.parametrize("shortcut", SHORTCUTS)
+def test_one_shortcut_leads_to_as_many_answers_as_planted_and_the_other_to_as_many_as_by_chance(
+    shortcut: str, strength: float
+) -> None:
+    found = values_of(planted(shortcut, strength))
+    for heuristic in SHORTCUTS:
+        chance = BY_CHANCE[heuristic]
+        share = strength + (1 - strength) * chance if heuristic == shortcut else chance
+        lower = found[heuristic] <= THRESHOLDS[heuristic]
+        assert lower.mean() == pytest.approx(share, abs=tolerance(share))
+    first, near = (found[heuristic] <= THRESHOLDS[heuristic] for heuristic in SHORTCUTS)
+    assert (first & near).mean() == pytest.approx(first.mean() * near.mean(), abs=tolerance(0.5))
+
+
+def test_values_of_heuristics_are_those_of_the_places() -> None:
+    questions = planted()
+    found = values_of(questions)
+    assert {int(value) for value in found["ans_pos"]} == set(range(N_SENTENCES))
+    for number in range(N_SENTENCES):
+        assert (found["ans_pos"] == number).mean() == pytest.approx(0.25, abs=tolerance(0.25))
+    assert {int(value) for value in found["word_dist"]} == {2, 3, 4, 5}
+    assert (found["ans_len"] == 2).mean() == pytest.approx(0.5, abs=tolerance(0.5))
+    for row, question in enumerate(questions.questions):
+        sentences = question.context.removesuffix(".").split(". ")
+        assert len(sentences) == N_SENTENCES
+        [own] = [number for number, sentence in enumerate(sentences) if question.answers[0] in sentence]
+        thing = question.question.removesuffix("?").split()[-1]
+        is_near = sentences[own].index(question.answers[0]) < sentences[own].index(thing)
+        assert found["ans_pos"][row] == own
+        assert (found["word_dist"][row] <= THRESHOLDS["word_dist"]) == is_near
+        if not is_near:
+            # Whoever stands before the thing is nearer to it: the shortcut leads to somebody else.
+            behind_the_opener = words(sentences[own])[1:]
+            assert behind_the_opener.index(thing) < found["word_dist"][row]
+
+
+@pytest.mark.parametrize("shortcut", SHORTCUTS)
+def test_every_question_has_one_answer_that_stands_once_and_where_it_is_said_to(shortcut: str) -> None:
+    questions = planted(shortcut, 0.5).questions
+    assert [question.example_id for question in questions[:2]] == ["planted-00001", "planted-00002"]
+    assert len({question.example_id for question in questions}) == N_QUESTIONS
+    for question in questions:
+        [answer], [start] = question.answers, question.answer_starts
+        assert question.context[start : start + len(answer)] == answer
+        assert question.context.count(answer) == 1
+        n_tokens = len(words(question.question)) + len(words(question.context)) + N_SENTENCES + 4  # and punctuation
+        assert n_tokens <= 60
+
+
+def test_thing_and_deed_together_tell_who_is_meant_and_neither_does_alone() -> None:
+    deed_of = {word: verb for verb, own in DEEDS.items() for word in own}
+    right: dict[int, list[bool]] = {column: [] for column in range(len(RELIABILITY))}
+    for question in planted().questions:
+        asked = words(question.question)
+        word, thing = asked[3], asked[-1]
+        verb = deed_of[word]
+        sentences = question.context.removesuffix(".").split(". ")
+        about = [sentence for sentence in sentences if thing in words(sentence)]
+        assert len(about) == 2
+        assert sum(words(sentence).count(verb) for sentence in sentences) == 2
+        [sentence] = [sentence for sentence in about if verb in words(sentence)]
+        near, far = sentence.split(f" {thing} that were ")
+        person = " ".join(near.split()[1:-1]) if near.endswith(verb) else far.split(" by ")[1]
+        right[DEEDS[verb].index(word)].append(person == question.answers[0])
+    for column, (reliability, share) in enumerate(zip(RELIABILITY, SHARES, strict=True)):
+        n_asked = len(right[column])
+        assert n_asked / N_QUESTIONS == pytest.approx(share, abs=tolerance(share))
+        assert np.mean(right[column]) == pytest.approx(
+            reliability, abs=4 * math.sqrt(reliability * (1 - reliability) / n_asked) + 1e-9
+        )
+
+
+def test_words_are_told_apart() -> None:
+    """No name is in another word, as sentences are searched for it; of a question only the thing is in contexts."""
+    nouns = [word for own in DEEDS.values() for word in own]
+    frame = ["Who", "was", "the", "of", "that", "were", "by"]
+    all_words = [*frame, *OPENERS, *FIRST_NAMES, *LAST_NAMES, *THINGS, *DEEDS, *nouns]
+    assert len(set(all_words)) == len(all_words)
+    for name in FIRST_NAMES:
+        assert sum(name in word for word in all_words) == 1
+    assert {"was", "the", "of"} <= STOP_WORDS
+    assert not STOP_WORDS & {*THINGS, *nouns}
+
+
+def test_questions_are_those_of_the_seed_and_the_name() -> None:
+    wanted = planted("word_dist", 0.4)
+    assert planted("word_dist", 0.4) == wanted
+    assert planted("word_dist", 0.4, n_questions=50).questions == wanted.questions[:50]
+    contexts = {question.context for question in wanted.questions}
+    assert len(contexts) > 0.99 * N_QUESTIONS
+    for changes in ({"seed": 4}, {"name": "b"}):
+        other = planted("word_dist", 0.4, **changes)
+        assert other.sha256 != wanted.sha256
+        assert len(contexts & {question.context for question in other.questions}) < 0.01 * N_QUESTIONS
+    stronger = planted("word_dist", 0.8)
+    assert stronger.sha256 != wanted.sha256
+    assert [question.context for question in stronger.questions] == [question.context for question in wanted.questions]
+    assert wanted.notes == ["a: 2,000 generated questions with word_dist planted at strength 0.4, seed 3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shortcut": "cos_sim"}, "shortcut 'cos_sim': cannot be planted; use one of ans_pos, word_dist"),
+        ({"strength": 1.5}, "strength 1.5: is no share; give a number from 0 to 1"),
+        ({"strength": -0.1}, "strength -0.1: is no share"),
+        ({"strength": math.nan}, "strength nan: is no share"),
+        ({"n_questions": 0}, "n_questions 0: too few; give 1 or more"),
+    ],
+)
+def test_what_cannot_be_planted_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        planted(**options)
+    assert str(error.value).startswith(message)
+
+
+def test_the_demos_reader_answers_questions_without_a_shortcut() -> None:
+    (overall, n_questions), sure, *loose = exact_match_of(READER_PATH, n_questions=600, seed=11)
+    assert n_questions == 600
+    assert overall == pytest.approx(0.87, abs=0.06)
+    assert sure[0] > 0.95
+    for reliability, (match, n_asked) in zip(RELIABILITY[1:], loose, strict=True):
+        assert match == pytest.approx(reliability, abs=0.06 + 3 * math.sqrt(reliability * (1 - reliability) / n_asked))
+    assert sum(path.stat().st_size for path in READER_PATH.iterdir()) < 1.5 * 2**20

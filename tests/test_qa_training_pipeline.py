@@ -1,0 +1,507 @@
+"""Studies of trained readers as runs: trained in order, measured, resumed, given up, refused; all stages are real."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from biaseval.analysis import query
+from biaseval.cli import app
+from biaseval.errors import BiasevalError, InputError
+from biaseval.execute import groups
+from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
+from biaseval.pipelines import describe, run_spec, run_status, train_qa
+from biaseval.qa_bias.planted import planted_questions
+from biaseval.reading import ExtractiveReader, WindowSettings, reader_inputs
+from biaseval.spec import QaBiasSpec, load_spec
+from biaseval.store import Run
+from biaseval.training.loop import StepRecord
+from biaseval.training.questions import Questions, answer_logits
+from tests.inprocess import in_this_process
+from tests.test_qa_pipeline import make_bert, write_lines
+
+pytestmark = pytest.mark.timeout(900)
+
+SIX_STEPS = {"max_steps": 6}
+METHODS = ("resample", "learned_mixin", "confidence_regularization", "product_of_experts")
+NAMES = ["bert", "bert+bias_model", *(f"bert+{method}" for method in METHODS)]
+MAX_TOKENS = 90
+
+
+def generated(questions: int, strength: float) -> dict[str, Any]:
+    return {"planted": {"shortcut": "ans_pos", "strength": strength, "questions": questions}}
+
+
+def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
+    """Write the spec of a study; ``train`` of the changes is put into that section."""
+    train: dict[str, Any] = {
+        "bases": [{"name": "bert", "path": str(model)}],
+        "data": {"biased": generated(48, 0.6)},
+        "validation": {"check": generated(24, 0.6)},
+        "methods": ["standard", *METHODS],
+        "biases": ["ans_pos"],
+        "thresholds": {"ans_pos": 0},
+        **SIX_STEPS,
+        **{method: dict(SIX_STEPS) for method in (*METHODS[1:], "bias_model")},  # YAML would write aliases
+        "learning_rate": 1e-3,
+        "batch_size": 8,
+        "evaluation_steps": 3,
+        "checkpoint_steps": 2,
+    }
+    content: dict[str, Any] = {
+        "kind": "qa_bias",
+        "name": "study",
+        "datasets": {
+            "in_distribution": {"plain": generated(40, 0.0)},
+            "out_of_distribution": {"others": generated(12, 0.0)},
+        },
+        "heuristics": ["ans_pos", "word_dist"],
+        "thresholds": {"ans_pos": 0, "word_dist": 3},
+        "bootstrap": {"trials": 10, "sample": 5},
+        "windows": {"max_tokens": MAX_TOKENS, "stride": 24},
+        "execution": {"part_rows": 20},
+        "train": {**train, **changes.pop("train", {})},
+        **changes,
+    }
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bert(tmp_path_factory.mktemp("models") / "bert")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of an undisturbed study."""
+    folder = tmp_path_factory.mktemp("finished")
+    spec = write_spec(folder, bert)
+    with in_this_process():
+        run_spec(load_spec(spec), str(folder / "run"))
+    return spec, folder / "run"
+
+
+def load(path: Path) -> QaBiasSpec:
+    spec = load_spec(path)
+    assert isinstance(spec, QaBiasSpec)
+    return spec
+
+
+def rows(run_dir: Path | str, sql: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = query([str(run_dir)], sql).to_pylist()
+    return found
+
+
+def trained(run_dir: Path) -> dict[str, dict[str, Any]]:
+    """Return the rows of ``trained_models``, also of a run that is not measured yet."""
+    return {row["model"]: row for row in Run.open(str(run_dir)).read_table("trained_models").to_pylist()}
+
+
+def weights(run_dir: Path, name: str) -> dict[str, torch.Tensor]:
+    return load_file(run_dir / trained(run_dir)[name]["path"] / "model.safetensors")
+
+
+# A whole study
+
+
+def test_a_study_trains_every_reader_and_measures_all_but_bias_models(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    readers = rows(run_dir, "from trained_models order by number")
+    assert [row["model"] for row in readers] == NAMES
+    assert {row["standard"] for row in readers[2:]} == {"bert"}
+    assert [row["bias"] for row in readers] == [None, *["ans_pos"] * 5]
+    assert {row["steps"] for row in readers} == {6}
+    assert all(row["problem"] is None and row["best_step"] in (2, 5) for row in readers)
+    steps = rows(run_dir, "select model, list(step order by step) as steps from training group by all")
+    assert {row["model"]: row["steps"] for row in steps} == {name: [*range(6)] for name in NAMES}
+    answers = rows(run_dir, "select model, dataset, count(*) as n from qa_predictions group by all order by all")
+    measured = sorted(name for name in NAMES if "bias_model" not in name)
+    assert answers == [
+        {"model": name, "dataset": dataset, "n": n}
+        for name in measured
+        for dataset, n in (("others", 12), ("plain", 40))
+    ]
+    assert [row["model"] for row in rows(run_dir, "from qa_models order by number")] == [NAMES[0], *NAMES[2:]]
+    marts = ("qa_debiasing", "qa_out_of_distribution", "qa_bias_models", "qa_debiasing_correlation")
+    assert [rows(run_dir, f"select count(*) as n from {mart}")[0]["n"] for mart in marts] == [5 * 2 * 2, 5 * 2, 1, 10]
+    status = run_status(str(run_dir))
+    assert status.is_complete
+    assert not list((run_dir / "checkpoints").rglob("*.safetensors"))
+    assert "bert+learned_mixin" in (run_dir / "report.html").read_text()
+
+
+def test_readers_are_asked_on_the_way_and_the_best_weights_are_kept(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    found = rows(run_dir, "select model, step, list(dataset order by dataset) as sets from evaluations group by all")
+    for row in found:
+        expected = ["check (biased)", "check (other)"] if "bias_model" in row["model"] else ["check", "others", "plain"]
+        assert row["sets"] == expected
+        assert row["step"] in (2, 5)
+    assert len(found) == 2 * len(NAMES)
+    best = rows(run_dir, "select model, best_step, arg_min(step, (loss, step)) as step from evaluations "
+                         "join trained_models using (model) where dataset = 'check' group by all")  # fmt: skip
+    assert all(row["best_step"] == row["step"] for row in best)
+    [bias_model] = rows(run_dir, "select best_step from trained_models where method = 'bias_model'")
+    differences = rows(
+        run_dir,
+        "select step, sum(if(dataset = 'check (biased)', f1, -f1)) as difference from evaluations "
+        "where model = 'bert+bias_model' group by all order by difference desc, step",
+    )
+    assert bias_model["best_step"] == differences[0]["step"]
+
+
+def test_answers_and_evaluations_are_those_of_the_saved_reader(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    [reader] = rows(run_dir, "from trained_models where model = 'bert+learned_mixin'")
+    windows = WindowSettings(MAX_TOKENS, 24)
+    alone = ExtractiveReader.load(ModelSource(str(run_dir / reader["path"])), settings=windows)
+    questions = Run.open(str(run_dir)).read_table("qa_examples")
+    plain = questions.filter(pc.equal(questions["dataset"], "plain"))
+    expected = dict(zip(plain["example_id"].to_pylist(), alone.read(plain)["prediction"].to_pylist(), strict=True))
+    found = rows(run_dir, "from qa_predictions where model = 'bert+learned_mixin' and dataset = 'plain'")
+    assert {row["example_id"]: row["prediction"] for row in found} == expected
+    [asked] = rows(run_dir, "from evaluations where model = 'bert+learned_mixin' and dataset = 'plain' "
+                            f"and step = {reader['best_step']}")  # fmt: skip
+    assert asked["f1"] == pytest.approx(np.mean([row["f1"] for row in found]), abs=1e-6)
+    assert asked["exact_match"] == pytest.approx(np.mean([row["exact_match"] for row in found]), abs=1e-6)
+
+
+def test_guides_are_the_saved_models_read_once(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    run = Run.open(str(run_dir))
+    features = run.read_table("qa_features")
+    guides = run.read_table("qa_guide_logits")
+    assert guides["guide"].unique().to_pylist() == ["bert+bias_model", "bert"]
+    for guide in ("bert+bias_model", "bert"):
+        own = guides.filter(pc.equal(guides["guide"], guide))
+        assert own.select(["example_id", "window"]).equals(features.select(["example_id", "window"]))
+        [reader] = rows(run_dir, f"from trained_models where model = '{guide}'")
+        source = ModelSource(str(run_dir / reader["path"]))
+        model, tokenizer = load_extractive_model(source), load_reader_tokenizer(source)
+        shown = Questions(features, reader_inputs(model, tokenizer), tokenizer.pad_token_id or 0)
+        for row in (0, features.num_rows - 1):
+            with torch.no_grad():
+                alone = answer_logits(model, shown.batch([row]), model.device)[:, 0].numpy()
+            stored = [own[name][row].as_py() for name in ("start_logits", "end_logits")]
+            np.testing.assert_allclose(stored, alone, atol=1e-5)
+
+
+def test_a_bias_model_learns_from_biased_questions_alone(finished: tuple[Path, Path]) -> None:
+    _, run_dir = finished
+    [segment] = rows(run_dir, "from qa_segments")
+    values = rows(run_dir, "from qa_training_attributes where role = 'train' and heuristic = 'ans_pos'")
+    assert segment["n_lower"] == sum(row["value"] <= 0 for row in values)
+    assert segment["n_lower"] + segment["n_higher"] == 48
+    assert segment["source"] == "given"
+    assert segment["judged_by"] == "bert"
+    assert segment["biased_segment"] == ("lower" if segment["lower_high"] > segment["higher_high"] else "higher")
+    biased = {row["example_id"] for row in values if (row["value"] <= 0) == (segment["biased_segment"] == "lower")}
+    assert len(biased) == segment["n_biased"]
+    features = rows(run_dir, "select example_id, count(*) as n from qa_features group by all")
+    own = {row["example_id"]: row["n"] for row in features}
+    n_windows = {row["method"]: row["n_windows"] for row in rows(run_dir, "from trained_models")}
+    assert n_windows["bias_model"] == sum(own[name] for name in biased)
+    assert n_windows["standard"] == n_windows["learned_mixin"] == sum(own.values()) > 2 * 48
+    smaller = {row["example_id"] for row in values if (row["value"] <= 0) == (segment["n_lower"] < segment["n_higher"])}
+    drawn = n_windows["resample"] - sum(own.values())
+    missing = abs(segment["n_lower"] - segment["n_higher"])
+    assert missing * min(own[name] for name in smaller) <= drawn <= missing * max(own[name] for name in smaller)
+
+
+def test_readers_become_different_and_only_theirs_is_kept(finished: tuple[Path, Path], bert: Path) -> None:
+    _, run_dir = finished
+    found = {name: weights(run_dir, name) for name in NAMES}
+    layout = load_file(bert / "model.safetensors").keys()
+    assert all(own.keys() == layout for own in found.values())  # no gate
+    flat = [torch.cat([own[key].flatten() for key in sorted(own)]) for own in found.values()]
+    assert all((one - other).abs().max() > 1e-5 for number, one in enumerate(flat) for other in flat[:number])
+
+
+# Resuming
+
+
+class KilledError(Exception):
+    """Stands for the death of a process."""
+
+
+class DyingSaying:
+    """Says nothing of steps, and dies behind some of them."""
+
+    def __init__(self, behind: Iterator[int]) -> None:
+        self._behind = behind
+
+    def __call__(self, record: StepRecord) -> None:
+        if next(self._behind) == 0:
+            raise KilledError
+
+
+@pytest.mark.parametrize("n_steps", [5, 20])
+def test_a_killed_study_goes_on_and_becomes_the_same(
+    n_steps: int, finished: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: None
+) -> None:
+    """Behind 5 steps the standard reader is under way, behind 20 two others are complete and one is."""
+    spec, run_dir = finished
+    behind = iter(range(n_steps, -1000, -1))
+    with monkeypatch.context() as patch:
+        patch.setattr(groups, "_Saying", lambda *_: DyingSaying(behind))
+        with pytest.raises(KilledError):
+            run_spec(load(spec), str(tmp_path / "run"))
+    status = run_status(str(tmp_path / "run"))
+    assert not status.is_complete
+    assert list((tmp_path / "run" / "checkpoints").rglob("checkpoint.json"))
+    complete = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").glob("trained_models/*.parquet")}
+    assert len(complete) == n_steps // 6
+    run_spec(load(spec), str(tmp_path / "run"))
+    for name in NAMES:
+        found = weights(tmp_path / "run", name)
+        assert all(torch.equal(found[key], value) for key, value in weights(run_dir, name).items())
+    for name, changed in complete.items():
+        assert (tmp_path / "run" / "trained_models" / name).stat().st_mtime_ns == changed
+    for mart in ("qa_debiasing", "qa_out_of_distribution", "qa_bias_models"):
+        assert rows(tmp_path / "run", f"from {mart} order by all") == rows(run_dir, f"from {mart} order by all")
+
+
+def test_training_alone_is_what_a_run_goes_on_from(
+    finished: tuple[Path, Path], tmp_path: Path, bert: Path, here: None
+) -> None:
+    changes = {"methods": ["standard", "resample"], "thresholds": "mikula2024"}
+    spec = write_spec(tmp_path, bert, train=changes)
+    done = CliRunner().invoke(app, ["train", "qa", str(spec), "--run-dir", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    assert "2 of 2 (2 trained now)" in done.output
+    assert "12" in next(line for line in done.output.splitlines() if line.startswith("steps"))
+    assert not (tmp_path / "run" / "qa_predictions").exists()
+    before = weights(tmp_path / "run", "bert")
+    run_spec(load(spec), str(tmp_path / "run"))
+    found = weights(tmp_path / "run", "bert")
+    assert all(torch.equal(value, found[key]) for key, value in before.items())
+    [segment] = rows(tmp_path / "run", "from qa_segments")
+    assert (segment["source"], segment["judged_by"], segment["biased_segment"]) == ("published", None, "lower")
+    summary = train_qa(load(spec), str(tmp_path / "run"))
+    assert (summary.n_readers, summary.n_trained, summary.overhead_share) == (2, 0, None)
+
+
+def test_a_reader_that_is_given_up_takes_along_what_needs_it_and_nothing_else(
+    bert: Path, tmp_path: Path, here: None
+) -> None:
+    changes = {
+        "methods": ["standard", "resample", "learned_mixin"],
+        "bias_model": {"learning_rate": 1e30, **SIX_STEPS},
+    }
+    spec = write_spec(tmp_path, bert, train=changes)
+    for sitting in range(2):  # nothing is tried again that would fail again
+        with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
+            run_spec(load(spec), str(tmp_path / "run"))
+        assert "bert+bias_model: loss" in str(caught.value)
+        assert "(questions planted-0" in str(caught.value)
+        assert "bert+learned_mixin: bert+bias_model was given up" in str(caught.value)
+        found = trained(tmp_path / "run")
+        assert list(found) == ["bert", "bert+bias_model", "bert+resample"]
+        assert [row["path"] is None for row in found.values()] == [False, True, False]
+        assert sitting or (tmp_path / "run" / "report.html").exists()
+        measured = rows(tmp_path / "run", "select distinct model from qa_debiasing order by all")
+        assert [row["model"] for row in measured] == ["bert", "bert+resample"]
+    assert len(list((tmp_path / "run" / "models").iterdir())) == 2
+
+
+# Other ways to the same
+
+
+def test_a_search_that_finds_no_threshold_says_what_to_do(bert: Path, tmp_path: Path, here: None) -> None:
+    """No segment of 24 questions can hold 13 of them beside another."""
+    changes = {"methods": ["standard", "resample"], "thresholds": "search"}
+    found = refused(write_spec(tmp_path, bert, train=changes, bootstrap={"trials": 10, "sample": 13}), tmp_path)
+    assert "train.biases: ans_pos: bert shows no biased segment on check" in found
+    assert "give train.thresholds a number for it" in found
+
+
+def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: Path, here: None) -> None:
+    changes = {
+        "methods": ["standard", "learned_mixin", "confidence_regularization"],
+        "mask_padding": False,
+        "bases": [{"name": "bert", "path": str(bert), "init": "random"}],
+        "group_by_length": True,
+    }
+    spec = write_spec(tmp_path, bert, train=changes, variant="reference")
+    assert load(spec).train is not None
+    run_spec(load(spec), str(tmp_path / "run"))
+    guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
+    assert pc.unique(pc.list_value_length(guides["start_logits"])).to_pylist() == [MAX_TOKENS]
+    stored = yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["train"]
+    assert stored["learned_mixin"]["variant"] == "head"
+    assert stored["confidence_regularization"]["variant"] == "head"
+    assert stored["bias_model"]["init"] == "pretrained"
+
+
+def logits_file(path: Path, run_dir: Path, change: Callable[[pa.Table], pa.Table] = lambda table: table) -> Path:
+    """Write the logits of a run's bias model as a file from elsewhere."""
+    guides = Run.open(str(run_dir)).read_table("qa_guide_logits")
+    own = guides.filter(pc.equal(guides["guide"], "bert+bias_model"))
+    pq.write_table(change(own.select(["example_id", "window", "start_logits", "end_logits"])), path)
+    return path
+
+
+def test_bias_may_come_from_a_file_and_trains_the_same(
+    finished: tuple[Path, Path], bert: Path, tmp_path: Path, here: None
+) -> None:
+    _, run_dir = finished
+    file = logits_file(tmp_path / "bias.parquet", run_dir)
+    changes = {"methods": ["standard", "product_of_experts"], "bias_model": {"predictions": str(file)}}
+    spec = write_spec(tmp_path, bert, train=changes)
+    run_spec(load(spec), str(tmp_path / "run"))
+    found = weights(tmp_path / "run", "bert+product_of_experts")
+    for key, value in weights(run_dir, "bert+product_of_experts").items():
+        torch.testing.assert_close(found[key], value)
+
+
+def test_bias_may_be_fitted_by_tfidf(bert: Path, tmp_path: Path, here: None) -> None:
+    changes = {"methods": ["standard", "product_of_experts"], "bias_model": {"tfidf": True}}
+    spec = write_spec(tmp_path, bert, train=changes)
+    run_spec(load(spec), str(tmp_path / "run"))
+    [weight] = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]["tfidf_weights"].values()
+    assert weight >= 0
+    guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
+    assert guides["guide"].unique().to_pylist() == ["bert+tfidf"]
+    sums = [np.exp(np.array(own)).sum() for own in guides["start_logits"].to_pylist()]
+    np.testing.assert_allclose(sums, 1, atol=1e-5)
+
+
+# Bad input
+
+
+def refused(spec: Path, tmp_path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        run_spec(load(spec), str(tmp_path / "run"))
+    return str(caught.value)
+
+
+def test_a_segment_that_is_too_small_is_refused_with_its_number(bert: Path, tmp_path: Path, here: None) -> None:
+    changes = {"methods": ["standard", "learned_mixin"], "thresholds": "mikula2024", "data": {"d": generated(6, 0.0)}}
+    found = refused(write_spec(tmp_path, bert, train=changes), tmp_path)
+    assert "train.biases: ans_pos (threshold 0, d)" in found
+    assert "training questions in the biased segment, and a step of a bias model takes 8" in found
+
+
+def test_logits_of_a_file_must_be_those_of_all_windows(
+    finished: tuple[Path, Path], bert: Path, tmp_path: Path, here: None
+) -> None:
+    _, run_dir = finished
+    methods = ["standard", "product_of_experts"]
+
+    def spec_of(file: Path) -> Path:
+        return write_spec(tmp_path, bert, train={"methods": methods, "bias_model": {"predictions": str(file)}})
+
+    def without(*names: str) -> Callable[[pa.Table], pa.Table]:
+        return lambda table: table.filter(pc.invert(pc.is_in(table["example_id"], pa.array(names))))
+
+    lacking = logits_file(tmp_path / "a.parquet", run_dir, without("planted-00001", "planted-00007"))
+    found = refused(spec_of(lacking), tmp_path / "a")
+    assert "has no logits of 2 of 48 training questions for ans_pos (first: planted-00001)" in found
+    partial = logits_file(tmp_path / "e.parquet", run_dir, lambda table: table.filter(pc.less(table["window"], 1)))
+    assert "(first: window 1 of question planted-00001); add them" in refused(spec_of(partial), tmp_path / "e")
+
+    def shortened(table: pa.Table) -> pa.Table:
+        short = [own[:-1] for own in table["start_logits"].to_pylist()]
+        return table.set_column(2, "start_logits", pa.array(short, pa.list_(pa.float32())))
+
+    short = logits_file(tmp_path / "b.parquet", run_dir, shortened)
+    assert "give one for each" in refused(spec_of(short), tmp_path / "b")
+
+    def broken(table: pa.Table) -> pa.Table:
+        values = [[float("nan")] * len(own) for own in table["start_logits"].to_pylist()]
+        return table.set_column(2, "start_logits", pa.array(values, pa.list_(pa.float32())))
+
+    nan = logits_file(tmp_path / "c.parquet", run_dir, broken)
+    assert "is not finite" in refused(spec_of(nan), tmp_path / "c")
+    (tmp_path / "d.parquet").write_text("no Parquet")
+    assert "is no Parquet file" in refused(spec_of(tmp_path / "d.parquet"), tmp_path / "d")
+
+
+def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path: Path, tiny_llama: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps({"gradient_clipping": 7}))
+    changes = {
+        "bases": [{"name": "llama", "path": str(tiny_llama)}, {"name": "gone", "path": str(tmp_path / "gone")}],
+        "data": {"d": str(tmp_path / "gone.json")},
+        "zero": 2,
+        "deepspeed_config": str(tmp_path / "ds.json"),
+    }
+    with pytest.raises(InputError) as caught:
+        describe(load(write_spec(tmp_path, bert, train=changes)))
+    found = str(caught.value)
+    assert "llama: " in found
+    assert "is a decoder (llama)" in found
+    assert "gone: " in found
+    assert "gone.json: cannot be read" in found
+    assert "gradient_clipping" in found
+
+
+def test_questions_that_are_trained_on_and_measured_are_counted(bert: Path, tmp_path: Path) -> None:
+    questions = planted_questions("d", shortcut="ans_pos", strength=0, n_questions=30, seed=1).questions
+    lines = [
+        {
+            "id": own.example_id,
+            "context": own.context,
+            "question": own.question,
+            "answers": {"text": list(own.answers), "answer_start": list(own.answer_starts)},
+        }
+        for own in questions
+    ]
+    write_lines(tmp_path / "train.jsonl", lines[:20])
+    write_lines(tmp_path / "test.jsonl", lines[15:])
+    datasets = {"in_distribution": {"test": "test.jsonl"}}
+    spec = write_spec(tmp_path, bert, train={"data": {"d": "train.jsonl"}}, datasets=datasets)
+    notes = describe(load(spec)).notes
+    assert any("5 of 15 questions of test are trained on, too (d; first: planted-00016" in note for note in notes)
+
+
+def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
+    spec, run_dir = finished
+    plan = describe(load(spec))
+    lines = dict(plan.training_lines)
+    assert lines["questions, biased (train)"] == "48"
+    [counted] = rows(run_dir, "select count(*) as n, sum(len(token_ids))::bigint as tokens from qa_features")
+    assert lines["windows, bert on biased"] == f"{counted['n']:,} ({counted['tokens']:,} tokens)"
+    assert lines["readers, standard"] == "1, at most 6 steps each, 6 together"
+    assert lines["bias models to train"] == "1, at most 6 steps each, 6 together"
+    assert lines["passes for logits of guides"] == "2"
+    assert plan.training is not None
+    assert [shape.name for shape in plan.training.shapes] == ["bert"]
+    assert plan.facts["training"]["readers"][-1]["name"] == "bert+product_of_experts"
+
+
+def test_settings_of_a_study_cannot_change_behind_it(finished: tuple[Path, Path], tmp_path: Path, here: None) -> None:
+    spec, run_dir = finished
+    own = load(spec)
+    assert own.train is not None
+    strength = {"planted": {"shortcut": "ans_pos", "strength": 0.7, "questions": 48}}
+    other = yaml.safe_load(spec.read_text())
+    other["train"]["data"]["biased"] = strength
+    other["train"]["learned_mixin"]["bias_scale"] = 0.5
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(other))
+    with pytest.raises(InputError) as caught:
+        run_spec(load(tmp_path / "spec.yaml"), str(run_dir))
+    assert "train.data.biased.planted.strength: the run has 0.6, the spec 0.7" in str(caught.value)
+    assert "train.learned_mixin.bias_scale: the run has 0.2, the spec 0.5" in str(caught.value)
+    cheaper = own.model_copy(update={"train": own.train.model_copy(update={"checkpoint_steps": 4})})
+    assert run_spec(cheaper, str(run_dir)).has("report.html")
+    with pytest.raises(InputError, match=r"train\.workers"):
+        run_spec(replace_train(own, workers=2, accumulation=2, batch_size=4), str(run_dir))
+
+
+def replace_train(spec: QaBiasSpec, **changes: Any) -> QaBiasSpec:
+    assert spec.train is not None
+    return spec.model_copy(update={"train": spec.train.model_copy(update=changes)})
