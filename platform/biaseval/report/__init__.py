@@ -13,6 +13,8 @@ from biaseval.report.page import render_page
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_figures import prediction_bias_figures
 from biaseval.report.qa_findings import read_qa_findings
+from biaseval.report.qa_training import read_qa_training
+from biaseval.report.qa_training_figures import training_figures
 from biaseval.store import Run, absolute_uri
 
 __all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "write_comparison"]
@@ -84,8 +86,9 @@ def majority_bias_page(run: Run) -> Page:
 def qa_bias_page(run: Run) -> Page:
     """Return the same of a QA-bias run; Raises: the same."""
     findings = read_qa_findings(run)
-    figures = prediction_bias_figures(findings)
-    return _named(figures), render_qa_page(findings, figures)
+    training = read_qa_training(run, findings)
+    figures = [*prediction_bias_figures(findings), *training_figures(findings, training)]
+    return _named(figures), render_qa_page(findings, figures, training)
 
 
 def _training_figures(adaptation: Adaptation | None) -> list[Figure]:

@@ -15,6 +15,7 @@ from biaseval.report.page import page_templates
 from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
 from biaseval.report.qa_findings import QaFindings, heuristic_name
 from biaseval.report.qa_summary import compare_models, qa_caveats, side, summarize_models
+from biaseval.report.qa_training import QaTraining, training_context
 
 _NOT_MEASURED = "–"
 _FULL_TINT_POINTS = 15.0
@@ -31,8 +32,14 @@ _HIDDEN_FACTS = ("data", "models", "text", "inputs")
 """Of the environment: what has tables of its own."""
 
 
-def render_qa_page(findings: QaFindings, figures: Sequence[Figure]) -> str:
-    """Return the HTML of the report; everything from the run is escaped."""
+def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: QaTraining | None = None) -> str:
+    """Return the HTML of the report; everything from the run is escaped.
+
+    Args:
+        findings: of the run.
+        figures: of the run, with those of its trained readers.
+        training: what the run tells of the readers that it trained; None: it trained none.
+    """
     return (
         page_templates()
         .get_template("qa.html.j2")
@@ -70,6 +77,7 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure]) -> str:
             anchor=lambda *names: re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(names)),
             environment={name: fact for name, fact in findings.environment.items() if name not in _HIDDEN_FACTS},
             models=_models(findings),
+            trained=training_context(findings, training, figures),
         )
     )
 

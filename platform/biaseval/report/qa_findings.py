@@ -35,6 +35,7 @@ class QaFindings:
 
     name: str
     models: tuple[str, ...]
+    """Those of the spec, then the standard readers that the run trained; the debiased ones are `QaTraining`'s."""
     heuristics: tuple[str, ...]
     in_distribution: tuple[str, ...]
     """The data sets that some model has answered."""
@@ -80,6 +81,8 @@ def read_qa_findings(run: Run) -> QaFindings:
         elsewhere = _rows(connection, "from qa_over_datasets where role = 'out_of_distribution'")
         curve_points = _rows(connection, "from qa_curves order by dataset, heuristic, model, bin")
         examples = _rows(connection, _EXAMPLES, [N_EXAMPLES])
+        readers = _rows(connection, _STANDARD_READERS)
+    models = (*(model["name"] for model in spec["models"]), *(row["model"] for row in readers))
     answered = {row["dataset"] for row in by_dataset}
     inside, outside = (
         tuple(name for name in spec["datasets"].get(role) or {} if name in answered)
@@ -93,11 +96,13 @@ def read_qa_findings(run: Run) -> QaFindings:
         chosen.setdefault((row["model"], row["dataset"], row["heuristic"]), []).append(_shown(row))
     return QaFindings(
         name=spec["name"],
-        models=tuple(model["name"] for model in spec["models"]),
+        models=models,
         heuristics=tuple(spec["heuristics"]),
         in_distribution=inside,
         out_of_distribution=outside,
-        by_heuristic={(row["model"], row["dataset"], row["heuristic"]): row for row in by_heuristic},
+        by_heuristic={
+            (row["model"], row["dataset"], row["heuristic"]): row for row in by_heuristic if row["model"] in models
+        },
         averages={(row["model"], row["dataset"]): row for row in averages},
         by_dataset={(row["model"], row["dataset"]): row for row in by_dataset},
         elsewhere={row["model"]: row for row in elsewhere},
@@ -165,6 +170,13 @@ def _read_json(run: Run, name: str) -> Row:
     content: Row = run.read_json(name) if run.has(name) else {}
     return content
 
+
+_STANDARD_READERS = """
+select model
+from trained_models
+where method = 'standard' and problem is null
+order by number
+"""
 
 # By a hash, so that the choice neither changes nor follows the order of the file.
 _EXAMPLES = """

@@ -1,0 +1,812 @@
+"""The report of a QA-bias run that trained readers: its numbers are those of marts written by hand, or published."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+import random
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from biaseval.report.figures import Figure
+from biaseval.report.findings import Row
+from biaseval.report.qa import render_qa_page
+from biaseval.report.qa_findings import QaFindings, read_qa_findings
+from biaseval.report.qa_training import (
+    QaTraining,
+    correlated,
+    direction,
+    duration,
+    estimate,
+    found,
+    read_qa_training,
+    study,
+    training_caveats,
+)
+from biaseval.report.qa_training_figures import training_figures
+from biaseval.store import Run
+from biaseval.tables import EVALUATIONS, QA_SEGMENTS, TRAINED_MODELS
+from tests.measuring import measure
+from tests.specs import whole_spec, write_plan, write_spec
+from tests.test_qa_sql import QaPlan
+from tests.test_report import Page
+
+HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
+BIASES = ("word_dist", "sim_word", "cos_sim", "ans_len", "sim_ents", "subj_pos")
+METHODS = ("standard", "resample", "learned_mixin", "confidence_regularization", "product_of_experts")
+OUTSIDE = ("adversarialqa", "naturalquestions", "triviaqa")
+THRESHOLDS = dict(zip(HEURISTICS, (7, 3, 0, 0.1, 4, 0, 1), strict=True))
+
+PUBLISHED = {
+    # Protocol 11.3: significance and, of the worse segment, the upper bound of exact match; in the order of BIASES.
+    "standard": [(8.62, 70.69), (1.04, 77.5), (2.63, 75.44), (12.51, 69.01), (2.48, 78.57), (1.01, 79.19)],
+    "resample": [(6.70, 69.25), (0.23, 76.94), (1.99, 73.57), (6.87, 69.75), (1.62, 79.45), (0, 77.44)],
+    "learned_mixin": [(0, 38.38), (0.68, 20.88), (0, 21.88), (6.36, 18.52), (2.87, 30.76), (4.41, 24.26)],
+    "confidence_regularization": [
+        (9.68, 71.63), (1.86, 78.76), (2.43, 76.44), (11.18, 70.89), (2.37, 79.51), (0.24, 79.13)
+    ],
+    "product_of_experts": [(5.1, 66.2), (0, 74.1), (1.2, 70.3), (7.7, 65.4), (1.9, 74.9), (0.5, 75.2)],
+}  # fmt: skip
+"""The last are made up: P3 has no product of experts."""
+
+PEOPLE = [(0.30, 81.07), (0.42, 81.5), (0, 84), (0.55, 79.88), (13.55, 69.76), (0.74, 82.51), (0, 83.94)]
+"""Protocol 11.2, in the order of HEURISTICS."""
+
+PUBLISHED_F1 = {
+    # Protocol 11.6: AdversarialQA, NaturalQuestions, TriviaQA; in the order of BIASES.
+    "resample": [
+        (0.5, 1.3, 0), (0.3, 0.1, 0.4), (-0.1, 0.3, -1.3), (-0.8, -5.6, -1.7), (1.1, 1.5, 0.3), (-1.6, -0.7, -2.2)
+    ],
+    "learned_mixin": [
+        (-5, -3.4, 7.3), (-15, -34.6, -8.1), (-16, -28.9, -4.2), (-12.2, -24.3, -2.3), (-8.7, -19.5, -0.2),
+        (-16.2, -32.3, -7.1),
+    ],
+    "confidence_regularization": [
+        (1.4, 7.5, -0.5), (-0.7, 3.9, 1.4), (-0.3, 7.4, 1.1), (-0.4, 5.5, 2.1), (-1, 5.9, 2), (0, 5.1, 1.6)
+    ],
+    "product_of_experts": [(0.1, -2.0, 1.0)] * 6,
+}  # fmt: skip
+STANDARD_F1 = dict(zip(("squad", *OUTSIDE), (0.876, 0.298, 0.678, 0.461), strict=True))
+
+Marts = dict[str, list[Row]]
+
+
+class Study:
+    """Trained readers and their marts in the making."""
+
+    def __init__(
+        self,
+        bases: Sequence[str] = ("bert-base",),
+        methods: Sequence[str] = METHODS,
+        biases: Sequence[str] = BIASES,
+        seeds: Sequence[int] = (42,),
+        outside: Sequence[str] = OUTSIDE,
+        heuristics: Sequence[str] = HEURISTICS,
+    ) -> None:
+        self.heuristics, self.outside, self.biases, self.seeds = heuristics, outside, biases, seeds
+        self.n_bases = len(bases)
+        self.random = random.Random(0)
+        self.readers: list[Row] = []
+        self.evaluations: list[Row] = []
+        self.marts: Marts = {name: [] for name in COLUMNS}
+        for base in bases:
+            for seed in seeds:
+                for method in methods:
+                    for bias in biases if method != "standard" else (None,):
+                        self._add(base, method, bias, seed)
+                for bias in biases if {"learned_mixin", "product_of_experts"} & set(methods) else ():
+                    self._add(base, "bias_model", bias, seed)
+
+    def _add(self, base: str, method: str, bias: str | None, seed: int) -> None:
+        named = f"#{seed}" if len(self.seeds) > 1 else ""
+        model = base + ("" if method == "standard" else f"+{method}({bias})") + named
+        place = {"model": model, "base": base, "data": "squad", "method": method, "bias": bias, "seed": seed}
+        number = len(self.readers)
+        steps = 14000 + 2000 * (number % 4)
+        facts = {"steps": steps, "best_step": steps - 4001, "problem": None, "n_workers": 2, "device": "NVIDIA H100"}
+        standard = None if method in ("standard", "bias_model") else base + named
+        path = f"readers/{model}"
+        self.readers.append(
+            {"number": number, **place, **facts, "standard": standard, "path": path, "n_windows": 88000}
+        )
+        costs: Row = {name: facts[name] for name in ("steps", "best_step", "problem")}
+        costs |= {"seconds": steps * 0.3, "n_evaluations": steps // 1000, "accelerator_hours": steps * 0.3 * 2 / 3600}
+        self.marts["qa_training_costs"].append({**place, **costs})
+        sets = ("squad (biased)", "squad (other)") if method == "bias_model" else ("squad", *self.outside)
+        for place_of_set, dataset in enumerate(sets):
+            for step in range(999, steps, 1000):
+                done = (step + 1) / 20000
+                loss = 0.9 + 0.1 * (number % 5) + place_of_set + 1.5 * (1 - done) ** 3 + self.random.uniform(0, 0.05)
+                f1 = 0.85 - 0.15 * place_of_set - 0.02 * (number % 5) - 0.4 * (1 - done) ** 3
+                row = {
+                    "model": model,
+                    "step": step,
+                    "dataset": dataset,
+                    "loss": loss,
+                    "exact_match": 0.9 * f1,
+                    "f1": f1,
+                }
+                self.evaluations.append(row)
+        if method == "bias_model":
+            segments: Row = {"f1_biased": 0.6, "f1_other": 0.2, "f1_difference": 0.4}
+            segments |= {"exact_match_biased": 0.39, "exact_match_other": 0.11, "n_biased": 8529, "n_other": 2041}
+            own = {name: place[name] for name in ("model", "base", "data", "bias")}
+            self.marts["qa_bias_models"].append(
+                {**own, "dataset": "squad", "best_step": facts["best_step"], **segments}
+            )
+        else:
+            self._measure(place)
+
+    def _measure(self, place: Row) -> None:
+        method, bias = place["method"], place["bias"]
+        for heuristic in self.heuristics:
+            value, worse = _published("standard", heuristic)
+            standard, standard_worse = value, worse
+            if method != "standard":
+                value, worse = _published(method, heuristic)
+                if heuristic != bias:
+                    value, worse = max(0.0, standard + self.random.uniform(-1, 1)), standard_worse
+            jitter = 0.2 * self.seeds.index(place["seed"])
+            row = {"dataset": "squad", "heuristic": heuristic, "is_addressed": bias == heuristic}
+            row |= {
+                "threshold": float(THRESHOLDS[heuristic]),
+                "status": "measured",
+                "bias_significance": value + jitter,
+            }
+            row |= {"worse_high": worse, "gap": value + 5, "exact_match": 80.2, "n_rows": 10570, "n_articles": 48}
+            row |= {"n_draws": 1000 if method != "standard" else 0}
+            if method != "standard":
+                change = value - standard
+                row |= {"standard_significance": standard + jitter, "significance_change": change}
+                row |= {"significance_change_low": change - 1.5, "significance_change_high": change + 1.5}
+                row |= {"standard_worse_high": standard_worse, "worse_high_change": worse - standard_worse}
+                row |= {"standard_gap": standard + 5, "gap_change": change, "gap_change_low": change - 2}
+                row |= {"gap_change_high": change + 2, "standard_exact_match": 80.2}
+                row |= {"is_nearly_broken": worse < 2 / 3 * standard_worse}
+            self.marts["qa_debiasing"].append({**place, **row})
+        for number, dataset in enumerate(("squad", *self.outside)):
+            role = "out_of_distribution" if number else "in_distribution"
+            f1 = STANDARD_F1[dataset]
+            row = {
+                "dataset": dataset,
+                "role": role,
+                "n_rows": 2356,
+                "n_articles": 300,
+                "f1": f1,
+                "exact_match": 0.8 * f1,
+            }
+            if method != "standard":
+                change = PUBLISHED_F1[method][BIASES.index(bias)][OUTSIDE.index(dataset)] / 100 if number else -0.004
+                row |= {"standard_f1": f1, "f1_change": change, "f1": f1 + change}
+                row |= {"f1_change_low": change - 0.012, "f1_change_high": change + 0.012}
+            self.marts["qa_out_of_distribution"].append({**place, **row})
+
+    def correlation(self, method: str, other: str, n: int, *numbers: float | None) -> None:
+        """Add one, with Pearson's, its bounds and Spearman's."""
+        names = ("pearson", "pearson_low", "pearson_high", "spearman")
+        place = {"dataset": "squad", "method": method, "other_dataset": other, "n_models": n}
+        self.marts["qa_debiasing_correlation"].append(place | dict(zip(names, numbers, strict=True)))
+
+    def row(self, model: str, heuristic: str) -> Row:
+        """Return the row of ``qa_debiasing``, which may be changed."""
+        [row] = [row for row in self.marts["qa_debiasing"] if (row["model"], row["heuristic"]) == (model, heuristic)]
+        return row
+
+    def give_up(self, model: str, problem: str) -> None:
+        """Take a reader's results away."""
+        for row in (*self.readers, *self.marts["qa_training_costs"]):
+            if row["model"] == model:
+                row |= {"problem": problem, "path": None, "best_step": None}
+        for name in ("qa_debiasing", "qa_out_of_distribution", "qa_bias_models"):
+            self.marts[name] = [row for row in self.marts[name] if row["model"] != model]
+
+    def write(self, folder: Path, models: Sequence[Row] = ({"name": "people", "annotators": True},)) -> Run:
+        """Return a run that has measured its spec's models, and these readers."""
+        run = _measured_run(folder, models, self.heuristics, self.outside)
+        biases = pq.read_table(f"{run.root}/marts/qa_bias_by_heuristic.parquet")
+        changed = [
+            row | {"bias_significance": value + 0.3 * number, "worse_high": worse}
+            for row in biases.to_pylist()
+            for number, model in enumerate(models)
+            for value, worse in [PEOPLE[HEURISTICS.index(row["heuristic"])]]
+            if row["model"] == model["name"]
+        ]
+        run.write_table("marts/qa_bias_by_heuristic.parquet", pa.Table.from_pylist(changed, schema=biases.schema))
+        for name, own in self.marts.items():
+            schema = pq.read_schema(f"{run.root}/marts/{name}.parquet")
+            assert set(schema.names) == set(COLUMNS[name]), name
+            run.write_table(f"marts/{name}.parquet", pa.Table.from_pylist(own, schema=schema))
+        run.write_part("trained_models", 0, TRAINED_MODELS.rows(self.readers))
+        run.write_part("evaluations", 0, EVALUATIONS.rows(self.evaluations))
+        bases = dict.fromkeys((row["base"], row["data"]) for row in self.readers)
+        segments = [
+            {"base": base, "data": data, "bias": bias, "threshold": THRESHOLDS[bias], "source": "published"}
+            | {"biased_segment": "lower", "n_lower": 70000, "n_higher": 17000, "n_undefined": 599, "n_biased": 70000}
+            for base, data in bases
+            for bias in self.biases
+        ]
+        run.write_part("qa_segments", 0, QA_SEGMENTS.rows(segments))
+        return run
+
+
+def _published(method: str, heuristic: str) -> tuple[float, float]:
+    return PUBLISHED[method][BIASES.index(heuristic)] if heuristic in BIASES else (0.0, 82.19)
+
+
+_PLACE = ("model", "base", "data", "method", "bias", "seed")
+COLUMNS = {
+    "qa_debiasing": (
+        *_PLACE, "dataset", "heuristic", "is_addressed", "threshold", "status", "bias_significance",
+        "standard_significance", "significance_change", "significance_change_low", "significance_change_high",
+        "worse_high", "standard_worse_high", "worse_high_change", "gap", "standard_gap", "gap_change", "gap_change_low",
+        "gap_change_high", "exact_match", "standard_exact_match", "is_nearly_broken", "n_rows", "n_articles", "n_draws",
+    ),
+    "qa_out_of_distribution": (
+        *_PLACE, "dataset", "role", "f1", "exact_match", "standard_f1", "standard_exact_match", "f1_change",
+        "f1_change_low", "f1_change_high", "exact_match_change", "exact_match_change_low", "exact_match_change_high",
+        "n_rows", "n_articles",
+    ),
+    "qa_bias_models": (
+        "model", "base", "data", "bias", "dataset", "best_step", "f1_biased", "f1_other", "f1_difference",
+        "exact_match_biased", "exact_match_other", "n_biased", "n_other",
+    ),
+    "qa_debiasing_correlation": (
+        "dataset", "method", "other_dataset", "n_models", "pearson", "pearson_low", "pearson_high", "spearman",
+    ),
+    "qa_training_costs": (
+        *_PLACE, "steps", "best_step", "seconds", "accelerator_hours", "n_evaluations", "problem",
+    ),
+}  # fmt: skip
+"""What the pages read; a mart that has others fails here."""
+
+
+def _measured_run(folder: Path, models: Sequence[Row], heuristics: Sequence[str], outside: Sequence[str]) -> Run:
+    n = 20
+    datasets = {
+        "in_distribution": {"squad": "squad.json"},
+        "out_of_distribution": {name: f"{name}.json" for name in outside},
+    }
+    plan = QaPlan(
+        datasets=datasets,
+        heuristics=[*heuristics],
+        thresholds=dict.fromkeys(heuristics, 1.0),
+        bootstrap={"trials": 5, "sample": 10},
+    )
+    plan.spec = whole_spec({**plan.spec, "models": [*models]})
+    values: dict[str, Sequence[float | None]] = {name: [1.0, 3.0] * (n // 2) for name in heuristics}
+    for dataset in ("squad", *outside):
+        plan.questions(values, dataset)
+        for model in models:
+            plan.answers([1.0, 0.0] * (n // 2), model=model["name"], dataset=dataset)
+    for example in plan.examples:
+        example |= {"answers": ["answer"], "answer_starts": [0], "context": "answer"}
+    uri = plan.write(folder)
+    measure(uri)
+    return Run.open(uri)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """P3's debiased readers, with a product of experts of which one was given up."""
+    study_ = Study()
+    for method in ("all", *METHODS[1:]):
+        for other in (*OUTSIDE, "mean"):
+            study_.correlation(method, other, 23 if method == "all" else 6, -0.31, -0.63, 0.11, -0.25)
+    study_.give_up("bert-base+product_of_experts(sim_word)", "<b>not finite</b> at step 340")
+    return study_.write(tmp_path_factory.mktemp("runs") / "whole")
+
+
+@pytest.fixture(scope="module")
+def findings(whole: Run) -> QaFindings:
+    return read_qa_findings(whole)
+
+
+@pytest.fixture(scope="module")
+def training(whole: Run, findings: QaFindings) -> QaTraining:
+    return trained(whole, findings)
+
+
+@pytest.fixture(scope="module")
+def figures(findings: QaFindings, training: QaTraining) -> list[Figure]:
+    """Those of the study, of whose training two methods'."""
+    courses = {place: rows for place, rows in training.courses.items() if place[1] in ("standard", "bias_model")}
+    return training_figures(findings, dataclasses.replace(training, courses=courses))
+
+
+@pytest.fixture(scope="module")
+def source(findings: QaFindings, training: QaTraining, figures: list[Figure]) -> str:
+    return render_qa_page(findings, figures, training)
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two bases and seeds, against one bias."""
+    many = Study(
+        ("bert-base", "roberta-base"), METHODS[:2], ("ans_len",), (1, 2), ("triviaqa",), ("ans_len", "cos_sim")
+    )
+    many.correlation("all", "mean", 4, -0.9, -0.998, 0.5, -0.8)
+    return many.write(tmp_path_factory.mktemp("runs") / "seeded", [{"name": "t5", "path": "t5"}])
+
+
+def trained(run: Run, findings: QaFindings) -> QaTraining:
+    read = read_qa_training(run, findings)
+    assert read is not None
+    return read
+
+
+def page_of(run: Run) -> str:
+    """Return the report without figures."""
+    own = read_qa_findings(run)
+    return render_qa_page(own, [], read_qa_training(run, own))
+
+
+def shown(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
+
+
+def shown_change(row: Row, column: str, scale: float = 1) -> str:
+    low, high = (shown(scale * row[f"{column}_{end}"]) for end in ("low", "high"))
+    return f"{shown(scale * row[column])} [{low}, {high}]"
+
+
+def shown_significance(row: Row) -> str:
+    value = row["bias_significance"]
+    return f"{'0' if value == 0 else f'{value:.2f}'} ({row['worse_high']:.2f})"
+
+
+def lines(source: str, caption: str) -> list[str]:
+    """Return the text of a table's rows below its head."""
+    [found] = [one for one in re.findall(r"<table.*?</table>", source, re.S) if re.search(caption, one)]
+    return [Page(row).text.strip() for row in re.findall(r"<tr>.*?</tr>", found.split("</thead>")[1], re.S)]
+
+
+def changed(training: QaTraining, model: str, heuristic: str, **columns: Any) -> QaTraining:
+    """Return it with other values in a row of ``qa_debiasing``."""
+    place = (model, "squad", heuristic)
+    row = training.debiasing[place] | columns
+    return dataclasses.replace(training, debiasing=training.debiasing | {place: row})
+
+
+def told(findings: QaFindings, training: QaTraining) -> list[str]:
+    return found(findings, training, training.blocks[0], "squad")
+
+
+def of_method(sentences: Sequence[str], start: str) -> str:
+    [sentence] = [sentence for sentence in sentences if sentence.startswith(start)]
+    return sentence
+
+
+def test_a_run_without_trained_readers_has_the_report_that_it_had(tmp_path: Path) -> None:
+    run = _measured_run(tmp_path / "plain", [{"name": "t5", "path": "t5"}], ["ans_len"], ())
+    own = read_qa_findings(run)
+    assert read_qa_training(run, own) is None
+    assert training_figures(own, None) == []
+    source = render_qa_page(own, [], None)
+    assert source == render_qa_page(own, [])
+    assert [anchor for anchor in ("trained", "debiasing", "training") if f'id="{anchor}"' in source] == []
+    assert ".broad" not in source
+
+
+def test_the_page_is_whole_and_leads_nowhere_outside(source: str) -> None:
+    page = Page(source)
+    assert page.open_tags == []
+    for forbidden in ("http:", "https:", "url(", "<script", "@import"):
+        assert forbidden not in source
+    ids = page.values("id")
+    assert len(set(ids)) == len(ids)
+    assert {"trained", "debiasing", "debiased-elsewhere", "training"} <= set(ids)
+    for link in page.values("href"):
+        assert link.removeprefix("#") in ids, link
+    assert source.count("<caption>") == source.count("<table")
+    assert len(re.findall(r"<th\b", source)) == len(re.findall(r'<th scope="(?:row|col|rowgroup|colgroup)"', source))
+
+
+def test_significances_stand_as_published_with_their_change_and_averages(source: str, training: QaTraining) -> None:
+    rows = dict(zip(METHODS, lines(source, "<caption>bert-base on squad: bias significance"), strict=True))
+    assert rows["standard"] == (
+        "standard 8.62 (70.69) 1.04 (77.50) 0 (82.19) 2.63 (75.44) 12.51 (69.01) 2.48 (78.57) 1.01 (79.19) – –"
+    )
+    for method, name in zip(METHODS[1:4], ("RESAM", "LMIX", "CREG"), strict=True):
+        cells = []
+        for heuristic in HEURISTICS:
+            row = training.debiasing.get((f"bert-base+{method}({heuristic})", "squad", heuristic))
+            broken = " †" if method == "learned_mixin" else ""
+            cells.append(
+                f"{shown_significance(row)} {shown_change(row, 'significance_change')}{broken}" if row else "–"
+            )
+        values, worse = np.mean(PUBLISHED[method], axis=0)
+        standard, standard_worse = np.mean(PUBLISHED["standard"], axis=0)
+        average = f"{values:.2f} ({worse:.2f}) {standard:.2f} ({standard_worse:.2f}) 6"
+        assert rows[method] == f"{name} {' '.join(cells)} {average}"
+    # Protocol 11.3's averages of the quantiles are over six heuristics.
+    for method, worse in (("resample", "74.40"), ("learned_mixin", "25.78"), ("confidence_regularization", "76.06")):
+        assert f"({worse})" in rows[method]
+    assert rows["product_of_experts"].split()[6:9] == ["–", "–", "1.20"]
+    assert rows["product_of_experts"].endswith(" 5")
+
+
+def test_changes_out_of_distribution_are_those_of_the_published_table(source: str, training: QaTraining) -> None:
+    rows = lines(source, "<caption>bert-base: F1")
+    assert len(rows) == 7 * 5
+    assert rows[0].startswith("word-dist squad (in distribution) 87.60 −0.40 [−1.60, +0.80]")
+    assert rows[1] == (
+        "adversarialqa 29.80 +0.50 [−0.70, +1.70] −5.00 [−6.20, −3.80] +1.40 [+0.20, +2.60] +0.10 [−1.10, +1.30]"
+    )
+    # Means of three independent changes with errors of 1.2 / 1.96 each; P3's averages over its 18 cells.
+    half = 1.2 / np.sqrt(3)
+    cells = [
+        f"{shown(mean)} [{shown(mean - half)}, {shown(mean + half)}]"
+        for mean in (float(np.mean(PUBLISHED_F1[method][0])) for method in METHODS[1:])
+    ]
+    assert rows[4] == f"mean of 3 47.90 {' '.join(cells)}"
+    assert rows[-1] == "mean of 3 47.90 −0.46 −12.82 +2.33 −0.30"
+    assert rows[8].endswith("–"), "given up"
+    bold = re.findall(r"<b>([+−][\d.]+)</b>", source[source.index("<caption>bert-base: F1") :])
+    clear = [row for row in training.elsewhere.values() if direction(row, "f1_change") in ("lower", "higher")]
+    assert len(clear) > 20
+    assert bold == [shown(100 * row["f1_change"]) for row in _in_order(training, clear)]
+
+
+def _in_order(training: QaTraining, rows: Sequence[Row]) -> list[Row]:
+    """Return rows of changes of F1 as the table has them: by bias, set, method."""
+    sets = ["squad", *OUTSIDE, "mean"]
+    methods = {reader["model"]: METHODS.index(reader["method"]) for reader in training.readers if reader["standard"]}
+    order = [name for name in HEURISTICS if name in BIASES]
+
+    def key(row: Row) -> tuple[int, int, int]:
+        return order.index(row["bias"]), sets.index(row["dataset"]), methods[row["model"]]
+
+    return sorted(rows, key=key)
+
+
+def test_what_a_reader_does_not_address_is_in_the_table_too(source: str, training: QaTraining) -> None:
+    rows = lines(source, "<caption>bert-base on squad: change of bias significance")
+    assert len(rows) == 23
+    for reader, text in zip([own for own in training.readers if own["standard"] and own["path"]], rows, strict=True):
+        cells = []
+        for heuristic in HEURISTICS:
+            row = training.debiasing[reader["model"], "squad", heuristic]
+            is_broken = reader["method"] == "learned_mixin" and heuristic == reader["bias"]
+            cells.append(shown_change(row, "significance_change") + (" †" if is_broken else ""))
+        assert text.endswith(f"{reader['bias'].replace('_', '-')} {' '.join(cells)}")
+
+
+def test_every_reader_has_its_gap_and_exact_match(source: str, training: QaTraining) -> None:
+    rows = lines(source, "each debiased reader on the bias")
+    assert len(rows) == 23
+    own = training.debiasing["bert-base+resample(ans_len)", "squad", "ans_len"]
+    [text] = [row for row in rows if row.startswith("RESAM ans-len")]
+    assert text == (
+        f"RESAM ans-len 4 6.87 12.51 {shown_change(own, 'significance_change')} 69.75 69.01 11.87 17.51 "
+        f"{shown_change(own, 'gap_change')} 80.20 80.20 10,570 48"
+    )
+
+
+def test_bias_models_segments_and_costs_are_those_of_their_tables(source: str, training: QaTraining) -> None:
+    assert lines(source, "Bias models on validation")[3] == (
+        f"bert-base+bias_model(ans_len) squad {_best(training, 'bias_model', 'ans_len'):,} 60.00 20.00 40.00 39.00 "
+        "11.00 8,529 2,041"
+    )
+    assert lines(source, "Segments of the training questions")[0] == (
+        "bert-base squad ans-len 4 published ≤ T – – 70,000 17,000 599 70,000"
+    )
+    rows = lines(source, "What each reader cost")
+    assert len(rows) == 31
+    assert rows[0] == "bert-base 14,000 10,000 14 88,000 4,200.0 2.333 2 NVIDIA H100"
+    [given_up] = [row for row in rows if "given up" in row]
+    assert given_up.startswith("bert-base+product_of_experts(sim_word) (given up) ")
+
+
+def _best(training: QaTraining, method: str, bias: str) -> int:
+    [step] = [row["best_step"] for row in training.readers if (row["method"], row["bias"]) == (method, bias)]
+    return int(step) + 1
+
+
+def test_the_study_is_told_with_what_was_given_up_and_how_long_it_took(source: str, training: QaTraining) -> None:
+    hours = sum(row["steps"] * 0.3 for row in training.readers) / 3600
+    assert study(training) == [
+        "Base: bert-base; training data: squad; methods: standard, RESAM, LMIX, CREG, PoE; biases that are addressed: "
+        "word-dist, sim-word, cos-sim, ans-len, sim-ents, subj-pos; seed: 42.",
+        "25 readers, and 6 bias models; 1 given up.",
+        f"Their optimizer steps took {hours:.1f} hours on NVIDIA H100, {2 * hours:.2f} accelerator-hours; loading, "
+        "evaluations and answers are not in it.",
+    ]
+    text = Page(source).text
+    assert "bert-base+product_of_experts(sim_word): <b>not finite</b> at step 340" in text, "escaped"
+    for paper in ("Mikula et al. 2024", "Clark et al. 2019", "Utama et al. 2020", "He et al. 2019, Clark et al. 2019"):
+        assert f"({paper})" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "–"), (5.04, "5.0 seconds"), (119, "119.0 seconds"), (150, "2.5 minutes"), (9000, "2.5 hours")],
+)
+def test_times_have_the_unit_that_suits_them(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_readers_are_counted_by_what_their_intervals_show(findings: QaFindings, training: QaTraining) -> None:
+    sentences = told(findings, training)
+    assert of_method(sentences, "RESAM, ") == (
+        "RESAM, 6 readers: significance of the bias that each addresses, against the standard reader’s: lower in 2 "
+        "(ans-len −5.64 [−7.14, −4.14], word-dist −1.92 [−3.42, −0.42]); higher in none; interval includes 0 in 4."
+    )
+    assert of_method(sentences, "CREG, ").endswith("lower in none; higher in none; interval includes 0 in 6.")
+    assert of_method(sentences, "CREG out of distribution").endswith(
+        "(mean F1 of 3 sets, points), 6 readers: lower in none; higher in 6 (word-dist +2.80 [+2.11, +3.49], cos-sim "
+        "+2.73 [+2.04, +3.43], ans-len +2.40 [+1.71, +3.09], 3 more)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "sort"),
+    [
+        (-1.0, -2.0, -0.1, "lower"),
+        (-1.0, -2.0, 0.0, "unclear"),
+        (-1.0, -2.0, 0.1, "unclear"),
+        (1.0, 0.1, 2.0, "higher"),
+        (0.0, 0.0, 0.0, "unclear"),
+        # The published significances and those of the draws differ by the noise of the trials.
+        (0.1, -2.0, -0.1, "unclear"),
+        (-1.0, None, None, "without an interval"),
+        (None, None, None, "not measured"),
+    ],
+)
+def test_a_change_is_lower_or_higher_only_where_its_interval_excludes_0(
+    findings: QaFindings,
+    training: QaTraining,
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    sort: str,
+) -> None:
+    columns = {"significance_change": value, "significance_change_low": low, "significance_change_high": high}
+    assert direction(columns, "significance_change") == sort
+    model = "bert-base+resample(ans_len)"
+    sentence = of_method(told(findings, changed(training, model, "ans_len", **columns)), "RESAM, ")
+    # Beside it, word-dist is lower and four include 0.
+    parts = sentence.split("standard reader’s: ")[1].rstrip(".").split("; ")
+    assert parts[0].startswith("lower in 2 (" if sort == "lower" else "lower in 1 (word-dist ")
+    assert parts[1].startswith("higher in 1 (ans-len " if sort == "higher" else "higher in none")
+    assert parts[2] == f"interval includes 0 in {5 if sort == 'unclear' else 4}"
+    if sort in ("without an interval", "not measured"):
+        assert parts[3].startswith(f"{sort} in 1 (ans-len {estimate(columns, 'significance_change')}")
+
+
+def test_nearly_broken_readers_are_named_and_not_praised(findings: QaFindings, training: QaTraining) -> None:
+    sentences = told(findings, training)
+    assert of_method(sentences, "LMIX, ") == "LMIX, 6 readers (all nearly broken, see below)."
+    broken = of_method(sentences, "Nearly broken")
+    assert "LMIX on ans-len (18.52 against 69.01)" in broken
+    assert broken.endswith("a low significance is no success.")
+    assert not [name for name in ("RESAM", "CREG", "PoE") if name in broken]
+    # A single one of a method that is whole otherwise.
+    one = changed(training, "bert-base+resample(ans_len)", "ans_len", is_nearly_broken=True)
+    resampled = of_method(told(findings, one), "RESAM, ")
+    assert resampled.startswith("RESAM, 6 readers (1 nearly broken, see below): ")
+    assert "ans-len" not in resampled
+    assert "RESAM on ans-len (69.75 against 69.01)" in of_method(told(findings, one), "Nearly broken")
+
+
+def test_no_reader_is_called_broken_where_none_is(findings: QaFindings, training: QaTraining) -> None:
+    whole = {place: row | {"is_nearly_broken": False} for place, row in training.debiasing.items()}
+    sentences = told(findings, dataclasses.replace(training, debiasing=whole))
+    assert not [sentence for sentence in sentences if "broken" in sentence]
+    assert "lower in 3 (word-dist −8.62" in of_method(sentences, "LMIX, ")
+
+
+def test_a_shortcut_that_grows_while_another_is_addressed_is_told(findings: QaFindings, training: QaTraining) -> None:
+    start = "Biases that a reader does not address"
+    columns = {"significance_change": 3.0, "significance_change_low": 1.0, "significance_change_high": 5.0}
+    # 17 whole readers on six heuristics each; the nearly broken ones are left out.
+    before = of_method(told(findings, training), start)
+    assert (
+        f"{start}, 102 changes of significance (without nearly broken readers): lower in none; higher in none" in before
+    )
+    grown = changed(training, "bert-base+resample(ans_len)", "word_dist", **columns)
+    assert "higher in 1 (word-dist by RESAM on ans-len +3.00 [+1.00, +5.00])" in of_method(told(findings, grown), start)
+    broken = changed(training, "bert-base+learned_mixin(ans_len)", "word_dist", **columns)
+    assert of_method(told(findings, broken), start) == before
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        ((-0.31, -0.63, 0.11), "−0.31 [−0.63, +0.11]: its interval includes 0, so no relation is shown."),
+        ((-0.6, -0.8, -0.2), "tend to be those whose F1 elsewhere rose more or fell less."),
+        ((0.6, 0.2, 0.8), "tend to be those whose F1 elsewhere rose less or fell more."),
+        ((0.9, None, None), "with so few readers it has no interval, and nothing is shown."),
+        ((None, None, None), "no correlation can be computed"),
+    ],
+)
+def test_a_correlation_claims_nothing_that_its_interval_does_not_support(
+    training: QaTraining, numbers: tuple[float | None, ...], says: str
+) -> None:
+    columns = dict(zip(("pearson", "pearson_low", "pearson_high"), numbers, strict=True))
+    rows = [
+        row | columns if (row["method"], row["other_dataset"]) == ("all", "mean") else row
+        for row in training.correlations
+    ]
+    sentence = correlated(dataclasses.replace(training, correlations=tuple(rows)), "squad")
+    assert sentence.startswith("Over 23 debiased readers, ")
+    assert says in sentence
+    assert ("Nearly broken are 6 of them" in sentence) == (numbers[0] is not None)
+    assert ("tend to be" in sentence) == ("tend to be" in says)
+    assert correlated(dataclasses.replace(training, correlations=()), "squad") == ""
+
+
+def test_correlations_stand_by_method_and_set(source: str) -> None:
+    rows = lines(source, "Pearson’s correlation")
+    assert [row.split(" −")[0] for row in rows] == ["all methods", "RESAM", "LMIX", "CREG", "PoE"]
+    assert rows[0] == "all methods" + " −0.31 [−0.63, +0.11] −0.25; n = 23" * 4
+
+
+def test_the_warnings_fit_the_study(findings: QaFindings, training: QaTraining, seeded: Run) -> None:
+    text = " ".join(training_caveats(findings, training))
+    assert "Each is a single training" in text
+    assert "changes on adversarialqa lean high" in text
+    assert "Thresholds were searched" not in text
+    assert "significance is 0" not in text
+    nothing = changed(training, "bert-base+resample(ans_len)", "ans_len", standard_significance=0.0)
+    assert "no reader can lower it: bert-base on ans-len." in " ".join(training_caveats(findings, nothing))
+    row = {"threshold": 4.0, "searched_on": "bert-base"}
+    searched = dataclasses.replace(findings, by_heuristic={("bert-base", "squad", "ans_len"): row})
+    assert "searched on the predictions of bert-base" in " ".join(training_caveats(searched, training))
+    own = read_qa_findings(seeded)
+    several = " ".join(training_caveats(own, trained(seeded, own)))
+    assert "Compare a method’s seeds" in several
+    assert "lean high" not in several
+
+
+def test_seeds_stand_beside_each_other_and_bases_below(seeded: Run) -> None:
+    source = page_of(seeded)
+    assert Page(source).open_tags == []
+    for base in ("bert-base", "roberta-base"):
+        rows = lines(source, f"<caption>{base} on squad: bias significance")
+        assert rows[0] == "standard 1 12.51 (69.01) 2.63 (75.44) – –"
+        assert rows[1] == "2 12.71 (69.01) 2.83 (75.44) – –"
+        assert rows[2] == "RESAM 1 6.87 (69.75) −5.64 [−7.14, −4.14] – 6.87 (69.75) 12.51 (69.01) 1"
+        assert rows[3].startswith("2 7.07 (69.75) −5.64")
+        rows = lines(source, f"<caption>{base}: F1")
+        assert rows == [
+            "ans-len squad (in distribution) 87.60 87.60 −0.40 [−1.60, +0.80] −0.40 [−1.60, +0.80]",
+            "triviaqa 46.10 46.10 −1.70 [−2.90, −0.50] −1.70 [−2.90, −0.50]",
+        ]
+    own = read_qa_findings(seeded)
+    read = trained(seeded, own)
+    assert "Bases: bert-base, roberta-base; training data: squad; methods: standard, RESAM" in study(read)[0]
+    assert study(read)[0].endswith("seeds: 1, 2.")
+    assert study(read)[1] == "8 readers; none given up."
+    assert "lower in 2 (ans-len (seed 1) −5.64 [−7.14, −4.14], ans-len (seed 2) −5.64" in told(own, read)[0]
+
+
+def test_a_study_of_standard_readers_alone_has_no_comparison(tmp_path: Path) -> None:
+    plain = Study(methods=("standard",), outside=("triviaqa",), heuristics=("ans_len",))
+    plain.readers[0]["device"] = "cpu"
+    plain.marts["qa_training_costs"][0]["accelerator_hours"] = None
+    run = plain.write(tmp_path / "standard", [{"name": "bert-base", "path": "b"}])
+    # The spec names no model; the answers are those of the reader.
+    train = {"bases": [{"name": "bert-base", "path": "b"}], "data": {"squad": "s"}, "validation": {"dev": "d"}}
+    write_spec(run, run.read_yaml("spec.yaml") | {"models": [], "train": train})
+    write_plan(run, readers=["bert-base"])
+    own = read_qa_findings(run)
+    read = trained(run, own)
+    drawn, again = training_figures(own, read), training_figures(own, dataclasses.replace(read, courses={}))
+    assert [figure.suite for figure in drawn] == [
+        "debiasing_0_bert-base-squad", "training_0_bert-base_loss", "training_0_bert-base_f1"
+    ]  # fmt: skip
+    assert [figure.svg for figure in drawn[:1]] == [figure.svg for figure in again]
+    source = render_qa_page(own, drawn, read)
+    text = Page(source).text
+    assert "1 reader; none given up." in text
+    assert "took 70.0 minutes on cpu; loading" in text
+    assert [word for word in ("Findings", "Bias models", "addresses", "RESAM") if word in text] == []
+    assert lines(source, "<caption>bert-base: F1") == ["none squad (in distribution) 87.60", "triviaqa 46.10"]
+
+
+def test_a_heuristic_that_cannot_be_measured_is_neither_lower_nor_drawn(
+    findings: QaFindings, training: QaTraining
+) -> None:
+    nothing = {
+        name: None
+        for name in training.debiasing["bert-base", "squad", "ans_len"]
+        if name.startswith(("significance", "bias_significance", "worse", "gap", "is_nearly"))
+    }
+    model = "bert-base+resample(ans_len)"
+    unmeasured = changed(training, model, "ans_len", status="groups too small", **nothing)
+    assert of_method(told(findings, unmeasured), "RESAM, ").endswith("; not measured in 1 (ans-len –).")
+    source = render_qa_page(findings, [], unmeasured)
+    assert (
+        " 1.99 (73.57) −0.64 [−2.14, +0.86] too small 1.62 "
+        in lines(source, "squad: bias significance in EM points of")[1]
+    )
+
+
+def test_figure_4_has_standard_debiased_and_peoples_answers(
+    findings: QaFindings, figures: list[Figure], source: str
+) -> None:
+    [figure] = [one for one in figures if one.suite == "debiasing_0_bert-base-squad"]
+    assert (
+        "ans-len: standard 12.51 (69.01), RESAM 6.87 (69.75), LMIX 6.36 (18.52), CREG 11.18 (70.89), PoE 7.70 (65.40), "
+        "people 13.55 (69.76); "
+    ) in figure.text
+    assert "ans-pos: standard 0.00 (82.19), people 0.00 (84.00); " in figure.text
+    assert (
+        "sim-word: standard 1.04 (77.50), RESAM 0.23 (76.94), LMIX 0.68 (20.88), CREG 1.86 (78.76), people"
+        in figure.text
+    )
+    assert html.escape(figure.text) in source
+    assert source.count("data:image/svg") == len(figures)
+    assert len({one.name for one in figures}) == len(figures)
+
+
+def test_models_that_were_given_have_a_figure_of_their_own_and_seeds_a_point_each(seeded: Run) -> None:
+    own = read_qa_findings(seeded)
+    read = trained(seeded, own)
+    no_courses = dataclasses.replace(read, courses={}, correlations=(), elsewhere={})
+    texts = {one.suite: one.text for one in training_figures(own, no_courses) if one.metric == "exact_match"}
+    assert list(texts) == [
+        "debiasing_0_bert-base-squad", "debiasing_1_roberta-base-squad", "debiasing_given_squad"
+    ]  # fmt: skip
+    assert (
+        "ans-len: standard 12.51 (69.01) and 12.71 (69.01), RESAM 6.87 (69.75) and 7.07"
+        in texts["debiasing_0_bert-base-squad"]
+    )
+    assert "ans-len: t5 13.55 (69.76); cos-sim: t5 0.55 (79.88)." in texts["debiasing_given_squad"]
+
+
+def test_courses_are_the_mean_of_the_readers_that_were_asked(
+    whole: Run, training: QaTraining, figures: list[Figure]
+) -> None:
+    evaluations = whole.read_table("evaluations").to_pylist()
+    models = {row["model"] for row in training.readers if row["method"] == "product_of_experts" and row["path"]}
+    assert len(models) == 5
+    for row in training.courses[0, "product_of_experts"]:
+        own = [
+            one
+            for one in evaluations
+            if (one["step"], one["dataset"]) == (row["step"], row["dataset"]) and one["model"] in models
+        ]
+        assert row["n_readers"] == len(own)
+        for metric in ("loss", "f1"):
+            values = [one[metric] for one in own]
+            expected = [np.mean(values), min(values), max(values)]
+            assert [row[metric], row[f"{metric}_low"], row[f"{metric}_high"]] == pytest.approx(expected)
+    steps = [row["best_step"] + 1 for row in training.readers if row["method"] == "bias_model"]
+    first, *_, last = training.courses[0, "bias_model"]
+    for metric in ("loss", "f1"):
+        panels = [one for one in figures if one.suite == f"training_0_bert-base_{metric}"]
+        assert [one.name.removeprefix(f"training_0_bert-base_{metric}_") for one in panels] == [
+            "standard",
+            "bias_model",
+        ]
+        assert panels[1].text.endswith(f"kept at step {', '.join(map(str, steps))}.")
+    assert f"squad (biased) {first['loss']:.2f} at step 1000" in bias_models_panel(figures, "loss").text
+    assert f"{100 * last['f1']:.2f} at step {last['step'] + 1}; kept" in bias_models_panel(figures, "f1").text
+
+
+def bias_models_panel(figures: Sequence[Figure], metric: str) -> Figure:
+    [figure] = [one for one in figures if one.name == f"training_0_bert-base_{metric}_bias_model"]
+    return figure
+
+
+def test_a_training_that_diverged_is_not_in_the_curves(whole: Run, tmp_path: Path) -> None:
+    shutil.copytree(whole.root, tmp_path / "copy")
+    copy = Run.open(str(tmp_path / "copy"))
+    rows = copy.read_table("evaluations").to_pylist()
+    for row in rows:
+        if row["model"] == "bert-base+resample(ans_len)":
+            row["loss"] = math.inf
+    copy.write_part("evaluations", 0, EVALUATIONS.rows(rows))
+    courses = trained(copy, read_qa_findings(copy)).courses[0, "resample"]
+    assert max(row["n_readers"] for row in courses) == 5
+    assert all(math.isfinite(row["loss"]) for row in courses)
