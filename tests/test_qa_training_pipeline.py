@@ -29,8 +29,9 @@ from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
 from biaseval.training.loop import StepRecord
 from biaseval.training.questions import Questions, answer_logits
+from tests.conftest import ROOT
 from tests.inprocess import in_this_process
-from tests.test_qa_pipeline import make_bert, write_lines
+from tests.test_qa_pipeline import make_bert, question, write_lines
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -481,6 +482,49 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
     assert plan.training is not None
     assert [shape.name for shape in plan.training.shapes] == ["bert"]
     assert plan.facts["training"]["readers"][-1]["name"] == "bert+product_of_experts"
+
+
+@pytest.mark.parametrize(
+    ("name", "n_readers", "words"),
+    [
+        ("qa-finetuning-squad", {"readers, standard": 4}, ["people"]),
+        (
+            "qa-debiasing-squad",
+            {"readers, standard": 1, "bias models to train": 6, **{f"readers, {method}": 6 for method in METHODS}},
+            ["people"],
+        ),
+    ],
+)
+def test_the_papers_studies_can_be_planned(
+    name: str, n_readers: dict[str, int], words: list[str], bert: Path, tmp_path: Path
+) -> None:
+    """With other questions and encoders in the places of theirs."""
+    content = yaml.safe_load((ROOT / "jobs" / "specs" / f"{name}.yaml").read_text())
+    people = [{**own, "answers": {name: 2 * value for name, value in own["answers"].items()}} for own in squad(1700)]
+    write_lines(tmp_path / "questions.jsonl", people)
+    for base in content["train"]["bases"]:
+        base["path"] = str(bert)
+    for place in (content["train"]["data"], content["train"]["validation"], *content["datasets"].values()):
+        if isinstance(place, dict):
+            place.update(dict.fromkeys(place, "questions.jsonl"))
+    content["datasets"]["train"] = "questions.jsonl"
+    del content["text"]
+    content["windows"] = {"max_tokens": 128, "stride": 32}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(content))
+    plan = describe(load(tmp_path / "spec.yaml"))
+    lines = dict(plan.training_lines)
+    assert {line: int(lines[line].partition(",")[0]) for line in n_readers} == n_readers
+    steps = {reader["method"]: reader["steps"] for reader in plan.facts["training"]["readers"]}
+    limits = {"learned_mixin": 100_000, "confidence_regularization": 30_000, "bias_model": 88_000}
+    assert all(steps[method] == limit for method, limit in limits.items() if method in steps)
+    assert plan.training is not None
+    assert plan.training.flops > 0
+    assert set(plan.training.memory[0]) == {"none", "1", "2", "3"}
+    assert all(any(word in line for line, _ in plan.lines) for word in words)
+
+
+def squad(number: int) -> list[dict[str, Any]]:
+    return [question(row, "squad") for row in range(number)]
 
 
 def test_settings_of_a_study_cannot_change_behind_it(finished: tuple[Path, Path], tmp_path: Path, here: None) -> None:

@@ -630,7 +630,7 @@ def test_the_training_loss_is_shown_and_told_where_it_does_not_fall(adapted: Run
 def test_the_printed_metrics_have_the_methods_in_the_order_of_the_report(
     adapted: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_metrics(adapted.uri, LABEL_BIAS.headline)
+    print_metrics(adapted.uri, LABEL_BIAS.headline(None))
     shown = re.findall(r"│ +2 │ (\S+)", capsys.readouterr().out)
     assert shown == list(METHODS)
 

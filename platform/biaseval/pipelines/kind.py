@@ -110,7 +110,7 @@ class Kind(Generic[S, I]):
     derive: Callable[[Run, S], None] | None = None
     """Writes the settings and draws that SQL reads beside the outputs; None: a run without metrics."""
     page: Callable[[Run], Page] | None = None
-    headline: str = ""
+    headline: Callable[[S], str] = field(default=lambda spec: "")
     """The query whose rows `biaseval run` prints."""
 
 

@@ -97,6 +97,13 @@ def _page(run: Run) -> Page:
     return label_bias_page(run)
 
 
+_HEADLINE = """
+select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
+from label_bias_by_model
+where suite = 'all'
+order by n_demos, array_position({methods}, method)
+"""
+
 LABEL_BIAS = Kind(
     read=_read,
     describe=describe_causal,
@@ -105,10 +112,5 @@ LABEL_BIAS = Kind(
     changes=_changes,
     derive=derive_label_bias,
     page=_page,
-    headline="""
-select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
-from label_bias_by_model
-where suite = 'all'
-order by n_demos, array_position({methods}, method)
-""",
+    headline=lambda spec: _HEADLINE,
 )

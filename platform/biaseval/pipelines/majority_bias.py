@@ -79,6 +79,13 @@ def _page(run: Run) -> Page:
     return majority_bias_page(run)
 
 
+_HEADLINE = """
+select instruction, predict, method, mean_f1, sd_f1, max_f1, rb_at_10, share_majority, share_last, share_no_label,
+    n_settings, n_seeds, n_rows
+from majority_by_model
+order by instruction, predict, array_position({methods}, method)
+"""
+
 MAJORITY_BIAS = Kind(
     read=_read,
     describe=describe_causal,
@@ -86,10 +93,5 @@ MAJORITY_BIAS = Kind(
     stages=_stages,
     derive=derive_majority_bias,
     page=_page,
-    headline="""
-select instruction, predict, method, mean_f1, sd_f1, max_f1, rb_at_10, share_majority, share_last, share_no_label,
-    n_settings, n_seeds, n_rows
-from majority_by_model
-order by instruction, predict, array_position({methods}, method)
-""",
+    headline=lambda spec: _HEADLINE,
 )

@@ -338,6 +338,28 @@ def _page(run: Run) -> Page:
     return qa_bias_page(run)
 
 
+_HEADLINE = """
+select model, dataset, heuristic, threshold, bias_significance, bias_significance_f1, n_lower, n_higher, status
+from qa_bias_by_heuristic
+order by model, dataset, heuristic
+"""
+
+_CHANGES = """
+select
+    model, dataset, heuristic, is_addressed, n_rows, exact_match, gap, gap_change, gap_change_low, gap_change_high,
+    bias_significance, worse_high, is_nearly_broken
+from qa_debiasing
+inner join trained_models using (model)
+where is_addressed or qa_debiasing.method = 'standard'
+order by trained_models.number, dataset, heuristic
+"""
+
+
+def _headline(spec: QaBiasSpec) -> str:
+    """Return the query for how biased the models are; of a study, what was addressed."""
+    return _HEADLINE if spec.train is None else _CHANGES
+
+
 QA_BIAS = Kind(
     read=_read,
     describe=_describe,
@@ -347,9 +369,5 @@ QA_BIAS = Kind(
     derive=_derive,
     refuse_given_up=_refuse_given_up,
     page=_page,
-    headline="""
-select model, dataset, heuristic, threshold, bias_significance, bias_significance_f1, n_lower, n_higher, status
-from qa_bias_by_heuristic
-order by model, dataset, heuristic
-""",
+    headline=_headline,
 )

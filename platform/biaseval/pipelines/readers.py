@@ -190,8 +190,8 @@ class TrainingStages:
         """Return how many tokens a reader reads at most while it is trained, about."""
         own = self.plan["training"]
         per_window = own["tokens"][reader.base][reader.data] / max(1, own["n_windows"][reader.base][reader.data])
-        rows = own["steps"][reader.number] * self.train.batch_size * self.train.accumulation
-        return round(rows * per_window)
+        rows: int = own["steps"][reader.number] * self.train.batch_size * self.train.accumulation
+        return int(rows * per_window)
 
     def _asked_sets(self) -> Iterator[Any]:
         """Yield the sets that readers are asked on the way: those for validation, then the others that are measured."""

@@ -74,7 +74,7 @@ def describe(spec: AnySpec) -> Description:
 
 def headline(spec: AnySpec) -> str:
     """Return the query whose rows are the metrics of a whole run of a spec."""
-    return kind_of(spec).headline
+    return kind_of(spec).headline(spec)
 
 
 @contextmanager

@@ -164,7 +164,7 @@ class QaTrainSpec(TrainingSpec):
     validation: Annotated[dict[Name, DataSource], Field(min_length=1)]
     """Sets that decide which checkpoint is kept and when training ends; the first one, which segment is biased."""
     methods: Annotated[list[Method], Field(min_length=1)] = ["standard"]
-    biases: list[str] = []
+    biases: list[str] = Field(default=[], validate_default=True)
     """Heuristics that the methods address, one model each."""
     thresholds: Literal["mikula2024", "search"] | dict[str, Annotated[float, Field(allow_inf_nan=False)]] = "mikula2024"
     """What splits questions: published with the side that is biased, searched on validation, or given (the others are

@@ -1,0 +1,164 @@
+"""The section train of QA-bias specs: published defaults, what the variant decides, mistakes with key and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from biaseval.errors import InputError
+from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS
+from biaseval.spec import QaBiasSpec, QaTrainSpec, differences, dump_spec, load_spec, stored_spec
+from tests.conftest import ROOT
+
+TRAIN: dict[str, Any] = {
+    "bases": [{"name": "bert", "path": "org/bert"}],
+    "data": {"squad": "train.json"},
+    "validation": {"squad": "dev.json"},
+}
+SPEC: dict[str, Any] = {
+    "kind": "qa_bias",
+    "name": "study",
+    "datasets": {"in_distribution": {"squad": "dev.json"}},
+}
+ADDRESSING = {"methods": ["standard", "learned_mixin"], "biases": ["word_dist"]}
+
+
+def load(folder: Path, train: dict[str, Any], **changes: Any) -> QaBiasSpec:
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump({**SPEC, "train": {**TRAIN, **train}, **changes}, sort_keys=False))
+    spec = load_spec(path)
+    assert isinstance(spec, QaBiasSpec)
+    return spec
+
+
+def section(folder: Path, train: dict[str, Any], **changes: Any) -> QaTrainSpec:
+    found = load(folder, train, **changes).train
+    assert found is not None
+    return found
+
+
+def test_the_defaults_are_the_published_ones(tmp_path: Path) -> None:
+    """Protocol sections 7 to 9."""
+    own = section(tmp_path, {})
+    assert (own.learning_rate, own.batch_size * own.accumulation, own.epochs) == (2e-5, 16, 3)
+    assert (own.evaluation_steps, own.patience, own.best) == (200, 10, "loss")
+    assert (own.weight_decay, own.warmup, own.precision, own.seeds) == (0, 0, "float32", [42])
+    mixin, regularization, bias_model = own.learned_mixin, own.confidence_regularization, own.bias_model
+    assert (mixin.bias_scale, mixin.entropy_penalty, mixin.max_steps, mixin.variant) == (0.2, 0.4, 100_000, "paper")
+    assert (regularization.bias_scale, regularization.max_steps, regularization.variant) == (0.1, 30_000, "utama")
+    assert (bias_model.learning_rate, bias_model.max_steps, bias_model.init) == (4e-5, 88_000, "random")
+    assert own.mask_padding
+    assert not own.group_by_length
+
+
+def test_the_published_sides_are_those_of_the_protocol() -> None:
+    lower = {"word_dist": 7, "ans_len": 4, "subj_pos": 1, "ans_pos": 0}
+    higher = {"sim_word": 3, "cos_sim": 0.1, "sim_ents": 0}
+    expected = {
+        **{name: (threshold, "lower") for name, threshold in lower.items()},
+        **{name: (threshold, "higher") for name, threshold in higher.items()},
+    }
+    assert expected == PUBLISHED_SEGMENTS
+
+
+def test_the_variant_decides_what_is_not_said(tmp_path: Path) -> None:
+    own = section(tmp_path, {}, variant="reference")
+    assert (own.learned_mixin.variant, own.confidence_regularization.variant, own.bias_model.init) == (
+        "head",
+        "head",
+        "pretrained",
+    )
+    said = section(
+        tmp_path, {"learned_mixin": {"variant": "clark"}, "bias_model": {"init": "random"}}, variant="reference"
+    )
+    assert (said.learned_mixin.variant, said.bias_model.init) == ("clark", "random")
+
+
+def test_paths_are_made_absolute_names_of_the_hub_and_generated_sets_stay(tmp_path: Path) -> None:
+    generated = {"planted": {"shortcut": "ans_pos", "strength": 1, "questions": 5}}
+    spec = load(
+        tmp_path,
+        {"data": {"a": "train.json", "b": generated}, "deepspeed_config": "ds.json", "zero": 1},
+        datasets={"in_distribution": {"squad": "dev.json", "made": generated}},
+    )
+    assert spec.train is not None
+    assert spec.train.bases[0].path == "org/bert"
+    assert spec.train.data["a"] == str(tmp_path / "train.json")
+    assert spec.train.deepspeed_config == str(tmp_path / "ds.json")
+    assert spec.train.data["b"] == spec.datasets.in_distribution["made"]
+    assert stored_spec(yaml.safe_load(dump_spec(spec)), "stored") == spec
+    assert set(spec.files()) == {
+        *("datasets.train", "datasets.squad", "train.data.a", "train.validation.squad"),
+        "train.bias_model.predictions",
+    }
+    assert list(spec.models_used()) == [("bases", "bert")]
+
+
+def test_what_is_generated_otherwise_is_another_spec_and_resources_are_not(tmp_path: Path) -> None:
+    def of(strength: float, **train: Any) -> QaBiasSpec:
+        generated = {"planted": {"shortcut": "ans_pos", "strength": strength, "questions": 5}}
+        return load(tmp_path, {"data": {"made": generated}, **train})
+
+    assert not differences(of(0.5), of(0.5, checkpoint_steps=7, gradient_checkpointing=True))
+    assert differences(of(0.5), of(0.6)) == ["train.data.made.planted.strength: the run has 0.5, the spec 0.6"]
+    assert differences(of(0.5), of(0.5, workers=2, accumulation=2))
+
+
+@pytest.mark.parametrize(
+    ("train", "changes", "expected"),
+    [
+        ({"methods": ["resample"], "biases": ["word_dist"]}, {}, "train.methods: standard is missing"),
+        ({"biases": ["word_dist"]}, {}, "train.biases: no method addresses one; add resample or"),
+        (
+            {"methods": ["standard", "resample"]},
+            {},
+            "train.biases: is empty; name the heuristics that",
+        ),
+        ({"methods": ["standard", "bold"]}, {}, "train.methods.1: input should be 'standard', 'resample'"),
+        (ADDRESSING, {"heuristics": ["ans_len"]}, "train.biases: word_dist is not among heuristics; add it there"),
+        (
+            {"methods": ["standard", "resample"], "biases": ["my:own"]},
+            {"heuristics": ["my:own"]},
+            "train.thresholds: none is published for my:own; give one ({my:own: NUMBER}), or search",
+        ),
+        ({**ADDRESSING, "thresholds": {"ans_len": 3}}, {}, "train.thresholds: ans_len not among train.biases"),
+        (
+            {"validation": {"squad": "other.json"}},
+            {},
+            "train.validation.squad: is not the file that datasets",
+        ),
+        ({"bases": [{"name": "a", "path": "x"}] * 2}, {}, "bases ['a', 'a'] names one twice"),
+        ({"seeds": [1, 1]}, {}, "seeds [1, 1] names one twice"),
+        ({"workers": 3}, {}, "3 workers cannot share accumulation 1 evenly"),
+        ({"bias_model": {"tfidf": True, "predictions": "p"}}, {}, "has both tfidf and predictions; keep one"),
+        ({"learned_mixin": {"bias_scale": 2}}, {}, "bias_scale: input should be less than or equal to 1"),
+        ({"learned_mixin": {"entropy": 2}}, {}, "entropy: unknown key; did you mean entropy_penalty"),
+        (
+            {"data": {"a": {"planted": {"shortcut": "cos_sim", "strength": 0.5, "questions": 5}}}},
+            {},
+            "'cos_sim' cannot be planted; use ans_pos or word_dist",
+        ),
+        ({"learning_rate": "fast"}, {}, "train.learning_rate"),
+    ],
+)
+def test_a_mistake_names_the_key_and_the_remedy(
+    train: dict[str, Any], changes: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, train, **changes)
+    assert expected in str(caught.value)
+
+
+def test_a_spec_must_name_models_or_train_some(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(SPEC))
+    with pytest.raises(InputError, match=r"models: is empty; name one, or train some \(train\)"):
+        load_spec(path)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "jobs" / "specs").glob("*.yaml")), ids=lambda path: str(path.stem))
+def test_the_specs_that_come_with_the_jobs_are_valid(path: Path) -> None:
+    assert load_spec(path).name
