@@ -27,7 +27,14 @@ from tests.test_qa_sql import OVERLAP, RIGHT, VALUES, QaPlan, Rows, two_segments
 Z = 1.959963984540054
 Floats = npt.NDArray[np.float64]
 
-MARTS = ("qa_debiasing", "qa_out_of_distribution", "qa_bias_models", "qa_debiasing_correlation", "qa_training_costs")
+MARTS = (
+    "qa_debiasing", "qa_out_of_distribution", "qa_out_of_distribution_by_model", "qa_out_of_distribution_by_method",
+    "qa_debiasing_by_method", "qa_bias_models", "qa_debiasing_correlation", "qa_training_curves",
+)  # fmt: skip
+"""Each after those that it reads."""
+
+RELATIONS = (*MARTS, "qa_training_costs")
+"""The last is an intermediate relation: it tells when a run was made."""
 
 
 class Study(QaPlan):
@@ -91,13 +98,13 @@ class Study(QaPlan):
 
     @contextmanager
     def opened(self, *marts: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection with the relations of the study, of `MARTS` those named or all, until the block ends."""
+        """Yield a connection with the study's relations, of `RELATIONS` those named or all, until the block ends."""
         with within_transaction() as connection:
-            self.create(connection, marts or MARTS)
+            self.create(connection, marts or RELATIONS)
             yield connection
 
-    def create(self, connection: duckdb.DuckDBPyConnection, marts: Sequence[str] = MARTS) -> None:
-        """Create the relations of the study, and of `MARTS` these."""
+    def create(self, connection: duckdb.DuckDBPyConnection, marts: Sequence[str] = RELATIONS) -> None:
+        """Create the relations of the study, and of `RELATIONS` these."""
         bootstrap = self.spec["bootstrap"]
         self.tables["qa_settings"] = [
             {"seed": self.spec["seed"], "variant": self.spec["variant"], "heuristics": list(self.tried), **bootstrap}
@@ -230,6 +237,19 @@ def table(sql: str, connection: duckdb.DuckDBPyConnection) -> pa.Table:
 def rows(sql: str, connection: duckdb.DuckDBPyConnection) -> Rows:
     found: Rows = table(sql, connection).to_pylist()
     return found
+
+
+def made(relation: str, **tables: Rows) -> Rows:
+    """Return a relation over tables that hold nothing but these columns."""
+    with within_transaction() as connection:
+        for name, given in tables.items():
+            columns = {column: pa.array([row[column] for row in given]) for column in given[0]}
+            columns = {
+                column: values.cast(pa.float64()) if pa.types.is_null(values.type) else values
+                for column, values in columns.items()
+            }
+            connection.from_arrow(pa.table(columns)).create(name)
+        return rows(all_sql()[relation], connection)
 
 
 def problems(check: str, connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -648,11 +668,11 @@ def test_the_order_of_rows_changes_no_byte() -> None:
     found = []
     for _ in range(2):
         with study.opened() as connection:
-            found.append({mart: table(f"from {mart}", connection) for mart in MARTS})
+            found.append({name: table(f"from {name}", connection) for name in RELATIONS})
         for part in (study.examples, study.attributes, study.predictions, study.trained):
             part.reverse()
-    for mart in MARTS:
-        assert found[0][mart].equals(found[1][mart]), mart
+    for name in RELATIONS:
+        assert found[0][name].equals(found[1][name]), name
     assert found[0]["qa_debiasing"].num_rows == 9
 
 
@@ -751,7 +771,10 @@ def test_a_reader_whose_standard_one_was_given_up_is_measured_and_compared_with_
     with study.opened() as connection:
         [found] = rows("from qa_debiasing", connection)
         [outcome] = rows("from qa_out_of_distribution", connection)
+        assert rows("from qa_debiasing_by_method", connection) == []
+        [mean] = rows("from qa_out_of_distribution_by_method", connection)
         assert problems("qa_changes_are_in_range", connection) == []
+    assert (mean["f1_change"], mean["exact_match_change"], mean["n_biases"]) == (None, None, 0)
     assert (found["model"], found["bias_significance"]) == ("careful", pytest.approx(10))
     assert [found[name] for name in UNKNOWN if name not in ("bias_significance", "worse_high")] == [None] * 12
     assert (found["n_rows"], found["n_articles"]) == (20, 4)
@@ -859,6 +882,240 @@ def test_questions_that_only_one_reader_answered_change_nothing() -> None:
     assert outcome["exact_match_change"] == pytest.approx((sum(DEBIASED[2:]) - sum(RIGHT[2:]) - 1) / 19)
 
 
+# Means over biases and over sets
+
+PUBLISHED = {
+    # Protocol 11.3: ans-len, word-dist, cos-sim, sim-ents, sim-word, subj-pos; significance and worse EM.
+    "standard": [(12.51, 69.01), (8.62, 70.69), (2.63, 75.44), (2.48, 78.57), (1.04, 77.5), (1.01, 79.19)],
+    "resample": [(6.87, 69.75), (6.70, 69.25), (1.99, 73.57), (1.62, 79.45), (0.23, 76.94), (0, 77.44)],
+    "learned_mixin": [(6.36, 18.52), (0, 38.38), (0, 21.88), (2.87, 30.76), (0.68, 20.88), (4.41, 24.26)],
+}
+BIASES = ("ans_len", "word_dist", "cos_sim", "sim_ents", "sim_word", "subj_pos")
+
+
+def changes_of_bias(method: str, seed: int = 42, dataset: str = "squad") -> Rows:
+    """Return the published rows of ``qa_debiasing`` of a method's readers on what each addresses."""
+    pairs = zip(BIASES, PUBLISHED[method], PUBLISHED["standard"], strict=True)
+    return [
+        {
+            "base": "bert", "data": "squad", "method": method, "seed": seed, "dataset": dataset, "heuristic": heuristic,
+            "is_addressed": True, "bias_significance": value, "standard_significance": standard,
+            "significance_change": value - standard, "worse_high": worse, "standard_worse_high": standard_worse,
+            "worse_high_change": worse - standard_worse, "is_nearly_broken": worse < 2 / 3 * standard_worse,
+        }
+        for heuristic, (value, worse), (standard, standard_worse) in pairs
+    ]  # fmt: skip
+
+
+ROLES: Rows = [
+    {"dataset": "squad", "role": "in_distribution"},
+    {"dataset": "squad", "role": "in_distribution"},
+    {"dataset": "natural", "role": "out_of_distribution"},
+]
+WORDS_OF_METHOD = (
+    "base", "data", "method", "seed", "dataset", "bias_significance", "standard_significance", "significance_change",
+    "worse_high", "standard_worse_high", "n_heuristics", "n_nearly_broken",
+)  # fmt: skip
+
+
+def test_means_over_what_a_method_addresses_are_the_published_ones() -> None:
+    """The published means of the significance are over seven, a 0 of ans-pos with them, of EM over six."""
+    given = [*changes_of_bias("learned_mixin"), *changes_of_bias("resample")]
+    given += [row | {"is_addressed": False, "heuristic": "ans_pos", "bias_significance": 50.0} for row in given]
+    given += [row | {"dataset": "natural"} for row in given]
+    mixin, resampled = made("qa_debiasing_by_method", qa_debiasing=given, qa_out_of_distribution=ROLES)
+    for found, method, significance, worse, n_broken in (
+        (mixin, "learned_mixin", 2.05, 25.78, 6), (resampled, "resample", 2.49, 74.4, 0),
+    ):  # fmt: skip
+        assert tuple(found) == WORDS_OF_METHOD
+        assert [found[name] for name in WORDS_OF_METHOD[:5]] == ["bert", "squad", method, 42, "squad"]
+        assert 6 / 7 * found["bias_significance"] == pytest.approx(significance, abs=0.0051)
+        assert 6 / 7 * found["standard_significance"] == pytest.approx(4.04, abs=0.0051)
+        assert found["significance_change"] == pytest.approx(
+            found["bias_significance"] - found["standard_significance"]
+        )
+        assert found["worse_high"] == pytest.approx(worse, abs=0.0051)
+        # Of seven the mean is 76.08, with 82.19 of ans-pos.
+        assert (6 * found["standard_worse_high"] + 82.19) / 7 == pytest.approx(76.08, abs=0.0051)
+        assert (found["n_heuristics"], found["n_nearly_broken"]) == (6, n_broken)
+
+
+def test_means_over_biases_leave_out_what_is_not_measured_and_pair_what_has_a_threshold() -> None:
+    given = changes_of_bias("resample")[:3] + changes_of_bias("resample", seed=1)[:2]
+    # The first was not measured; the second has no significant threshold, its standard reader has one.
+    given[0] |= {"significance_change": None, "bias_significance": None, "worse_high": None, "worse_high_change": None}
+    given[1] |= {"bias_significance": 0.0, "significance_change": -8.62, "worse_high": None, "worse_high_change": None}
+    given[1] |= {"is_nearly_broken": None}
+    other, found = made("qa_debiasing_by_method", qa_debiasing=given, qa_out_of_distribution=ROLES)
+    assert [found[name] for name in WORDS_OF_METHOD[3:]] == [
+        42, "squad", pytest.approx(1.99 / 2), pytest.approx((8.62 + 2.63) / 2), pytest.approx((-8.62 - 0.64) / 2),
+        73.57, 75.44, 2, 0,
+    ]  # fmt: skip
+    assert [other[name] for name in WORDS_OF_METHOD[3:]] == [
+        1, "squad", pytest.approx((6.87 + 6.7) / 2), pytest.approx((12.51 + 8.62) / 2),
+        pytest.approx((-5.64 - 1.92) / 2), pytest.approx(69.5), pytest.approx(69.85), 2, 0,
+    ]  # fmt: skip
+
+
+def elsewhere_study() -> tuple[Study, dict[str, dict[str, Floats]]]:
+    """Return a study of three readers on a set in distribution and two others of unlike sizes, and its columns by set.
+
+    Of columns named after readers: F1; followed by ``exact``: exact match.
+    """
+    rng = np.random.default_rng(5)
+    study = Study(
+        {"ans_len": [1]},
+        datasets={
+            "in_distribution": {"squad": "a.json"},
+            "out_of_distribution": {"natural": "b.json", "trivia": "c.json"},
+        },
+        bootstrap={"trials": 5, "sample": 10},
+    )
+    study.reader("base")
+    study.reader("careful", "learned_mixin", "ans_len")
+    study.reader("again", "learned_mixin", "cos_sim")
+    columns: dict[str, dict[str, Floats]] = {}
+    for dataset, n_rows, n_articles in (("squad", 60, 6), ("natural", 150, 10), ("trivia", 80, 4)):
+        own = columns[dataset] = {"article": rng.permutation(np.arange(n_rows) % n_articles)}
+        study.questions({"ans_len": (1 + np.arange(n_rows) % 2).tolist()}, dataset)
+        study.titles([f"title {one}" for one in own["article"]], dataset)
+        for model in ("base", "careful", "again"):
+            own[f"{model} exact"] = (rng.random(n_rows) < 0.4).astype(float)
+            own[model] = np.maximum(own[f"{model} exact"], rng.random(n_rows) / 2)
+            study.answers(own[f"{model} exact"].tolist(), own[model].tolist(), model, dataset)
+    return study, columns
+
+
+def test_the_mean_over_sets_has_the_error_of_means_of_other_questions() -> None:
+    study, columns = elsewhere_study()
+    with study.opened() as connection:
+        found = {row["model"]: row for row in rows("from qa_out_of_distribution_by_model", connection)}
+        assert problems("qa_changes_are_in_range", connection) == []
+    assert list(found) == ["again", "base", "careful"]
+    for model in ("careful", "again"):
+        row = found[model]
+        for metric, suffix in (("f1", ""), ("exact_match", " exact")):
+            means, variances = [], []
+            for dataset in ("natural", "trivia"):
+                own = columns[dataset]
+                change = own[f"{model}{suffix}"] - own[f"base{suffix}"]
+                means.append(change.mean())
+                variances.append(cluster_error((change - change.mean()) / len(change), own["article"]) ** 2)
+            half_width = Z * np.sqrt(variances[0] / 4 + variances[1] / 4)
+            wanted = [np.mean(means), np.mean(means) - half_width, np.mean(means) + half_width]
+            assert [row[f"{metric}_change{end}"] for end in ("", "_low", "_high")] == pytest.approx(wanted)
+            for name, reader in ((metric, model), (f"standard_{metric}", "base")):
+                each = [columns[dataset][f"{reader}{suffix}"].mean() for dataset in ("natural", "trivia")]
+                assert row[name] == pytest.approx(np.mean(each))
+        assert (row["n_datasets"], row["n_rows"]) == (2, 230)
+    assert list(found["base"]) == [
+        "model", "base", "data", "method", "bias", "seed", "f1", "exact_match", "standard_f1", "standard_exact_match",
+        "f1_change", "f1_change_low", "f1_change_high", "exact_match_change", "exact_match_change_low",
+        "exact_match_change_high", "n_datasets", "n_rows",
+    ]  # fmt: skip
+    assert found["base"]["f1"] == pytest.approx(found["again"]["standard_f1"])
+    compared = [value for name, value in found["base"].items() if "_change" in name or name.startswith("standard_")]
+    assert compared == [None] * 8
+
+
+def test_a_mean_over_sets_needs_them_all() -> None:
+    """A change of 0.1 -/+ 0.03 and one of -0.2 -/+ 0.04: -0.05 -/+ 0.025."""
+    place = {"model": "careful", "base": "bert", "data": "squad", "method": "resample", "bias": "ans_len", "seed": 42}
+    pairs = {"natural": (0.1, 0.03, 0.5), "trivia": (-0.2, 0.04, 0.9), "squad": (0.7, 0.01, 0.9)}
+    sets: Rows = [
+        place
+        | {
+            "dataset": dataset, "f1": f1, "exact_match": f1, "standard_f1": f1 - change,
+            "role": "in_distribution" if dataset == "squad" else "out_of_distribution",
+            "standard_exact_match": f1 - change, "n_rows": 10,
+        }
+        | {
+            f"{metric}_change{end}": change + sign * half
+            for metric in ("f1", "exact_match")
+            for end, sign in (("", 0), ("_low", -1), ("_high", 1))
+        }
+        for dataset, (change, half, f1) in pairs.items()
+    ]  # fmt: skip
+
+    def mean(**first: None) -> dict[str, Any]:
+        given = [row | (first if row["dataset"] == "natural" else {}) for row in sets]
+        [found] = made("qa_out_of_distribution_by_model", qa_out_of_distribution=given)
+        return found
+
+    whole = mean()
+    ends = ("f1_change", "f1_change_low", "f1_change_high")
+    assert [whole[name] for name in ends] == pytest.approx([-0.05, -0.075, -0.025])
+    assert (whole["f1"], whole["standard_f1"]) == (pytest.approx(0.7), pytest.approx(0.75))
+    bounds = [f"{metric}_change_{end}" for metric in ("f1", "exact_match") for end in ("low", "high")]
+    single = mean(**dict.fromkeys(bounds))
+    assert single == whole | dict.fromkeys(bounds)
+    compared = [name for name in whole if "_change" in name or name.startswith("standard_")]
+    assert mean(**dict.fromkeys(compared)) == whole | dict.fromkeys(compared)
+
+
+def test_the_mean_over_biases_is_of_readers_of_one_method_and_seed() -> None:
+    study, columns = elsewhere_study()
+    study.reader("other seed", "learned_mixin", "ans_len", seed=43)
+    study.reader("given up", "learned_mixin", "word_dist", problem="its loss is not finite")
+    study.reader("hypothesis", "bias_model", "ans_len")
+    for dataset, own in columns.items():
+        study.answers([1.0] * len(own["base"]), model="other seed", dataset=dataset)
+    with study.opened(*MARTS[:4]) as connection:
+        found = rows("from qa_out_of_distribution_by_method order by seed, dataset", connection)
+    assert [(row["method"], row["seed"], row["dataset"], row["n_biases"]) for row in found] == [
+        ("learned_mixin", seed, dataset, n)
+        for seed, n in ((42, 2), (43, 1))
+        for dataset in ("mean", "natural", "squad", "trivia")
+    ]
+    assert list(found[0]) == [
+        "base", "data", "method", "seed", "dataset", "f1_change", "exact_match_change", "n_biases",
+    ]  # fmt: skip
+    for metric, suffix in (("f1", ""), ("exact_match", " exact")):
+        changes = {
+            dataset: [float(np.mean(own[f"{model}{suffix}"] - own[f"base{suffix}"])) for model in ("careful", "again")]
+            for dataset, own in columns.items()
+        }
+        wanted = [np.mean([changes["natural"], changes["trivia"]])]
+        wanted += [np.mean(changes[dataset]) for dataset in ("natural", "squad", "trivia")]
+        assert [row[f"{metric}_change"] for row in found[:4]] == pytest.approx(wanted)
+    right = 1 - columns["squad"]["base exact"].mean()
+    assert (found[6]["dataset"], found[6]["exact_match_change"]) == ("squad", pytest.approx(right))
+
+
+# Curves of training
+
+
+def test_curves_are_of_the_readers_that_were_asked_behind_a_step() -> None:
+    study = two_readers()
+    study.reader("again", "learned_mixin", "cos_sim")
+    study.reader("broken", "learned_mixin", "word_dist", problem="its loss is not finite")
+    study.reader("hypothesis", "bias_model", "ans_len")
+    asked = (
+        ("careful", 0, "squad", 2.0, 0.25, 0.5), ("again", 0, "squad", 4.0, 0.5, 0.625),
+        ("broken", 0, "squad", 9.0, 1.0, 1.0),
+        ("careful", 1, "squad", 1.0, 0.5, 0.75), ("again", 1, "squad", float("inf"), 0.0, 0.0),
+        ("careful", 1, "dev", float("nan"), 0.0, 0.0), ("again", 1, "dev", 3.0, 0.5, 0.5),
+        ("base", 1, "squad", 1.5, 0.5, 0.75), ("hypothesis", 1, "squad (biased)", 2.5, 0.5, 0.75),
+    )  # fmt: skip
+    names = ("model", "step", "dataset", "loss", "exact_match", "f1")
+    study.tables |= {"evaluations": [dict(zip(names, row, strict=True)) for row in asked], "training": []}
+    with study.opened("qa_training_curves") as connection:
+        found = rows("from qa_training_curves", connection)
+    inside = "in_distribution"
+    assert [tuple(row.values())[2:] for row in found] == [
+        ("bias_model", "squad (biased)", None, 1, *[2.5] * 3, *[0.5] * 3, *[0.75] * 3, 1),
+        ("learned_mixin", "dev", None, 1, *[3.0] * 3, *[0.5] * 6, 1),
+        ("learned_mixin", "squad", inside, 0, 3.0, 2.0, 4.0, 0.375, 0.25, 0.5, 0.5625, 0.5, 0.625, 2),
+        ("learned_mixin", "squad", inside, 1, *[1.0] * 3, *[0.5] * 3, *[0.75] * 3, 1),
+        ("standard", "squad", inside, 1, *[1.5] * 3, *[0.5] * 3, *[0.75] * 3, 1),
+    ]
+    assert {(row["base"], row["data"]) for row in found} == {("bert", "squad")}
+    assert list(found[0]) == [
+        "base", "data", "method", "dataset", "role", "step", "loss", "loss_low", "loss_high", "exact_match",
+        "exact_match_low", "exact_match_high", "f1", "f1_low", "f1_high", "n_readers",
+    ]  # fmt: skip
+
+
 # Bias models
 
 
@@ -953,12 +1210,19 @@ def correlations(changes: dict[str, tuple[str, float | None, dict[str, float | N
         for dataset, change in others.items()
     ]
     outcomes += [{"model": model, "dataset": "squad", "role": "in_distribution", "f1_change": 0.7} for model in changes]
-    columns = {name: pa.float64() for name in ("significance_change", "f1_change")} | {"is_addressed": pa.bool_()}
-    with within_transaction() as connection:
-        for name, given in (("qa_debiasing", debiasing), ("qa_out_of_distribution", outcomes)):
-            schema = pa.schema([(column, columns.get(column, pa.string())) for column in given[0]])
-            connection.from_arrow(pa.Table.from_pylist(given, schema=schema)).create(name)
-        return rows(all_sql()["qa_debiasing_correlation"], connection)
+    means = [
+        {
+            "model": model,
+            "f1_change": None if None in others.values() else sum(filter(None, others.values())) / len(others),
+        }
+        for model, (_, _, others) in changes.items()
+    ]
+    return made(
+        "qa_debiasing_correlation",
+        qa_debiasing=debiasing,
+        qa_out_of_distribution=outcomes,
+        qa_out_of_distribution_by_model=means,
+    )
 
 
 def test_correlations_equal_those_of_scipy() -> None:
@@ -1043,7 +1307,9 @@ def test_correlations_come_of_the_marts_of_a_study() -> None:
         study.reader(model, "resample", "ans_len")
         study.answers((rng.random(21) < 0.6).astype(float).tolist(), model=model)
         study.answers((rng.random(20) < 0.2 * number + 0.1).astype(float).tolist(), model=model, dataset="natural")
-    with study.opened("qa_debiasing", "qa_out_of_distribution", "qa_debiasing_correlation") as connection:
+    with study.opened(
+        "qa_debiasing", "qa_out_of_distribution", "qa_out_of_distribution_by_model", "qa_debiasing_correlation"
+    ) as connection:
         found = rows("from qa_debiasing_correlation where other_dataset = 'natural'", connection)
         shifts = {
             row["model"]: row["significance_change"]
@@ -1235,6 +1501,52 @@ BROKEN: list[tuple[str, str, str]] = [
             "5, 1.1, 0.5, 1, 0.5", "5, 0.5, 0.6, 0.9, 0.5", "5, 0.5, 0.1, 0.4, 0.5", "5, 0.5, 0.1, 1.1, 0.5",
             "5, 0.5, 0.1, 0.9, null", "5, 0.5, 0.1, 0.9, -1.1", "5, 'nan', 0.1, 0.9, 0.5", "5, 0.5, null, null, 0.5",
             "null, null, null, null, null",
+        )
+    ],
+    *[
+        ("qa_changes_are_in_range", f"update qa_debiasing_by_method set {wrong}",
+         "bert@squad, learned_mixin, seed 42, squad: {")
+        for wrong in (
+            "bias_significance = -1, significance_change = -31",
+            "bias_significance = null",
+            "significance_change = significance_change + 1",
+            "worse_high = 101",
+            "worse_high = null",
+            "standard_worse_high = -1",
+            "n_heuristics = 0, n_nearly_broken = 0",
+            "n_nearly_broken = n_heuristics + 1",
+        )
+    ],
+    *[
+        ("qa_changes_are_in_range",
+         "insert into qa_out_of_distribution_by_model values "
+         f"('careful', 'bert', 'squad', 'learned_mixin', 'ans_len', 42, {wrong})",
+         "careful, mean of sets: {")
+        for wrong in (
+            "70, 0.6, 0.6, 0.5, 0.1, 0.05, 0.15, 0.1, 0.05, 0.15, 2, 20",
+            "0.7, null, 0.6, 0.5, 0.1, 0.05, 0.15, 0.1, 0.05, 0.15, 2, 20",
+            "0.7, 0.6, 0.6, 0.5, 'nan', 0.05, 0.15, 0.1, 0.05, 0.15, 2, 20",
+            "0.7, 0.6, 0.6, 0.5, 10, 5, 15, 0.1, 0.05, 0.15, 2, 20",
+            "0.7, 0.6, 0.6, 0.5, null, null, null, 0.1, 0.05, 0.15, 2, 20",
+            "0.7, 0.6, 0.6, 0.5, 0.1, 0.11, 0.15, 0.1, 0.05, 0.15, 2, 20",
+            "0.7, 0.6, 0.6, 0.5, 0.1, 0.05, 0.15, 0.1, 0.05, 0.09, 2, 20",
+            "0.7, 0.6, 0.6, 0.5, 0.1, null, null, 0.1, 0.05, 0.15, 2, 20",
+            "0.7, 0.6, 0.6, 0.5, 0.1, 0.05, 0.15, 0.1, 0.05, 0.15, 2, 1",
+            "0.7, 0.6, 0.6, 0.5, 0.1, 0.05, 0.15, 0.1, 0.05, 0.15, 0, 20",
+        )
+    ],
+    *[
+        ("qa_changes_are_in_range", f"update qa_out_of_distribution_by_method set {wrong}",
+         "bert@squad, learned_mixin, seed 42, squad: {")
+        for wrong in ("f1_change = 2", "exact_match_change = 'nan'", "f1_change = null", "n_biases = null")
+    ],
+    *[
+        ("qa_changes_are_in_range", f"update qa_training_curves set {wrong} where method = 'learned_mixin'",
+         "bert@squad, learned_mixin, squad, step 2: {")
+        for wrong in (
+            "loss = loss_low - 1", "loss = loss_high + 1", "loss_low = -1", "loss_high = null",
+            "exact_match = exact_match_high + 0.1", "exact_match_high = 60, exact_match = 60", "exact_match_low = -1",
+            "f1 = 'nan'", "f1_low = null", "f1_high = 70", "n_readers = 0",
         )
     ],
     *[

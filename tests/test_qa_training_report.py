@@ -21,20 +21,12 @@ from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_findings import QaFindings, read_qa_findings
-from biaseval.report.qa_training import (
-    QaTraining,
-    correlated,
-    direction,
-    duration,
-    estimate,
-    found,
-    read_qa_training,
-    study,
-    training_caveats,
-)
+from biaseval.report.qa_training_cells import direction, duration, estimate
+from biaseval.report.qa_training_data import QaTraining, read_qa_training
 from biaseval.report.qa_training_figures import training_figures
+from biaseval.report.qa_training_words import correlated, found, study, summarize_training, training_caveats
 from biaseval.store import Run
-from biaseval.tables import EVALUATIONS, QA_SEGMENTS, TRAINED_MODELS
+from biaseval.tables import EVALUATIONS, QA_SEGMENTS, TRAINED_MODELS, TRAINING
 from tests.measuring import measure
 from tests.specs import whole_spec, write_plan, write_spec
 from tests.test_qa_sql import QaPlan
@@ -96,6 +88,7 @@ class Study:
         self.n_bases = len(bases)
         self.random = random.Random(0)
         self.readers: list[Row] = []
+        self.training: list[Row] = []
         self.evaluations: list[Row] = []
         self.marts: Marts = {name: [] for name in COLUMNS}
         for base in bases:
@@ -118,9 +111,10 @@ class Study:
         self.readers.append(
             {"number": number, **place, **facts, "standard": standard, "path": path, "n_windows": 88000}
         )
-        costs: Row = {name: facts[name] for name in ("steps", "best_step", "problem")}
-        costs |= {"seconds": steps * 0.3, "n_evaluations": steps // 1000, "accelerator_hours": steps * 0.3 * 2 / 3600}
-        self.marts["qa_training_costs"].append({**place, **costs})
+        # Every thousandth of its steps, which take 0.3 seconds each.
+        self.training += [
+            {"model": model, "step": step, "loss": 1.0, "seconds": 300.0} for step in range(999, steps, 1000)
+        ]
         sets = ("squad (biased)", "squad (other)") if method == "bias_model" else ("squad", *self.outside)
         for place_of_set, dataset in enumerate(sets):
             for step in range(999, steps, 1000):
@@ -203,7 +197,7 @@ class Study:
 
     def give_up(self, model: str, problem: str) -> None:
         """Take a reader's results away."""
-        for row in (*self.readers, *self.marts["qa_training_costs"]):
+        for row in self.readers:
             if row["model"] == model:
                 row |= {"problem": problem, "path": None, "best_step": None}
         for name in ("qa_debiasing", "qa_out_of_distribution", "qa_bias_models"):
@@ -226,7 +220,10 @@ class Study:
             assert set(schema.names) == set(COLUMNS[name]), name
             run.write_table(f"marts/{name}.parquet", pa.Table.from_pylist(own, schema=schema))
         run.write_part("trained_models", 0, TRAINED_MODELS.rows(self.readers))
+        run.write_part("training", 0, TRAINING.rows(self.training))
         run.write_part("evaluations", 0, EVALUATIONS.rows(self.evaluations))
+        for name in COMPUTED:
+            Path(run.root, "marts", f"{name}.parquet").unlink()
         bases = dict.fromkeys((row["base"], row["data"]) for row in self.readers)
         segments = [
             {"base": base, "data": data, "bias": bias, "threshold": THRESHOLDS[bias], "source": "published"}
@@ -262,11 +259,14 @@ COLUMNS = {
     "qa_debiasing_correlation": (
         "dataset", "method", "other_dataset", "n_models", "pearson", "pearson_low", "pearson_high", "spearman",
     ),
-    "qa_training_costs": (
-        *_PLACE, "steps", "best_step", "seconds", "accelerator_hours", "n_evaluations", "problem",
-    ),
 }  # fmt: skip
 """What the pages read; a mart that has others fails here."""
+
+COMPUTED = (
+    "qa_debiasing_by_method", "qa_out_of_distribution_by_model", "qa_out_of_distribution_by_method",
+    "qa_training_curves",
+)  # fmt: skip
+"""Marts that are computed from the others and from tables when the page is read, as those of an older run are."""
 
 
 def _measured_run(folder: Path, models: Sequence[Row], heuristics: Sequence[str], outside: Sequence[str]) -> Run:
@@ -534,6 +534,36 @@ def test_times_have_the_unit_that_suits_them(seconds: float | None, text: str) -
     assert duration(seconds) == text
 
 
+def test_the_summary_counts_readers_in_one_sentence(
+    findings: QaFindings, training: QaTraining, seeded: Run, tmp_path: Path
+) -> None:
+    addressed = "significance of the bias that each addresses, against the standard reader’s: "
+    told = summarize_training(findings, training)
+    assert told == (
+        f"The run trained 25 readers (1 given up); on squad, 23 debiased readers, {addressed}lower in 4, higher in "
+        "none, interval includes 0 in 13, 6 nearly broken."
+    )
+    model = "bert-base+confidence_regularization(ans_len)"
+    higher = {"significance_change": 3.0, "significance_change_low": 1.0, "significance_change_high": 5.0}
+    assert "lower in 4, higher in 1, interval includes 0 in 12, 6" in summarize_training(
+        findings, changed(training, model, "ans_len", **higher)
+    )
+    nothing = dict.fromkeys(higher)
+    assert "higher in none, interval includes 0 in 12, not measured in 1, 6" in summarize_training(
+        findings, changed(training, model, "ans_len", **nothing)
+    )
+    own = read_qa_findings(seeded)
+    read = trained(seeded, own)
+    assert summarize_training(own, read) == (
+        f"The run trained 8 readers; on squad, 4 debiased readers, {addressed}lower in 4, higher in none."
+    )
+    [summary] = re.findall(r'<section aria-labelledby="summary">.*?</section>', page_of(seeded), re.S)
+    assert summarize_training(own, read) in Page(summary).text
+    one = Study(methods=("standard",), outside=(), heuristics=("ans_len",)).write(tmp_path / "one")
+    own = read_qa_findings(one)
+    assert summarize_training(own, trained(one, own)) == "The run trained 1 reader."
+
+
 def test_readers_are_counted_by_what_their_intervals_show(findings: QaFindings, training: QaTraining) -> None:
     sentences = told(findings, training)
     assert of_method(sentences, "RESAM, ") == (
@@ -692,7 +722,6 @@ def test_seeds_stand_beside_each_other_and_bases_below(seeded: Run) -> None:
 def test_a_study_of_standard_readers_alone_has_no_comparison(tmp_path: Path) -> None:
     plain = Study(methods=("standard",), outside=("triviaqa",), heuristics=("ans_len",))
     plain.readers[0]["device"] = "cpu"
-    plain.marts["qa_training_costs"][0]["accelerator_hours"] = None
     run = plain.write(tmp_path / "standard", [{"name": "bert-base", "path": "b"}])
     # The spec names no model; the answers are those of the reader.
     train = {"bases": [{"name": "bert-base", "path": "b"}], "data": {"squad": "s"}, "validation": {"dev": "d"}}

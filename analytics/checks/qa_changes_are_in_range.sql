@@ -174,6 +174,107 @@ correlations_out_of_range as (
 
 ),
 
+averages_out_of_range as (
+
+    select
+        format('{}@{}, {}, seed {}, {}: {}', base, data, method, seed, dataset, {
+            'bias_significance': bias_significance,
+            'standard_significance': standard_significance,
+            'significance_change': significance_change,
+            'worse_high': worse_high,
+            'standard_worse_high': standard_worse_high,
+            'n_heuristics': n_heuristics,
+            'n_nearly_broken': n_nearly_broken
+        }::varchar) as problem
+    from qa_debiasing_by_method
+    where
+        not coalesce(bias_significance between 0 and 100, false)
+        or not coalesce(standard_significance between 0 and 100, false)
+        or not coalesce(abs(significance_change - (bias_significance - standard_significance)) <= 1e-9, false)
+        or (worse_high is null) <> (standard_worse_high is null)
+        or not coalesce(worse_high between 0 and 100, true)
+        or not coalesce(standard_worse_high between 0 and 100, true)
+        or not coalesce(n_heuristics > 0 and n_nearly_broken between 0 and n_heuristics, false)
+
+    union all
+
+    select
+        format('{}, mean of sets: {}', model, {
+            'f1': f1,
+            'standard_f1': standard_f1,
+            'f1_change': f1_change,
+            'f1_change_low': f1_change_low,
+            'f1_change_high': f1_change_high,
+            'exact_match': exact_match,
+            'standard_exact_match': standard_exact_match,
+            'exact_match_change': exact_match_change,
+            'exact_match_change_low': exact_match_change_low,
+            'exact_match_change_high': exact_match_change_high,
+            'n_datasets': n_datasets,
+            'n_rows': n_rows
+        }::varchar) as problem
+    from qa_out_of_distribution_by_model
+    where
+        not coalesce(f1 between 0 and 1, false)
+        or not coalesce(exact_match between 0 and 1, false)
+        or (f1_change is null) <> (standard_f1 is null)
+        or (exact_match_change is null) <> (standard_exact_match is null)
+        or (f1_change_low is null) <> (exact_match_change_low is null)
+        or not coalesce(abs(f1_change) <= 1 and abs(exact_match_change) <= 1, standard_f1 is null)
+        or not coalesce(f1_change_low <= f1_change and f1_change <= f1_change_high, f1_change_low is null)
+        or not coalesce(
+            exact_match_change_low <= exact_match_change and exact_match_change <= exact_match_change_high,
+            f1_change_low is null
+        )
+        or not coalesce(n_rows >= n_datasets and n_datasets > 0, false)
+
+    union all
+
+    select
+        format('{}@{}, {}, seed {}, {}: {}', base, data, method, seed, dataset, {
+            'f1_change': f1_change,
+            'exact_match_change': exact_match_change,
+            'n_biases': n_biases
+        }::varchar) as problem
+    from qa_out_of_distribution_by_method
+    where
+        not coalesce(abs(f1_change) <= 1 and abs(exact_match_change) <= 1, n_biases = 0)
+        or not coalesce(n_biases >= 0, false)
+
+),
+
+curves_out_of_range as (
+
+    select
+        format('{}@{}, {}, {}, step {}: {}', base, data, method, dataset, step, {
+            'loss': loss,
+            'loss_low': loss_low,
+            'loss_high': loss_high,
+            'exact_match': exact_match,
+            'exact_match_low': exact_match_low,
+            'exact_match_high': exact_match_high,
+            'f1': f1,
+            'f1_low': f1_low,
+            'f1_high': f1_high,
+            'n_readers': n_readers
+        }::varchar) as problem
+    from qa_training_curves
+    where
+        not coalesce(
+            0 <= loss_low and loss_low <= loss * (1 + 1e-9) and loss <= loss_high * (1 + 1e-9), false
+        )
+        or not coalesce(
+            0 <= exact_match_low
+            and exact_match_low <= exact_match + 1e-9
+            and exact_match <= exact_match_high + 1e-9
+            and exact_match_high <= 1,
+            false
+        )
+        or not coalesce(0 <= f1_low and f1_low <= f1 + 1e-9 and f1 <= f1_high + 1e-9 and f1_high <= 1, false)
+        or not coalesce(n_readers > 0, false)
+
+),
+
 costs_out_of_range as (
 
     select
@@ -202,6 +303,10 @@ union all
 select * from bias_models_out_of_range
 union all
 select * from correlations_out_of_range
+union all
+select * from averages_out_of_range
+union all
+select * from curves_out_of_range
 union all
 select * from costs_out_of_range
 order by all

@@ -43,10 +43,8 @@ outcomes as (
     select
         model,
         'mean' as other_dataset,
-        avg(f1_change order by dataset) as f1_change
-    from qa_out_of_distribution
-    where role = 'out_of_distribution'
-    group by model
+        f1_change
+    from qa_out_of_distribution_by_model
 
 ),
 

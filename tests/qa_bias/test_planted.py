@@ -32,9 +32,8 @@ BY_CHANCE = {"ans_pos": 0.25, "word_dist": 0.5}
 
 
 def planted(shortcut: str = "ans_pos", strength: float = 0.0, **options: Any) -> QuestionSet:
-    return planted_questions(
-        **{"name": "a", "shortcut": shortcut, "strength": strength, "n_questions": N_QUESTIONS, "seed": 3} | options
-    )
+    chosen: dict[str, Any] = {"name": "a", "n_questions": N_QUESTIONS, "seed": 3, **options}
+    return planted_questions(shortcut=shortcut, strength=strength, **chosen)
 
 
 def values_of(questions: QuestionSet) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
@@ -175,7 +174,7 @@ def test_what_cannot_be_planted_is_refused(options: dict[str, Any], message: str
 def test_the_demos_reader_answers_questions_without_a_shortcut() -> None:
     (overall, n_questions), sure, *loose = exact_match_of(READER_PATH, n_questions=600, seed=11)
     assert n_questions == 600
-    assert overall == pytest.approx(0.87, abs=0.06)
+    assert overall == pytest.approx(0.855, abs=0.06)
     assert sure[0] > 0.95
     for reliability, (match, n_asked) in zip(RELIABILITY[1:], loose, strict=True):
         assert match == pytest.approx(reliability, abs=0.06 + 3 * math.sqrt(reliability * (1 - reliability) / n_asked))

@@ -68,9 +68,11 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     tables = tables_of(kind)
     checks, marts = relations("checks", tables=tables), relations("marts", tables=tables)
     mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
-    with local_copy(run, tables) as source, closing(connect([source])) as connection:
-        create_tables(source, tables.values(), connection)
-        for relation in _needed(relations("intermediate", tables=tables), [*checks, *marts]):
+    between = _needed(relations("intermediate", tables=tables), [*checks, *marts])
+    read = {name for relation in (*between, *checks, *marts) for name in relation.reads & tables.keys()}
+    with local_copy(run, read) as source, closing(connect([source])) as connection:
+        create_tables(source, [table for name, table in tables.items() if name in read], connection)
+        for relation in between:
             create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
         _check(run, [check for check in checks if check not in mart_checks], connection)
         for mart in marts:

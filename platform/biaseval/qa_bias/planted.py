@@ -38,7 +38,7 @@ THRESHOLDS: dict[Shortcut, int] = {"ans_pos": 0, "word_dist": 3}
 
 N_SENTENCES = 4
 
-RELIABILITY = (1.0, 0.85, 0.7, 0.45)
+RELIABILITY = (1.0, 0.8, 0.6, 0.4)
 """How often a word means its deed; one for each column of `DEEDS`."""
 SHARES = (0.64, 0.12, 0.12, 0.12)
 """How often the words of a column of `DEEDS` are asked with."""

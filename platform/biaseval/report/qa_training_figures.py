@@ -1,4 +1,4 @@
-"""Figures of trained readers: bias by heuristic (P3's Figure 4), bias against F1 elsewhere, training (Figures 5, 6)."""
+"""Figures of trained readers: bias by heuristic (P3's Figure 4), bias against F1 elsewhere; with those of training."""
 
 from __future__ import annotations
 
@@ -7,29 +7,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from biaseval.report.figures import Figure, draw, label_lines
-from biaseval.report.findings import Row
+from biaseval.report.figures import Figure, draw
 from biaseval.report.qa_figures import short_names
 from biaseval.report.qa_findings import QaFindings, heuristic_name
-from biaseval.report.qa_training import (
-    BIAS_MODEL,
-    MEAN,
-    METHODS,
-    Block,
-    QaTraining,
-    bias_suite,
-    course_suite,
-    given_suite,
-    scatter_suite,
-)
+from biaseval.report.qa_training_curves import course_figures
+from biaseval.report.qa_training_data import Block, QaTraining
+from biaseval.report.qa_training_names import MEAN, METHODS, slug
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _GRID = "#dddddd"
-_INK = "#333333"
 _SOFT = "#6b7178"
-_N_CHARACTERS_AT_LINES = 14
 _N_LEAST = 3
 """Readers that a scatter is drawn of, unless all are at one place."""
 
@@ -49,11 +38,9 @@ _STYLES = {
     "learned_mixin": _Style("#b84a00", "^"),
     "confidence_regularization": _Style("#007a57", "D"),
     "product_of_experts": _Style("#9c4380", "v"),
-    BIAS_MODEL: _Style("#806600", "P"),
 }
 _ANNOTATORS = _Style("#806600", "*")
 _GIVEN = (_Style("#555599", "X"), _Style("#8a1c1c", "p"), _Style("#333333", "P"), _Style("#0063a3", "h"))
-_SETS = ("#333333", "#0063a3", "#b84a00", "#007a57", "#9c4380", "#806600", "#555599", "#8a1c1c")
 
 
 class _Reader(NamedTuple):
@@ -70,6 +57,21 @@ class _Series(NamedTuple):
     name: str
     style: _Style
     readers: Mapping[str, Sequence[_Reader]]
+
+
+def bias_suite(block: Block, dataset: str) -> str:
+    """Return the ``suite`` of the figure of a block's readers on a data set."""
+    return f"debiasing_{block.number}_{slug(block.name, dataset)}"
+
+
+def given_suite(dataset: str) -> str:
+    """Return the ``suite`` of the figure of the spec's models on a data set."""
+    return f"debiasing_given_{slug(dataset)}"
+
+
+def scatter_suite(dataset: str) -> str:
+    """Return the ``suite`` of the change of bias on a data set against that of F1 elsewhere."""
+    return f"debiasing_elsewhere_{slug(dataset)}"
 
 
 def training_figures(findings: QaFindings, training: QaTraining | None) -> list[Figure]:
@@ -89,7 +91,7 @@ def training_figures(findings: QaFindings, training: QaTraining | None) -> list[
             figures.append(_bias_figure(findings, given_suite(dataset), "models that were given", dataset, given))
         figures += _scatter_figures(training, dataset)
     for block in training.blocks:
-        figures += _course_figures(training, block)
+        figures += course_figures(training, block)
     return [figure for figure in figures if figure is not None]
 
 
@@ -287,101 +289,3 @@ def _plot_scatter(axes: Axes, shifts: Sequence[_Shift]) -> None:
     axes.grid(color=_GRID, linewidth=0.7)
     axes.set_axisbelow(True)
     _legend(axes, [(METHODS[method].shown, _STYLES[method]) for method in dict.fromkeys(one.method for one in shifts)])
-
-
-# Training
-
-
-def _course_figures(training: QaTraining, block: Block) -> list[Figure]:
-    """Return loss and F1 by step, a panel for each method, all with one scale but that of bias models."""
-    measured = ["standard", *block.methods]
-    losses = [row["loss_high"] for method in measured for row in training.courses.get((block.number, method), [])]
-    tops = {"loss": 1.05 * max(losses, default=1.0), "f1": 100.0}
-    figures = []
-    for metric in tops:
-        for method in (*measured, BIAS_MODEL):
-            rows = training.courses.get((block.number, method), [])
-            if rows:
-                own_top = 1.05 * max(row["loss_high"] for row in rows)
-                top = own_top if (metric, method) == ("loss", BIAS_MODEL) else tops[metric]
-                figures.append(_course_figure(training, block, method, metric, top))
-    return figures
-
-
-def _course_figure(training: QaTraining, block: Block, method: str, metric: str, top: float) -> Figure:
-    rows, readers = training.courses[block.number, method], block.of_method(method)
-    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    datasets.sort(key=lambda name: training.roles.get(name) == "out_of_distribution")
-    by_dataset = {name: [row for row in rows if row["dataset"] == name] for name in datasets}
-    scale = 1 if metric == "loss" else 100
-    shown = METHODS[method].shown
-    words = "; ".join(
-        f"{name} {scale * own[0][metric]:.2f} at step {own[0]['step'] + 1}, {scale * own[-1][metric]:.2f} at step "
-        f"{own[-1]['step'] + 1}"
-        for name, own in by_dataset.items()
-    )
-    best = [row["best_step"] + 1 for row in readers if row["best_step"] is not None]
-    text = f"{'Loss' if metric == 'loss' else 'F1'} by step of {shown} of {block.name}, mean over readers: {words}" + (
-        f"; kept at step {', '.join(map(str, best))}." if best else "."
-    )
-    suite = course_suite(block, metric)
-    dashed = {name for name in datasets if training.roles.get(name) == "out_of_distribution"}
-    plot = partial(
-        _plot_course,
-        title=shown,
-        metric=metric,
-        by_dataset=by_dataset,
-        dashed=dashed,
-        best=best,
-        n_readers=max(row["n_readers"] for row in rows),
-        top=top,
-    )
-    name = f"{suite}_{method}"
-    return Figure(name, suite, metric, text, draw(name, plot))
-
-
-def _plot_course(
-    axes: Axes,
-    title: str,
-    metric: str,
-    by_dataset: Mapping[str, Sequence[Row]],
-    dashed: set[str],
-    best: Sequence[int],
-    n_readers: int,
-    top: float,
-) -> None:
-    """Draw a line for each set: the mean of its readers, thin where some have stopped, with lowest and highest."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    scale = 1 if metric == "loss" else 100
-    names = short_names(list(by_dataset), _N_CHARACTERS_AT_LINES)
-    ends: dict[str, float] = {}
-    colors: dict[str, str] = {}
-    axes.set_ylim(0, top)
-    for number, (dataset, rows) in enumerate(by_dataset.items()):
-        color = _SETS[number % len(_SETS)]
-        line = (0, (4, 2)) if dataset in dashed else "-"
-        n_whole = sum(row["n_readers"] == n_readers for row in rows)
-        steps = [row["step"] + 1 for row in rows]
-        values = [scale * row[metric] for row in rows]
-        marker = "o" if len(rows) == 1 else ""
-        axes.plot(steps[:n_whole], values[:n_whole], color=color, linestyle=line, marker=marker, markersize=4)
-        axes.plot(
-            steps[max(n_whole - 1, 0) :], values[max(n_whole - 1, 0) :], color=color, linestyle=line, linewidth=0.6
-        )
-        if n_readers > 1:
-            low, high = ([scale * row[f"{metric}_{end}"] for row in rows] for end in ("low", "high"))
-            axes.fill_between(steps, low, high, color=color, alpha=0.12, linewidth=0)
-        ends[names[dataset]], colors[names[dataset]] = values[-1], color
-    if best:
-        axes.plot(best, [0] * len(best), color=_INK, marker="^", markersize=6, linestyle="", clip_on=False, zorder=3)
-    axes.set_title(title, loc="left", fontweight="bold")
-    axes.set_xlabel("optimizer step")
-    axes.set_ylabel("loss (nats)" if metric == "loss" else "F1 (%)")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda x, _: f"{x / 1000:g}k" if axes.get_xlim()[1] >= 10000 else f"{x:g}")
-    )
-    axes.grid(axis="y", color=_GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
-    label_lines(axes, ends, colors)
