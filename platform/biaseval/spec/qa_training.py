@@ -184,7 +184,8 @@ class QaTrainSpec(TrainingSpec):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of forward and backward passes; in float16 losses are scaled, and steps whose gradients overflow are skipped."""
     gradient_checkpointing: bool = False
     checkpoint_steps: Steps = 1000
     """Optimizer steps between checkpoints, behind which a killed training goes on."""

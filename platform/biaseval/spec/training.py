@@ -52,7 +52,7 @@ class TrainingSpec(Section):
     """Of Adam; beta1 is 0.9 and epsilon 1e-8."""
     warmup: Annotated[float, Field(ge=0, lt=1)]
     """Share of the steps over which the learning rate rises."""
-    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     gradient_checkpointing: bool = True
     workers: Annotated[int, Field(gt=0)] = 1
     """Processes that train one model together, each on a GPU where there are any."""

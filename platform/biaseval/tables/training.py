@@ -48,7 +48,9 @@ TRAINING = TableSchema(
             ("epoch", pa.int32()),  # 0-based
             # nats a target token: mean over each row's label and EOS, then over the rows; of readers the method's own
             ("loss", pa.float64()),
-            ("grad_norm", pa.float64()),  # of the whole adapter before clipping; null where the loss is not finite
+            # of the whole adapter or model before clipping; null where the loss is not finite; infinite where the
+            # gradient is not: in float16 the step was skipped, else training ended
+            ("grad_norm", pa.float64()),
             ("learning_rate", pa.float64()),
             ("seconds", pa.float64()),
             ("n_tokens", pa.int64()),  # of the step's conversations or windows; null where rows are few-shot prompts

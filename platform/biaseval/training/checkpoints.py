@@ -20,7 +20,7 @@ from safetensors.torch import load, save
 
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
-from biaseval.training.optimization import State, n_elements
+from biaseval.training.optimization import LossScale, State, n_elements
 
 if TYPE_CHECKING:
     from biaseval.training.objectives import Share
@@ -45,6 +45,8 @@ class Checkpoint:
     n_steps: int
     """That are behind it."""
     n_files: int
+    loss_scale: LossScale | None = None
+    """Of a training in float16."""
 
     @property
     def folder(self) -> str:
@@ -67,7 +69,8 @@ def newest_checkpoint(run: Run, place: str = CHECKPOINTS) -> Checkpoint | None:
     if not complete:
         return None
     found = run.read_json(f"{place}/{max(complete)}/{_MARKER}")
-    return Checkpoint(place, found["n_steps"], found["n_files"])
+    scale = found.get("loss_scale")
+    return Checkpoint(place, found["n_steps"], found["n_files"], None if scale is None else LossScale(**scale))
 
 
 def keep_only(run: Run, place: str, checkpoint: Checkpoint | None) -> None:
@@ -95,7 +98,7 @@ def write_checkpoint(run: Run, place: str, n_steps: int, prepared: Prepared, sha
     trained = prepared.trained
     sizes = {name: _STATE_BYTES * n_elements(parameter) for name, parameter in trained.items()}
     files = list(in_files(sizes, _FILE_BYTES))
-    checkpoint = Checkpoint(place, n_steps, len(files))
+    checkpoint = Checkpoint(place, n_steps, len(files), prepared.optimization.loss_scale)
     for number, names in enumerate(files):
         own: dict[str, torch.Tensor] = {}
         for name in names:

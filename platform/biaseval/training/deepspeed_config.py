@@ -42,6 +42,7 @@ def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]
     """Return the configuration for training one adapter or model.
 
     DeepSpeed casts nothing: the model has its dtypes already, and ZeRO keeps the optimizer's own weights in float32.
+    In float16 ZeRO scales losses, by what it is told before each step (`optimization.LossScale`).
 
     Args:
         training: its ``zero`` is not null.
@@ -51,7 +52,7 @@ def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]
         InputError: the file cannot be read, is no JSON object, has a key that DeepSpeed would pass over, or
             contradicts the spec; all contradictions in one message, each with both keys.
     """
-    bucket = min(_BUCKET, max(n_trainable, 1))
+    bucket = min(_BUCKET, max(n_trainable + n_trainable % 2, 2))  # ZeRO 1 and 2 take an even number
     derived: dict[str, Any] = {
         "train_batch_size": training.batch_size * training.accumulation,
         "train_micro_batch_size_per_gpu": training.batch_size,
@@ -61,6 +62,8 @@ def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": 1_000_000_000,
     }
+    if training.precision == "float16" and training.zero:
+        derived["fp16"] = {"enabled": True, "loss_scale": 1.0}
     if training.deepspeed_config is None:
         return derived
     added = deepspeed_file(training)
@@ -164,8 +167,14 @@ def _contradictions(added: Mapping[str, Any], derived: Mapping[str, Any], traini
     if stage != training.zero:
         yield f"zero_optimization.stage {stage!r} contradicts {own}.zero {training.zero}; remove it or change one"
     precision = f"{own}.precision {training.precision}"
-    if added.get("fp16", {}).get("enabled"):
+    halves = added.get("fp16", {})
+    if training.precision != "float16" and halves.get("enabled"):
         yield f"fp16.enabled contradicts {precision}; remove the section fp16"
+    elif training.precision == "float16":
+        if halves.get("enabled") is False:
+            yield f"fp16.enabled False contradicts {precision}; remove the section fp16"
+        for key in sorted(halves.keys() - {"enabled"}):
+            yield f"fp16.{key}: losses are scaled in the same way at every stage, as torch's GradScaler does; remove it"
     if added.get("bf16", {}).get("enabled") not in (None, training.precision == "bfloat16"):
         yield f"bf16.enabled {added['bf16']['enabled']!r} contradicts {precision}; change one"
     for key in added:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.reading.questions import Integers
-from biaseval.reading.spans import Answer, best_spans, merged, window_answers
+from biaseval.reading.spans import best_spans
 from biaseval.reading.windows import Windows, WindowSettings
 from biaseval.training.features import cut_questions, labelled
 from biaseval.training.objectives import Share
@@ -29,6 +30,9 @@ from biaseval.training.preparation import Base
 from biaseval.training.questions import Questions, answer_logits
 
 Criterion = Literal["loss", "exact_match", "f1"]
+
+_N_FOUND = 4
+"""Numbers that are found of a window, see `Evaluated._of`."""
 
 
 @dataclass(frozen=True)
@@ -78,31 +82,36 @@ class Evaluated:
         return cls(dataset, windows, shown, contexts, answers, settings)
 
     def scores(self, optimization: Optimization, share: Share) -> Scores:
-        """Return how the reader does; workers of a group call this at once, and each returns the same."""
-        n_questions = len(self.contexts)
-        starts = np.searchsorted(self.windows.pair, np.arange(n_questions + 1))
-        longest = np.zeros(n_questions, dtype=np.int64)
-        np.maximum.at(longest, self.windows.pair, self.windows.n_tokens)
-        order = np.argsort(-longest, kind="stable").tolist()
-        sums = np.zeros(3)  # of losses over windows, of exact match and F1 over questions
+        """Return how the reader does; workers of a group call this at once, and each returns the same.
+
+        At most ``batch_size`` windows go through it at once, those of a question not necessarily together.
+        """
+        order = np.argsort(-self.windows.n_tokens, kind="stable").tolist()
+        found = np.zeros((len(order), _N_FOUND))
         for own in share.batches_of(order):
-            # A worker with nothing left goes on with another's question: passes may depend on each other.
-            questions = own or order[:1]
-            rows = [row for question in questions for row in range(starts[question], starts[question + 1])]
-            logits = optimization.ask(self.shown.batch(rows or [0]), answer_logits)
-            if own and rows:  # a context without a token is answered by nothing
-                sums += self._of(rows, logits)
+            # A worker with nothing left goes on with another's window: passes may depend on each other.
+            logits = optimization.ask(self.shown.batch(own or order[-1:]), answer_logits)
+            if own:
+                found[own] = self._of(own, logits)
         if share.n_workers > 1:
-            total = torch.from_numpy(sums).to(logits.device)
+            total = torch.from_numpy(found).to(logits.device)
             dist.all_reduce(total)
-            sums = total.cpu().numpy()
-        return Scores(self.dataset, sums[0] / self.shown.n_rows, sums[1] / n_questions, sums[2] / n_questions)
+            found = total.cpu().numpy()
+        texts = self._texts(found)
+        matches, overlaps = (
+            sum(float(metric(text, own)) for text, own in zip(texts, self.answers, strict=True)) / len(texts)
+            for metric in (exact_match, f1)
+        )
+        return Scores(self.dataset, float(found[:, 0].mean()), matches, overlaps)
 
     def _of(self, rows: Sequence[int], logits: torch.Tensor) -> npt.NDArray[np.float64]:
-        """Return the sums over some windows and their questions, of which all windows are there."""
+        """Return of each of some windows its loss, and of its best span the score, the first and the last token.
+
+        The score is minus infinity where it has none; tokens are counted from the first of the window's context.
+        """
         start_logits, end_logits = self._without_padding(rows, logits)
         losses = [
-            F.cross_entropy(side, self._on(logits, self._labels(name)[rows]), reduction="sum")
+            F.cross_entropy(side, self._on(logits, self._labels(name)[rows]), reduction="none")
             for name, side in (("start_position", start_logits), ("end_position", end_logits))
         ]
         windows, chosen = self.windows, np.array(rows)
@@ -114,18 +123,24 @@ class Evaluated:
             context_place=self._on(logits, windows.context_place[chosen]),
             n_context=self._on(logits, (windows.stop - windows.start)[chosen]),
         )
-        found: dict[int, list[list[Answer]]] = {}
-        for number, row in enumerate(rows):
-            question = int(windows.pair[row])
-            best = window_answers(spans, number, self.contexts[question], windows.characters(row), 1)
-            found.setdefault(question, []).append(best)
-        matches = overlaps = 0.0
-        for question, of_windows in found.items():
-            answers = merged(of_windows, 1)
-            text = answers[0].text if answers else ""
-            matches += exact_match(text, self.answers[question])
-            overlaps += f1(text, self.answers[question])
-        return np.array([float(torch.stack(losses).mean()), matches, overlaps])
+        score = np.where(spans.n > 0, spans.score[:, 0], -np.inf)
+        loss = torch.stack(losses).mean(dim=0).cpu().numpy()
+        return np.stack([loss, score, spans.first[:, 0], spans.last[:, 0]], axis=1, dtype=np.float64)
+
+    def _texts(self, found: npt.NDArray[np.float64]) -> list[str]:
+        """Return the answer to each question: that of its windows with the best score, the first of equal ones."""
+        windows, texts = self.windows, []
+        bounds = np.searchsorted(windows.pair, np.arange(len(self.contexts) + 1)).tolist()
+        for context, (start, stop) in zip(self.contexts, pairwise(bounds), strict=True):
+            # A context without a token has no window, and is answered by nothing.
+            row = start + int(found[start:stop, 1].argmax()) if start < stop else None
+            if row is None or not found[row, 1] > -np.inf:
+                texts.append("")
+                continue
+            first, last = found[row, 2:].astype(np.int64)
+            characters = windows.characters(row)
+            texts.append(context[characters[first, 0] : characters[last, 1]])
+        return texts
 
     def _without_padding(self, rows: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
         n_tokens = self._on(logits, self.windows.n_tokens[np.array(rows)])

@@ -25,18 +25,20 @@ class StepRecord:
     loss: float
     """Before the step; nats."""
     grad_norm: float | None
-    """Before clipping."""
+    """Before clipping; infinite where it was too large for float16."""
     learning_rate: float
     seconds: float
     n_tokens: int | None = None
     """Of all texts of the step, where they are many."""
     eval_loss: float | None = None
     """The same loss of what is held out, behind the step; where it was computed."""
+    is_skipped: bool = False
+    """The step was not made, as the gradient was too large for float16, and training goes on with a smaller scale."""
 
     @property
     def is_finite(self) -> bool:
-        """Whether loss and gradient were finite, so that the step was made."""
-        return self.grad_norm is not None and math.isfinite(self.grad_norm)
+        """Whether loss and gradient were finite, or the step was skipped, so that training goes on."""
+        return self.is_skipped or (self.grad_norm is not None and math.isfinite(self.grad_norm))
 
 
 def training_steps(
@@ -74,6 +76,7 @@ def training_steps(
             seconds=time.perf_counter() - started,
             n_tokens=objective.n_tokens(rows),
             eval_loss=eval_loss,
+            is_skipped=done.is_skipped,
         )
         yield record
         if not record.is_finite:

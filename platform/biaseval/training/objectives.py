@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from biaseval.models import torch_dtype
 from biaseval.training.batches import Batch, EncodedRow, WeighedText, collate, lay_out
 from biaseval.training.loss import target_loss
 from biaseval.training.optimization import Asked
@@ -93,17 +94,17 @@ class Loss(torch.nn.Module):
         self.layers = objective.layers
         self._objective = objective
         self._device = device
-        self._is_mixed = precision == "bfloat16"
+        self._precision = None if precision == "float32" else torch_dtype(precision)
 
     def forward(self, batch: Any, work: Asked | None = None) -> torch.Tensor:
-        """Return the weighted loss of a batch, computed in bfloat16 where ``precision`` says so; or what else is asked.
+        """Return the weighted loss of a batch, computed in 16 bits where ``precision`` says so; or what else is asked.
 
         Args:
             batch: of the objective.
             work: what to do with it; None: its loss.
         """
         work = self._objective.loss if work is None else work
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._is_mixed):
+        with torch.autocast(self._device.type, dtype=self._precision, enabled=self._precision is not None):
             return work(self.model, batch, self._device)
 
 

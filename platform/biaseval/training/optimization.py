@@ -30,6 +30,10 @@ _BUCKET = 1 << 26
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
+_GROWTH_STEPS, _MOST_SKIPPED = 2000, 20
+"""Steps in a row behind which a loss is scaled by more, as torch's GradScaler does; and those that end a training where
+none of them was made."""
+
 State = dict[str, torch.Tensor]
 """What a step changes of a parameter, each tensor whole, in its shape and in float32: ``weight`` and Adam's ``exp_avg``
 and ``exp_avg_sq``."""
@@ -46,10 +50,43 @@ class Step:
     """Mean over the step's rows before the step, in nats."""
     grad_norm: float | None
     """Of the whole gradient before clipping; None if the loss was not finite, so that no step was made."""
+    is_skipped: bool = False
+    """The scaled gradient was too large for float16, so that no step was made, and the next one is worth trying;
+    ``grad_norm`` is infinite."""
+
+
+@dataclass
+class LossScale:
+    """What losses are multiplied by in float16, so that small gradients are not lost: as torch's GradScaler does it.
+
+    It halves where a gradient overflows, and doubles behind 2,000 steps in a row without that.
+    """
+
+    value: float = 2.0**16
+    n_made: int = 0
+    """Steps in a row, since the value last changed."""
+    n_skipped: int = 0
+    """Steps of all."""
+    n_skipped_now: int = 0
+    """In a row."""
+
+    def step(self, loss: float, grad_norm: float) -> Step:
+        """Hear of a step's unscaled gradient, and return the step, which is made if the norm is finite."""
+        if math.isfinite(grad_norm):
+            self.n_made, self.n_skipped_now = self.n_made + 1, 0
+            if self.n_made == _GROWTH_STEPS:
+                self.value, self.n_made = 2 * self.value, 0
+            return Step(loss, grad_norm)
+        self.value, self.n_made = self.value / 2, 0
+        self.n_skipped, self.n_skipped_now = self.n_skipped + 1, self.n_skipped_now + 1
+        return Step(loss, math.inf, is_skipped=self.n_skipped_now < _MOST_SKIPPED)
 
 
 class Optimization(Protocol):
     """Makes the steps of one adapter or model."""
+
+    loss_scale: LossScale | None
+    """Behind the last step; None where nothing is scaled."""
 
     def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
         """Make one step of this worker's batches, whose losses over all workers sum to the step's."""
@@ -66,7 +103,9 @@ class Optimization(Protocol):
     def state_of(self, parameter: torch.nn.Parameter) -> State:
         """Return the state of a trained parameter behind a step; all workers ask for it at once."""
 
-    def restore(self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int) -> None:
+    def restore(
+        self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
+    ) -> None:
         """Go on behind step ``n_steps`` of another process, whose states these are, of every trained parameter."""
 
     def close(self) -> None:
@@ -97,24 +136,27 @@ class PlainOptimization:
         self._parameters = list(parameters)
         self._max_grad_norm = training.max_grad_norm
         self._optimizer = _adamw(parameters, training)
+        self.loss_scale = _loss_scale(training)
 
     def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
         """Make one step; none if loss or gradient is not finite."""
+        scale = 1.0 if self.loss_scale is None else self.loss_scale.value
         self._optimizer.zero_grad(set_to_none=True)
         losses = []
         for batch in batches:
             loss = self._loss(batch)
-            loss.backward()
+            (loss * scale).backward()
             losses.append(loss.detach())
         total = _sum_over_workers(torch.stack(losses).sum())
         if not math.isfinite(total):
             return Step(total, None)
         self._sum_gradients()
+        _divide(self._parameters, scale)
         grad_norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, self._max_grad_norm))
         if math.isfinite(grad_norm):
             _set_learning_rate(self._optimizer, learning_rate)
             self._optimizer.step()
-        return Step(total, grad_norm)
+        return _heard(self.loss_scale, total, grad_norm)
 
     def evaluate(self, batches: Sequence[Any]) -> float:
         """Return the loss, without gradients."""
@@ -136,10 +178,13 @@ class PlainOptimization:
         """Return the parameter and what Adam keeps of it."""
         return _state(parameter, self._optimizer)
 
-    def restore(self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int) -> None:
-        """Set parameters and what Adam keeps."""
+    def restore(
+        self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
+    ) -> None:
+        """Set parameters, what Adam keeps, and the scale."""
+        self.loss_scale = loss_scale
         for parameter, state in states:
-            _restore(parameter, state, n_steps, self._optimizer)
+            _restore(parameter, state, _n_made(n_steps, loss_scale), self._optimizer)
 
     def close(self) -> None:
         """Drop the gradients."""
@@ -172,6 +217,8 @@ class DeepSpeedOptimization:
         self._stage = training.zero or 0
         self._parameters = list(parameters)
         self._n_workers = _n_workers()
+        self._has_moments = False
+        self.loss_scale = _loss_scale(training)
         self._engine, self._optimizer, _, _ = deepspeed.initialize(
             model=loss,
             optimizer=_adamw(parameters, training),
@@ -180,27 +227,35 @@ class DeepSpeedOptimization:
         )
 
     def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
-        """Make one step; none if the loss is not finite, nor at stage 0 if the gradient is not."""
+        """Make one step; none if the loss is not finite, nor in float16 or at stage 0 if the gradient is not."""
+        scale = 1.0 if self.loss_scale is None else self.loss_scale.value
+        if self._stage > 0 and self.loss_scale is not None:
+            self._optimizer.loss_scale = scale
+        # What ZeRO does not scale itself. DeepSpeed takes the mean over workers, and these losses are to be summed.
+        factor = self._n_workers * (scale if self._stage == 0 else 1)
         losses = []
         for number, batch in enumerate(batches):
             self._engine.set_gradient_accumulation_boundary(number == len(batches) - 1)
             loss = self._engine(batch)
             losses.append(loss.detach())
-            # DeepSpeed takes the mean over workers, and these losses are to be summed.
-            self._engine.backward(loss * self._n_workers, scale_wrt_gas=False)
+            self._engine.backward(loss * factor, scale_wrt_gas=False)
         total = _sum_over_workers(torch.stack(losses).sum())
         if not math.isfinite(total):
             return Step(total, None)
         _set_learning_rate(self._optimizer, learning_rate)
         if self._stage == 0:
             # DeepSpeed tells the norm of no gradient that it does not keep itself; all are summed by now.
+            _divide(self._parameters, scale)
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             grad_norm = float(torch.nn.utils.get_total_norm(gradients))
             if math.isfinite(grad_norm):
                 self._engine.step()
-            return Step(total, grad_norm)
+            else:
+                self._engine.zero_grad()
+            return _heard(self.loss_scale, total, grad_norm)
         self._engine.step()
-        return Step(total, float(self._engine.get_global_grad_norm()))
+        self._has_moments |= not self._optimizer.overflow
+        return _heard(self.loss_scale, total, float(self._engine.get_global_grad_norm()))
 
     def evaluate(self, batches: Sequence[Any]) -> float:
         """Return the loss, without gradients."""
@@ -228,20 +283,26 @@ class DeepSpeedOptimization:
 
         if self._stage == 0:
             return _state(parameter, self._optimizer)
-        moments = {key: safe_get_full_optimizer_state(parameter, key) for key in _MOMENTS}
-        return {"weight": safe_get_full_fp32_param(parameter), **moments}
+        weight = safe_get_full_fp32_param(parameter)
+        if not self._has_moments:  # every step was skipped
+            return {"weight": weight, **{key: torch.zeros_like(weight) for key in _MOMENTS}}
+        return {"weight": weight, **{key: safe_get_full_optimizer_state(parameter, key) for key in _MOMENTS}}
 
-    def restore(self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int) -> None:
-        """Set this worker's shares of parameters, of their float32 copies, and of what Adam keeps."""
+    def restore(
+        self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
+    ) -> None:
+        """Set this worker's shares of parameters, of their float32 copies, and of what Adam keeps; and the scale."""
+        self.loss_scale, self._has_moments = loss_scale, True
+        n_made = _n_made(n_steps, loss_scale)
         if self._stage == 0:
             for parameter, state in states:
-                _restore(parameter, state, n_steps, self._optimizer)
+                _restore(parameter, state, n_made, self._optimizer)
             return
         zero = self._optimizer
         flat = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
         for share in flat:
             zeros = {key: torch.zeros_like(share) for key in _MOMENTS}
-            zero.optimizer.state[share] = {"step": torch.tensor(float(n_steps)), **zeros}
+            zero.optimizer.state[share] = {"step": torch.tensor(float(n_made)), **zeros}
         if self._stage == 3:
             for parameter, state in states:
                 _restore_partitioned(parameter, state)
@@ -319,6 +380,26 @@ def _adamw(parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> 
         eps=_EPSILON,
         weight_decay=training.weight_decay,
     )
+
+
+def _loss_scale(training: TrainingSpec) -> LossScale | None:
+    return LossScale() if training.precision == "float16" else None
+
+
+def _heard(loss_scale: LossScale | None, loss: float, grad_norm: float) -> Step:
+    return Step(loss, grad_norm) if loss_scale is None else loss_scale.step(loss, grad_norm)
+
+
+def _n_made(n_steps: int, loss_scale: LossScale | None) -> int:
+    """Return how many of a training's steps Adam made."""
+    return n_steps - (0 if loss_scale is None else loss_scale.n_skipped)
+
+
+def _divide(parameters: Sequence[torch.nn.Parameter], scale: float) -> None:
+    """Take the scale out of gradients."""
+    for parameter in parameters if scale != 1 else ():
+        if parameter.grad is not None:
+            parameter.grad.mul_(1 / scale)
 
 
 def _state(parameter: torch.nn.Parameter, optimizer: torch.optim.Optimizer) -> State:

@@ -232,7 +232,7 @@ def _restored(run: Run, base: Base, ready: Prepared, work: Work, notes: _Notes) 
     checkpoint = newest_checkpoint(run, work.checkpoints)
     n_steps = 0 if checkpoint is None else checkpoint.n_steps
     if checkpoint is not None:
-        ready.optimization.restore(read_states(run, checkpoint, ready.trained), n_steps)
+        ready.optimization.restore(read_states(run, checkpoint, ready.trained), n_steps, checkpoint.loss_scale)
     notes.read(n_steps)
     if base.share.n_workers > 1:
         dist.barrier()  # nothing goes before all have read it

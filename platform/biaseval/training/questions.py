@@ -191,6 +191,10 @@ class Questions:
     long as the longest of their batch, and padding takes no part."""
     held_out = None
 
+    def __post_init__(self) -> None:
+        """Lay the windows out in one piece: of parts, Arrow would put all together again for the rows of each step."""
+        object.__setattr__(self, "windows", self.windows.combine_chunks())
+
     @property
     def n_rows(self) -> int:
         """Windows."""
@@ -244,16 +248,17 @@ class Questions:
 
     def batch(self, rows: Sequence[int], weight: float = 1.0) -> QuestionBatch:
         """Return windows, at least one, as a batch whose mean loss counts so much."""
-        chosen = self.windows.take(pa.array(rows)).to_pydict()
-        longest = max(map(len, chosen["token_ids"])) if self.padded_to is None else self.padded_to
-        shape = (len(rows), longest)
+        chosen = self.windows.take(pa.array(rows))
+        lengths = pc.list_value_length(chosen["token_ids"]).to_numpy()
+        longest = int(lengths.max()) if self.padded_to is None else self.padded_to
+        is_token = np.arange(longest) < lengths[:, None]
+        shape, mask = is_token.shape, is_token.astype(np.int64)
         ids, types = np.full(shape, self.pad_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        mask = np.zeros(shape, dtype=np.int64)
+        ids[is_token] = pc.list_flatten(chosen["token_ids"]).to_numpy()
+        types[is_token] = pc.list_flatten(chosen["token_types"]).to_numpy()
         guides = {name: (np.zeros(shape, np.float32), np.zeros(shape, np.float32)) for name in self.method.guides}
-        for place, (row, own) in enumerate(zip(rows, chosen["token_ids"], strict=True)):
-            n = len(own)
-            ids[place, :n], types[place, :n], mask[place, :n] = own, chosen["token_types"][place], 1
-            for name, sides in guides.items():
+        for name, sides in guides.items():
+            for place, (row, n) in enumerate(zip(rows, lengths.tolist(), strict=True)):
                 for side, logits in zip(sides, self.guides[name][row], strict=True):
                     # Padding that takes part has logits, too.
                     if len(logits) != (n if self.padded_to is None else longest):
@@ -263,8 +268,8 @@ class Questions:
         return QuestionBatch(
             {name: made[name] for name in self.inputs},
             mask,
-            np.array(chosen["start_position"], dtype=np.int64),
-            np.array(chosen["end_position"], dtype=np.int64),
+            chosen["start_position"].to_numpy().astype(np.int64),
+            chosen["end_position"].to_numpy().astype(np.int64),
             guides,
             weight,
         )

@@ -41,9 +41,9 @@ class Recipe:
     def weights_dtype(self) -> str:
         """The numbers that the base model is loaded in.
 
-        All parameters are trained in float32, with forward and backward passes in bfloat16 where ``precision`` says
-        so: bfloat16 alone would lose small updates. From stage 1 on, ZeRO keeps and updates float32 copies, and the
-        model itself can be in bfloat16. So it can below an adapter.
+        All parameters are trained in float32, with forward and backward passes in 16 bits where ``precision`` says so:
+        16 bits alone would lose small updates. From stage 1 on, ZeRO keeps and updates float32 copies, and the model
+        itself can be in 16 bits. So it can below an adapter.
         """
         is_in_precision = self.adapter is not None or (self.training.zero or 0) > 0
         return self.training.precision if is_in_precision else "float32"

@@ -1,0 +1,253 @@
+"""Readers in 16 bits: float16 is as in a plain loop with torch's GradScaler, and goes on with its scale if killed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from biaseval.errors import InputError
+from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer, torch_dtype
+from biaseval.spec import QaTrainSpec
+from biaseval.store import Run
+from biaseval.training import optimization
+from biaseval.training.checkpoints import newest_checkpoint
+from biaseval.training.deepspeed_config import deepspeed_config
+from biaseval.training.features import question_features
+from biaseval.training.loop import StepRecord, training_steps
+from biaseval.training.objectives import Share
+from biaseval.training.optimization import LossScale
+from biaseval.training.outcome import Outcome, train
+from biaseval.training.preparation import load_base, prepared
+from biaseval.training.questions import Questions
+from biaseval.training.recipe import Recipe, reader_recipe
+from biaseval.training.schedule import planned_steps
+from biaseval.training.work import Work
+from tests.training.test_readers_together import INPUTS, make_reader, questions
+from tests.training.trainingtexts import CPU
+
+N_STEPS = 10
+FITTING = 2.0**10
+"""A scale with which no gradient overflows; those of the first steps do so from about 2^16 on."""
+
+
+class KilledError(Exception):
+    """Stands for the death of a process."""
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(make_reader(tmp_path_factory.mktemp("models") / "bert"))
+
+
+@pytest.fixture(scope="module")
+def what(bert: str) -> Questions:
+    tokenizer = load_reader_tokenizer(ModelSource(bert))
+    return Questions(question_features(tokenizer, questions(range(7)), max_tokens=60, stride=12), INPUTS, 0)
+
+
+def recipe(bert: str, precision: str, **changes: Any) -> Recipe:
+    content = {
+        "bases": [{"name": "bert", "path": bert}],
+        "data": {"squad": "unused"},
+        "validation": {"squad": "unused"},
+        "precision": precision,
+        "learning_rate": 2e-3,
+        "epochs": 4,
+        "batch_size": 4,
+        "accumulation": 2,
+        "max_steps": N_STEPS,
+        "checkpoint_steps": 4,
+    }
+    section = QaTrainSpec.model_validate({**content, **changes})
+    return reader_recipe(section, section.bases[0], "standard", 7)
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return what says by how much losses are scaled at first."""
+
+    def begin_with(scale: float) -> None:
+        monkeypatch.setattr(
+            optimization, "_loss_scale", lambda own: LossScale(scale) if own.precision == "float16" else None
+        )
+
+    return begin_with
+
+
+def trained(
+    what: Questions, how: Recipe, folder: Path, killed_behind: int | None = None
+) -> tuple[Outcome, list[StepRecord]]:
+    heard: list[StepRecord] = []
+
+    def hear(record: StepRecord) -> None:
+        heard.append(record)
+        if record.step == killed_behind:
+            raise KilledError
+
+    run = Run.open(str(folder))
+    return train(run, load_base(how, CPU), Work(what, {"model": "reader"}), how, "model", hear), heard
+
+
+@pytest.mark.parametrize("scale", [FITTING, 2.0**19])
+def test_float16_is_a_plain_loop_with_a_grad_scaler(
+    bert: str, what: Questions, begin: Callable[[float], None], scale: float
+) -> None:
+    begin(scale)
+    how = recipe(bert, "float16")
+    base = load_base(how, CPU)
+    assert base.model.dtype == torch.float32
+    with prepared(base, how, what) as ready:
+        records = list(training_steps(ready.optimization, what, how, base.share))
+        found = ready.optimization.loss_scale
+    plain: Any = load_extractive_model(ModelSource(bert)).requires_grad_(True).train()
+    optimizer = torch.optim.AdamW(plain.parameters(), weight_decay=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    for record, (_, rows) in zip(records, planned_steps(what.n_rows, how), strict=True):
+        optimizer.param_groups[0]["lr"] = record.learning_rate
+        optimizer.zero_grad()
+        losses = []
+        for batch in what.batches(rows, Share(4)):
+            with torch.autocast("cpu", dtype=torch.float16):
+                outputs = plain(**{name: torch.from_numpy(own) for name, own in batch.inputs.items()})
+            assert outputs.start_logits.dtype == torch.float16
+            sides = [
+                F.cross_entropy(
+                    logits.float().masked_fill(torch.from_numpy(batch.is_token) == 0, -math.inf),
+                    torch.from_numpy(positions),
+                )
+                for logits, positions in (
+                    (outputs.start_logits, batch.start_positions),
+                    (outputs.end_logits, batch.end_positions),
+                )
+            ]
+            losses.append((sides[0] + sides[1]) / 2 * batch.weight)
+            scaler.scale(losses[-1]).backward()
+        scaler.unscale_(optimizer)
+        norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        assert record.loss == pytest.approx(torch.stack(losses).sum().item(), rel=1e-5)
+        assert record.is_skipped == (not norm.isfinite())
+        assert record.grad_norm == (math.inf if record.is_skipped else pytest.approx(norm.item(), rel=1e-5))
+    n_skipped = [record.is_skipped for record in records].count(True)
+    assert (n_skipped == 0) == (scale == FITTING)
+    assert n_skipped < N_STEPS - 2
+    expected = scaler.state_dict()
+    assert found is not None
+    assert (found.value, found.n_made, found.n_skipped) == (expected["scale"], expected["_growth_tracker"], n_skipped)
+    for name, parameter in plain.named_parameters():
+        torch.testing.assert_close(base.model.get_parameter(name).detach(), parameter.detach(), rtol=1e-5, atol=1e-7)
+
+
+def test_the_scale_halves_where_a_gradient_overflows_and_doubles_where_none_does() -> None:
+    scale = LossScale(8.0)
+    for _ in range(1999):
+        assert not scale.step(1.0, 0.5).is_skipped
+    assert scale.value == 8.0
+    scale.step(1.0, 0.5)
+    assert scale == LossScale(16.0)
+    skipped = scale.step(1.0, math.nan)
+    assert (skipped.is_skipped, skipped.grad_norm) == (True, math.inf)
+    assert scale == LossScale(8.0, 0, 1, 1)
+    made = scale.step(1.0, 0.5)
+    assert (made.is_skipped, made.grad_norm) == (False, 0.5)
+    assert scale == LossScale(8.0, 1, 1, 0)
+
+
+def test_twenty_skipped_steps_in_a_row_end_a_training(
+    bert: str, what: Questions, tmp_path: Path, begin: Callable[[float], None]
+) -> None:
+    begin(2.0**100)
+    outcome, heard = trained(what, replace(recipe(bert, "float16", epochs=9), max_steps=25), tmp_path)
+    assert [record.is_skipped for record in heard] == [True] * 19 + [False]
+    assert not outcome.is_complete
+    assert outcome.problem is not None
+    assert "gradient norm inf at step 19" in outcome.problem
+    norms = Run.open(str(tmp_path)).read_table("training")["grad_norm"].to_pylist()
+    assert norms == [math.inf] * 20
+
+
+def test_a_loss_that_is_not_finite_ends_a_training(bert: str, what: Questions, tmp_path: Path) -> None:
+    outcome, heard = trained(what, recipe(bert, "float16", learning_rate=1e30), tmp_path)
+    assert not outcome.is_complete
+    assert not any(record.is_skipped for record in heard)
+    assert heard[-1].grad_norm is None
+    assert not math.isfinite(heard[-1].loss)
+
+
+@pytest.mark.parametrize("scale", [FITTING, 2.0**17, 2.0**22])
+def test_a_killed_training_goes_on_with_its_scale(
+    bert: str, what: Questions, tmp_path: Path, begin: Callable[[float], None], scale: float
+) -> None:
+    """Of the checkpoint's four steps none, some or all were skipped."""
+    begin(scale)
+    how = recipe(bert, "float16", epochs=6, max_steps=14)
+    wanted, heard = trained(what, how, tmp_path / "whole")
+    n_skipped = [record.is_skipped for record in heard[:4]].count(True)
+    assert n_skipped in {FITTING: [0], 2.0**17: [1, 2, 3], 2.0**22: [4]}[scale]
+    with pytest.raises(KilledError):
+        trained(what, how, tmp_path / "run", killed_behind=6)
+    run, whole = (Run.open(str(tmp_path / name)) for name in ("run", "whole"))
+    checkpoint = newest_checkpoint(run)
+    assert checkpoint is not None
+    assert checkpoint.loss_scale is not None
+    assert checkpoint.loss_scale.value == scale / 2**n_skipped
+    again, left = trained(what, how, tmp_path / "run")
+    assert (again.first_step, again.is_complete) == (4, True)
+    assert [replace(record, seconds=0) for record in left] == [replace(record, seconds=0) for record in heard[4:]]
+    assert run.read_bytes("model/model.safetensors") == whole.read_bytes("model/model.safetensors")
+    tables = [own.read_table("training").drop_columns("seconds") for own in (run, whole)]
+    assert tables[0].equals(tables[1])
+    assert wanted.is_complete
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("bfloat16", 5e-3), ("float16", 5e-4)])
+def test_losses_in_16_bits_are_near_those_in_float32(
+    bert: str, what: Questions, tmp_path: Path, begin: Callable[[float], None], precision: str, tolerance: float
+) -> None:
+    """Of about 4 nats, over ten steps, none of them skipped: within ten times what they are off on one machine."""
+    begin(FITTING)
+    curves = []
+    for name in ("float32", precision):
+        _, heard = trained(what, recipe(bert, name), tmp_path / name)
+        curves.append([record.loss for record in heard])
+    assert curves[1] == pytest.approx(curves[0], abs=tolerance)
+    assert curves[1] != curves[0]
+    assert curves[0][-1] < curves[0][0]
+    weights = load_file(tmp_path / precision / "model" / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch_dtype(precision)}
+
+
+def test_deepspeed_scales_losses_in_float16_by_what_it_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    zero = {"zero": 2, "deepspeed_config": str(file)}
+    section = recipe("unused", "float16", **zero).training
+    for content in ({"fp16": {"enabled": True}}, {"fp16": {"enabled": "auto", "loss_scale": "auto"}}, {}):
+        file.write_text(json.dumps(content))
+        assert deepspeed_config(section, 100)["fp16"] == {"enabled": True, "loss_scale": 1.0}
+    assert "fp16" not in deepspeed_config(recipe("unused", "float16", zero=0).training, 100)
+    assert "fp16" not in deepspeed_config(recipe("unused", "bfloat16", zero=2).training, 100)
+    file.write_text(json.dumps({"fp16": {"enabled": False, "hysteresis": 2, "loss_scale": 128}}))
+    with pytest.raises(InputError) as refused:
+        deepspeed_config(section, 100)
+    for text in ("fp16.enabled False contradicts train.precision float16", "fp16.hysteresis: ", "fp16.loss_scale: "):
+        assert text in str(refused.value)
+    file.write_text(json.dumps({"fp16": {"enabled": True}}))
+    with pytest.raises(InputError, match=r"fp16\.enabled contradicts train\.precision bfloat16"):
+        deepspeed_config(recipe("unused", "bfloat16", **zero).training, 100)
+
+
+def test_buffers_of_zero_are_even() -> None:
+    """An extra layer may have an odd number of parameters."""
+    for n, expected in ((1, 2), (33, 34), (34, 34), (10**9 + 1, 500_000_000)):
+        section = deepspeed_config(recipe("unused", "float32", zero=1).training, n)["zero_optimization"]
+        assert section["allgather_bucket_size"] == section["reduce_bucket_size"] == expected
