@@ -37,7 +37,7 @@ from biaseval.spec import WindowsSpec
 from biaseval.training.features import question_features
 
 ROOT = Path(__file__).resolve().parents[1]
-MAX_TOKENS, STRIDE, N_STEPS = 96, 32, 3
+MAX_TOKENS, STRIDE, N_STEPS, N_QUESTIONS = 96, 32, 3, 32
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,7 +63,7 @@ def settings() -> Settings:
 
 @pytest.fixture(scope="module")
 def questions() -> pa.Table:
-    return generated_training(24)
+    return generated_training(N_QUESTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, questions: pa.Table, setting
     random_encoder(SHAPES["tiny"], "float32", "cpu").save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     windows = question_features(tokenizer, questions, max_tokens=MAX_TOKENS, stride=STRIDE)
+    assert windows.num_rows > 16 * N_STEPS
     return Bench(folder, windows.slice(0, 16 * N_STEPS), settings)
 
 
@@ -84,7 +85,7 @@ def trained(bench: Bench) -> dict[str, Trained]:
 
 @pytest.fixture(scope="module")
 def report(questions: pa.Table, settings: Settings) -> dict[str, Any]:
-    return {**benchmark(questions, settings), "questions": "24 generated ones"}
+    return {**benchmark(questions, settings), "questions": "generated ones"}
 
 
 def test_both_sides_make_as_many_steps_of_the_same_windows(bench: Bench, trained: dict[str, Trained]) -> None:
@@ -150,7 +151,7 @@ def test_all_is_measured(report: dict[str, Any], questions: pa.Table) -> None:
 def test_questions_are_repeated_and_cut_in_parts(report: dict[str, Any], bench: Bench, questions: pa.Table) -> None:
     cut = report["cut"]
     assert (cut["n_questions"], cut["n_parts"], cut["first_parts"]) == (60, 3, 3)
-    repeated = questions.take([number % 24 for number in range(60)])
+    repeated = questions.take([number % N_QUESTIONS for number in range(60)])
     tokenizer = train_tokenizer(questions, SHAPES["tiny"].vocabulary)
     expected = question_features(tokenizer, repeated, max_tokens=MAX_TOKENS, stride=STRIDE).num_rows
     # Training of a tokenizer breaks ties in another way each time.
@@ -159,7 +160,7 @@ def test_questions_are_repeated_and_cut_in_parts(report: dict[str, Any], bench: 
 
 
 def test_time_around_steps_is_what_is_left_of_the_unit(report: dict[str, Any]) -> None:
-    [own] = report["around"]
+    own = report["around"]
     assert (own["n_steps"], own["n_windows"]) == (4, report["cut"]["n_windows"])
     assert own["step_seconds"] > 0 < own["evaluation_seconds"]
     outside = own["seconds"] - own["step_seconds"] - own["evaluation_seconds"]
@@ -187,7 +188,9 @@ def test_the_script_prints_the_tables_and_writes_the_records(
     squad, out, asked = tmp_path / "squad.jsonl", tmp_path / "new" / "t.json", []
     rows = [
         {
-            **{"id": row["example_id"], "question": row["question"], "context": row["context"]},
+            "id": row["example_id"],
+            "question": row["question"],
+            "context": row["context"],
             "answers": {"text": row["answers"], "answer_start": row["answer_starts"]},
         }
         for row in questions.to_pylist()
@@ -206,7 +209,7 @@ def test_the_script_prints_the_tables_and_writes_the_records(
     assert shown["context"].to_pylist() == questions["context"].to_pylist()
     assert (given.cases, given.n_rounds, given.n_questions) == ((("tiny", 1), ("2x128", 2)), 5, 100)
     written = json.loads(out.read_text())
-    assert written == {**measured, "questions": "24 of squad.jsonl, again and again up to 100"}
+    assert written == {**measured, "questions": f"{N_QUESTIONS} of squad.jsonl, again and again up to 100"}
     printed = capfd.readouterr().out
     assert printed == out.with_suffix(".md").read_text() == markdown(written) + "\n"
     for way in WAYS:

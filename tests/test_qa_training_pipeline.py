@@ -475,6 +475,10 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
     lines = dict(plan.training_lines)
     assert lines["questions, biased (train)"] == "48"
     [counted] = rows(run_dir, "select count(*) as n, sum(len(token_ids))::bigint as tokens from qa_features")
+    [windows] = rows(run_dir, "from qa_training_windows")
+    assert (windows["n_questions"], windows["n_windows"], windows["n_tokens"]) == (48, counted["n"], counted["tokens"])
+    assert windows["n_unanswerable"] == 0
+    assert 0 < windows["n_without"] < windows["n_windows"]
     assert lines["windows, bert on biased"] == f"{counted['n']:,} ({counted['tokens']:,} tokens)"
     assert lines["readers, standard"] == "1, at most 6 steps each, 6 together"
     assert lines["bias models to train"] == "1, at most 6 steps each, 6 together"
