@@ -4,10 +4,12 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.predictions import read_predictions
+from biaseval.qa_bias.predictions import annotator_rows, read_predictions
+from biaseval.tables import QA_EXAMPLES
 
 IDS = ["b", "a", "c"]
 TEXTS = {"a": "Ann Lee", "b": "", "c": "Nîmes 🐘"}
@@ -152,3 +154,20 @@ def test_bad_json_is_named_by_its_place(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=r"absent\.json: cannot be read"):
         read_predictions(str(tmp_path / "absent.json"), IDS, on_missing="drop")
+
+
+def test_people_are_scored_by_their_second_answer_against_the_others() -> None:
+    """Rajpurkar et al. 2016, section 6; questions with one answer have no row."""
+    answers = [["the mill", "Mill!", "a barn"], ["one"], ["in 1890", "1890"], ["red", "blue", "blue"]]
+    examples = QA_EXAMPLES.rows(
+        [{"dataset": "squad", "example_id": f"q{row}", "answers": own} for row, own in enumerate(answers)]
+    )
+    found = annotator_rows("people", examples)
+    assert isinstance(found, pa.Table)
+    assert [tuple(row.values())[2:6] for row in found.select(found.column_names[:6]).to_pylist()] == [
+        ("q0", "Mill!", 1.0, 1.0),
+        ("q2", "1890", 0.0, pytest.approx(2 / 3)),
+        ("q3", "blue", 1.0, 1.0),
+    ]
+    assert found["model"].to_pylist() == ["people"] * 3
+    assert annotator_rows("people", examples.slice(1, 1)).num_rows == 0

@@ -135,8 +135,11 @@ def train(
         best_step=best_step,
         problem=problem,
     )
-    if work.row is not None and share.rank == 0:
-        _write_row(run, base, work, folder, outcome)
+    if share.rank == 0:
+        if work.row is not None:
+            _write_row(run, base, work, folder, outcome)
+        if is_complete:
+            _drop_served(run, work)
     return outcome
 
 
@@ -149,7 +152,7 @@ def _not_finite(record: StepRecord, names: Sequence[str]) -> str:
 
 
 def _write_row(run: Run, base: Base, work: Work, folder: str, outcome: Outcome) -> None:
-    """Write the row of ``trained_models``, which is last; checkpoints of what is complete have served."""
+    """Write the row of ``trained_models``, which makes a reader complete, or says why it is not there."""
     device = base.device
     row = {
         **(work.row or {}),
@@ -162,8 +165,15 @@ def _write_row(run: Run, base: Base, work: Work, folder: str, outcome: Outcome) 
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
     }
     run.write_part(TRAINED_MODELS.name, work.part, TRAINED_MODELS.rows([row]))
-    if outcome.is_complete:
+
+
+def _drop_served(run: Run, work: Work) -> None:
+    """Delete what a unit went on from, once it is complete: until then a killed process needs it."""
+    if work.row is not None:
         run.delete(work.checkpoints)
+        return
+    for name in folders_of(run, work.checkpoints, _KEPT):
+        run.delete(f"{work.checkpoints}/{name}")
 
 
 class _Notes:
@@ -272,8 +282,6 @@ def _write_kept(run: Run, base: Base, work: Work, recipe: Recipe, folder: str, s
     for name in sorted(names):
         run.write_bytes(f"{folder}{name.removeprefix(kept)}", run.read_bytes(name))
     complete_model(run, folder, base, recipe.training.precision)
-    for other in folders_of(run, work.checkpoints, _KEPT):
-        run.delete(f"{work.checkpoints}/{other}")
 
 
 def _write_last(run: Run, base: Base, ready: Prepared, recipe: Recipe, folder: str) -> None:
