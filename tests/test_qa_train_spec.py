@@ -132,6 +132,12 @@ def test_what_is_generated_otherwise_is_another_spec_and_resources_are_not(tmp_p
         ),
         ({"bases": [{"name": "a", "path": "x"}] * 2}, {}, "bases ['a', 'a'] names one twice"),
         ({"seeds": [1, 1]}, {}, "seeds [1, 1] names one twice"),
+        ({}, {"models": [{"name": "bert", "path": "x"}]}, "train.bases: bert is the name of one of models, too"),
+        (
+            {"data": {"a": "x", "b": "y"}, "bias_model": {"predictions": "p"}},
+            {},
+            "train.bias_model.predictions: is for the tokens of one base on one set",
+        ),
         ({"workers": 3}, {}, "3 workers cannot share accumulation 1 evenly"),
         ({"bias_model": {"tfidf": True, "predictions": "p"}}, {}, "has both tfidf and predictions; keep one"),
         ({"learned_mixin": {"bias_scale": 2}}, {}, "bias_scale: input should be less than or equal to 1"),

@@ -27,7 +27,10 @@ from biaseval.qa_bias.planted import planted_questions
 from biaseval.reading import ExtractiveReader, WindowSettings, reader_inputs
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
+from biaseval.tables import TRAINED_MODELS
+from biaseval.training import outcome as outcome_module
 from biaseval.training.loop import StepRecord
+from biaseval.training.outcome import Outcome
 from biaseval.training.questions import Questions, answer_logits
 from tests.conftest import ROOT
 from tests.inprocess import in_this_process
@@ -276,6 +279,45 @@ def test_a_killed_study_goes_on_and_becomes_the_same(
         assert rows(tmp_path / "run", f"from {mart} order by all") == rows(run_dir, f"from {mart} order by all")
 
 
+@pytest.mark.parametrize(
+    ("does", "what"),
+    [
+        ("write_bytes", "models/00000-bert/config.json"),
+        ("write_part", "trained_models"),
+        ("delete", "checkpoints/00000"),
+        ("write_bytes", ".train/outcomes/00000.json"),
+    ],
+)
+def test_a_reader_that_dies_at_its_end_is_not_lost(
+    does: str,
+    what: str,
+    finished: tuple[Path, Path],
+    bert: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    here: None,
+) -> None:
+    """Before the last file of the model, before its row, before its checkpoints go, before anybody hears of it."""
+    _, run_dir = finished
+    spec = write_spec(tmp_path, bert, train={"methods": ["standard"], "biases": [], "thresholds": "mikula2024"})
+    real = getattr(Run, does)
+
+    def dying(run: Run, name: str, *arguments: Any) -> Any:
+        if name == what:
+            raise KilledError
+        return real(run, name, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, does, dying)
+        with pytest.raises(KilledError):
+            train_qa(load(spec), str(tmp_path / "run"))
+    for _ in range(2):
+        summary = train_qa(load(spec), str(tmp_path / "run"))
+        assert summary.n_readers == 1
+        found = weights(tmp_path / "run", "bert")
+        assert all(torch.equal(found[key], value) for key, value in weights(run_dir, "bert").items())
+
+
 def test_training_alone_is_what_a_run_goes_on_from(
     finished: tuple[Path, Path], tmp_path: Path, bert: Path, here: None
 ) -> None:
@@ -317,6 +359,73 @@ def test_a_reader_that_is_given_up_takes_along_what_needs_it_and_nothing_else(
         measured = rows(tmp_path / "run", "select distinct model from qa_debiasing order by all")
         assert [row["model"] for row in measured] == ["bert", "bert+resample"]
     assert len(list((tmp_path / "run" / "models").iterdir())) == 2
+
+
+def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on(
+    bert: Path, tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"methods": ["standard", "resample", "product_of_experts"], "seeds": [1, 2]}
+    spec = write_spec(tmp_path, bert, train=changes)
+    real = outcome_module.train
+
+    def failing(run: Run, base: Any, work: Any, *arguments: Any) -> Any:
+        if work.key["model"] != "bert#1":
+            return real(run, base, work, *arguments)
+        run.write_part("trained_models", 0, TRAINED_MODELS.rows([{**work.row, "steps": 1, "problem": "loss nan"}]))
+        return Outcome(0, 1, float("nan"), None, is_complete=False, step_seconds=0.0, problem="loss nan")
+
+    monkeypatch.setattr(outcome_module, "train", failing)
+    with pytest.raises(BiasevalError, match="3 readers were given up") as caught:
+        run_spec(load(spec), str(tmp_path / "run"))
+    for line in ("bert#1: loss nan", "bert+resample#1: bert#1 was given up", "bert+product_of_experts#1: bert#1 was"):
+        assert line in str(caught.value)
+    [segment] = rows(tmp_path / "run", "from qa_segments")
+    assert segment["judged_by"] == "bert#2"
+    measured = rows(tmp_path / "run", "select distinct model from qa_debiasing order by all")
+    assert [row["model"] for row in measured] == ["bert#2", "bert+product_of_experts#2", "bert+resample#2"]
+
+
+def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path: Path, here: None) -> None:
+    """Two bases, two sets, two seeds, two biases: teachers are those of the same base, set and seed."""
+    two = {"max_steps": 2}
+    changes = {
+        "bases": [{"name": "bert", "path": str(bert)}, {"name": "new", "path": str(bert), "init": "random"}],
+        "data": {"one": generated(24, 0.6), "two": generated(32, 0.0)},
+        "methods": ["standard", "confidence_regularization"],
+        "biases": ["ans_pos", "word_dist"],
+        "thresholds": {"ans_pos": 0, "word_dist": 3},
+        "seeds": [1, 2],
+        "evaluation_steps": 2,
+        "evaluate_others": False,
+        "batch_size": 4,
+        "max_steps": 2,
+        "confidence_regularization": two,
+        "bias_model": two,
+    }
+    spec = load(write_spec(tmp_path, bert, train=changes))
+    train_qa(spec, str(tmp_path / "run"))
+    run, found = Run.open(str(tmp_path / "run")), trained(tmp_path / "run")
+    assert len(found) == 2 * 2 * 2 + 2 * 2 * 2 + 2 * 2 * 2 * 2
+    features, guides = run.read_table("qa_features"), run.read_table("qa_guide_logits")
+    assert len(guides["guide"].unique()) == 8 + 8
+    for name, reader in found.items():
+        own = guides.filter(pc.equal(guides["guide"], name))
+        if reader["method"] == "confidence_regularization":
+            assert reader["standard"] == f"{reader['base']}@{reader['data']}#{reader['seed']}"
+            assert found[reader["standard"]]["seed"] == reader["seed"]
+            continue
+        is_own = pc.and_(pc.equal(features["base"], reader["base"]), pc.equal(features["dataset"], reader["data"]))
+        windows = features.filter(is_own)
+        assert own.select(["example_id", "window"]).equals(windows.select(["example_id", "window"]))
+        source = ModelSource(str(tmp_path / "run" / reader["path"]))
+        model, tokenizer = load_extractive_model(source), load_reader_tokenizer(source)
+        shown = Questions(windows, reader_inputs(model, tokenizer), tokenizer.pad_token_id or 0)
+        with torch.no_grad():
+            alone = answer_logits(model, shown.batch([5]), model.device)[:, 0].numpy()
+        np.testing.assert_allclose(own["start_logits"][5].as_py(), alone[0], atol=1e-5)
+    segments = {(row["base"], row["data"], row["bias"]): row for row in run.read_table("qa_segments").to_pylist()}
+    assert len(segments) == 8
+    assert {row["judged_by"] for row in segments.values()} == {"bert@one#1", "bert@two#1", "new@one#1", "new@two#1"}
 
 
 # Other ways to the same
@@ -428,6 +537,12 @@ def test_logits_of_a_file_must_be_those_of_all_windows(
 
     nan = logits_file(tmp_path / "c.parquet", run_dir, broken)
     assert "is not finite" in refused(spec_of(nan), tmp_path / "c")
+
+    def scalar(table: pa.Table) -> pa.Table:
+        return table.set_column(2, "start_logits", pa.array([1.0] * table.num_rows))
+
+    single = logits_file(tmp_path / "f.parquet", run_dir, scalar)
+    assert "has no such column start_logits" in refused(spec_of(single), tmp_path / "f")
     (tmp_path / "d.parquet").write_text("no Parquet")
     assert "is no Parquet file" in refused(spec_of(tmp_path / "d.parquet"), tmp_path / "d")
 

@@ -1,6 +1,7 @@
 -- One row per (model, dataset, heuristic): the prediction bias at the threshold chosen (P3), in points (0 to 100).
 -- threshold: fixed by the spec, or searched on the predictions of `searched_on`: in the variant paper those of the
--- first model of the spec that finds one, for all models; in reference each model's own. Bounds, means and *_f1 are as in
+-- first model of the spec that finds one, for all models, readers that the run trained before the others and people never;
+-- in reference each model's own. Bounds, means and *_f1 are as in
 -- qa_bias_candidates; worse_high is the upper bound of the segment with the smaller one.
 -- status: 'measured'; 'not significant': no threshold separates the segments, the significance is 0; 'groups too
 -- small' (of the threshold, or of every one tried) and 'no threshold to try' (the values do not differ): it is null.
@@ -85,10 +86,10 @@ sources as (
     select
         searched.dataset,
         searched.heuristic,
-        arg_min(searched.model, qa_models.number) as first_model
+        arg_min(searched.model, (not qa_models.is_trained, qa_models.number)) as first_model
     from searched
     inner join qa_models using (model)
-    where searched.threshold is not null
+    where searched.threshold is not null and not qa_models.is_people
     group by all
 
 ),

@@ -39,15 +39,7 @@ def derive_qa_bias(run: Run, spec: QaBiasSpec, trained: Sequence[str] = ()) -> N
         BiasevalError: a file cannot be read.
     """
     run.write_part(QA_SETTINGS.name, 0, settings_rows(spec, spec.heuristics))
-    given = [
-        (
-            model.name,
-            "drop" if model.drops_questions else "error",
-            None if model.predictions is None else sorted(model.predictions),
-        )
-        for model in spec.models
-    ]
-    run.write_part(QA_MODELS.name, 0, model_rows(given, trained))
+    run.write_part(QA_MODELS.name, 0, _models(spec, trained))
     with local_copy(run, _MEASUREMENTS) as source, closing(connect([source])) as connection:
         create_tables(source, _MEASUREMENTS.values(), connection)
         create_views(relations("intermediate", tables=_MEASUREMENTS), connection)
@@ -85,19 +77,27 @@ def settings_rows(spec: QaBiasSpec, heuristics: Sequence[str]) -> pa.Table:
     return QA_SETTINGS.rows([settings])
 
 
-def model_rows(given: Sequence[tuple[str, str, Sequence[str] | None]], trained: Sequence[str] = ()) -> pa.Table:
-    """Return the models of a run as ``qa_models``.
+def trained_model_row(model: str) -> pa.Table:
+    """Return a reader that the run trained, alone, as ``qa_models``."""
+    return _numbered([{"model": model, "on_missing": "error", "is_trained": True}])
 
-    Args:
-        given: names of those that the spec names, what happens to questions without a prediction, and the data sets
-            that there are predictions for, None for all.
-        trained: names of those that the run trained.
-    """
-    models = [*((*model, False) for model in given), *((name, "error", None, True) for name in trained)]
-    names = ("model", "on_missing", "datasets", "is_trained")
-    return QA_MODELS.rows(
-        [{"number": number, **dict(zip(names, model, strict=True))} for number, model in enumerate(models)]
-    )
+
+def _models(spec: QaBiasSpec, trained: Sequence[str]) -> pa.Table:
+    given = [
+        {
+            "model": model.name,
+            "on_missing": "drop" if model.drops_questions else "error",
+            "datasets": None if model.predictions is None else sorted(model.predictions),
+            "is_people": model.annotators,
+        }
+        for model in spec.models
+    ]
+    return _numbered([*given, *({"model": name, "on_missing": "error", "is_trained": True} for name in trained)])
+
+
+def _numbered(rows: Sequence[Mapping[str, object]]) -> pa.Table:
+    nothing = {"datasets": None, "is_trained": False, "is_people": False}
+    return QA_MODELS.rows([{**nothing, **row, "number": number} for number, row in enumerate(rows)])
 
 
 def thresholds_to_try(variant: Variant, fixed: Mapping[str, float], connection: duckdb.DuckDBPyConnection) -> pa.Table:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from biaseval.analysis.qa_draws import model_rows, settings_rows, thresholds_to_try
+from biaseval.analysis.qa_draws import settings_rows, thresholds_to_try, trained_model_row
 from biaseval.analysis.relations import connect, create_views, relations, rows
 from biaseval.qa_bias.significance import segment_draws
 from biaseval.spec import QaBiasSpec
@@ -46,7 +46,7 @@ def judged(
         QA_ATTRIBUTES.name: attributes.select(QA_ATTRIBUTES.schema.names),
         QA_PREDICTIONS.name: predictions,
         QA_SETTINGS.name: settings_rows(spec, heuristics),
-        QA_MODELS.name: model_rows([(model, "error", None)]),
+        QA_MODELS.name: trained_model_row(model),
     }
     with closing(connect([])) as connection:
         for name, content in tables.items():

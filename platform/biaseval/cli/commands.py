@@ -371,7 +371,7 @@ def train_qa(
     they do on the way to evaluations. Run it again to resume: each goes on behind its last checkpoint; `biaseval run`
     on the same directory then measures them.
 
-    Example: biaseval train qa jobs/specs/qa-debiasing-squad.yaml --run-dir runs/debiasing --set train.workers=4
+    Example: biaseval train qa jobs/specs/qa-debiasing-squad.yaml --run-dir runs/debiasing --set train.seeds=[1,2,3]
     """
     from biaseval.pipelines import train_qa
 

@@ -18,7 +18,7 @@ from biaseval.execute.resources import Groups
 from biaseval.execute.workers import STORAGE, fit
 from biaseval.store import Run
 from biaseval.training.recipe import Recipe
-from biaseval.units import Unit
+from biaseval.units import Unit, missing_units
 
 if TYPE_CHECKING:
     from biaseval.training.loop import StepRecord
@@ -65,7 +65,9 @@ def lead(job: Job, units: list[Unit]) -> None:
     run = Run.open(job.run_uri)
 
     def config() -> dict[str, Any]:
-        left = [unit for unit in units if not run.has(outcome_file(unit))]
+        # A worker may have died between the last file of a unit and what it says of it.
+        there = {unit.number for unit in missing_units(run, units)}
+        left = [unit for unit in units if unit.number in there and not run.has(outcome_file(unit))]
         kept = (
             [] if job.recipe.checkpoint_steps is None else [newest_checkpoint(run, place_of(own.work)) for own in left]
         )

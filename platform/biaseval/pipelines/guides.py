@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ class GuideWorker:
         from biaseval.training.questions import Questions, answer_logits
 
         with self._run.local_folder(work["folder"]) as folder:
-            source = ModelSource(folder)
+            source = ModelSource(folder, trust_remote_code=work["is_trusted"])
             model = load_extractive_model(source, Loading("float32", self._allocation.device))
             tokenizer = load_reader_tokenizer(source)
         inputs, pad_id = reader_inputs(model, tokenizer), tokenizer.pad_token_id or 0
@@ -171,7 +172,7 @@ def logits_of_file(
     windows = table["window"].to_pylist() if "window" in table.column_names else [0] * table.num_rows
     keys = list(zip(table["example_id"].to_pylist(), windows, strict=True))
     if len(set(keys)) < len(keys):
-        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        twice = next(key for key, times in Counter(keys).items() if times > 1)
         raise InputError(f"{uri}: has window {twice[1]} of question {twice[0]} twice; keep one row")
     sides = [
         [np.array(own, dtype=np.float32) for own in table[name].to_pylist()] for name in ("start_logits", "end_logits")
@@ -189,13 +190,22 @@ def _parquet(uri: str) -> pa.Table:
         table = pq.read_table(pa.BufferReader(read_file(uri)))
     except pa.ArrowException as error:
         raise InputError(f"{uri}: is no Parquet file ({error}); give one with a row for each window") from error
-    lacking = [name for name in ("example_id", "start_logits", "end_logits") if name not in table.column_names]
+    sides = ("start_logits", "end_logits")
+    lacking = [name for name in ("example_id", *sides) if name not in table.column_names]
+    lacking += [
+        name for name in sides if name in table.column_names and not _is_list_of_numbers(table.schema.field(name).type)
+    ]
     if lacking:
         raise InputError(
-            f"{uri}: has no column {', '.join(lacking)}; it needs example_id, start_logits and end_logits (lists of a "
-            "number for each token), and window where questions have several"
+            f"{uri}: has no such column {', '.join(lacking)}; it needs example_id, start_logits and end_logits (lists "
+            "of a number for each token), and window where questions have several"
         )
     return table
+
+
+def _is_list_of_numbers(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(is_list and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)))
 
 
 def check_logits_file(uri: str, biases: Sequence[str], ids: Sequence[str]) -> None:

@@ -17,7 +17,8 @@ from biaseval.errors import InputError, Problems
 from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.questions import answering_stage, measuring_stage
-from biaseval.pipelines.readers import TrainingStages, refuse_left_out
+from biaseval.pipelines.readers import TrainingStages
+from biaseval.pipelines.readers_summary import refuse_left_out
 from biaseval.pipelines.study import measured, readers_of
 from biaseval.pipelines.training_plan import (
     TrainingInputs,

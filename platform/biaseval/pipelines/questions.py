@@ -167,18 +167,18 @@ class TrainedAnswersWorker:
         folder = task.work["folder"]
         if folder not in self._readers:
             self._readers.clear()  # two of them need not fit a device
-            self._readers[folder] = self._loaded(folder)
+            self._readers[folder] = self._loaded(folder, is_trusted=task.work["is_trusted"])
         reader, examples = self._readers[folder], self._run.read_part(self._table, task.work["part"])
         self._run.write_table(file, prediction_rows(task.work["model"], examples, reader.read(examples)))
         return reader.facts()
 
-    def _loaded(self, folder: str) -> ExtractiveReader:
+    def _loaded(self, folder: str, *, is_trusted: bool) -> ExtractiveReader:
         from biaseval.models import Loading, ModelSource
         from biaseval.reading import ExtractiveReader, WindowSettings
 
         loading, windows = Loading("float32", self._allocation.device), WindowSettings(**self._windows.model_dump())
         with self._run.local_folder(folder) as path:
-            return ExtractiveReader.load(ModelSource(path), loading, windows)
+            return ExtractiveReader.load(ModelSource(path, trust_remote_code=is_trusted), loading, windows)
 
 
 def use_threads(allocation: Allocation) -> None:

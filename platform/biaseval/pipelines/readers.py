@@ -1,34 +1,33 @@
 """The stages that train the readers of a QA-bias run, in order: each needs what those before it made.
 
-values and features → standard readers → their answers on validation → segments → bias models → logits → the others.
+values and features → standard readers → their answers on validation → segments → bias models and resampled readers →
+logits → the others. Where segments are published they come first, and all readers without a guide are trained together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from biaseval.errors import BiasevalError
 from biaseval.pipelines.guides import GuideWorker
 from biaseval.pipelines.kind import Plan, Stage
 from biaseval.pipelines.questions import ReaderRecord, TrainedAnswersWorker, measuring_stage
+from biaseval.pipelines.reader_workers import FeaturesWorker, NoAnswers
 from biaseval.pipelines.segments import Segments
-from biaseval.pipelines.study import BIAS_MODEL, READERS, Guide, Reader, guides_of, measured, readers_of
-from biaseval.spec import ExecutionSpec, QaBaseSpec, QaBiasSpec, QaTrainSpec
+from biaseval.pipelines.study import BIAS_MODEL, Guide, Reader, guides_of, measured, readers_of
+from biaseval.spec import GUIDED, ExecutionSpec, QaBiasSpec, QaTrainSpec
 from biaseval.store import Run, part_name
-from biaseval.tables import QA_PREDICTIONS, TRAINED_MODELS
+from biaseval.tables import TRAINED_MODELS
 from biaseval.training.recipe import reader_recipe
-from biaseval.units import Done, Unit
+from biaseval.units import Unit
 
 if TYPE_CHECKING:
-    from biaseval.execute.cluster import Cluster
-    from biaseval.execute.parts import Task
-    from biaseval.execute.resources import Allocation
     from biaseval.training.preparation import Base
     from biaseval.training.work import Work
+
+
+_UNGUIDED = ("standard", "resample", BIAS_MODEL)
 
 
 @dataclass(frozen=True)
@@ -50,17 +49,24 @@ class TrainingStages:
             ]
             yield measuring_stage(self.spec, units, self.train.biases, table="qa_training_examples")
         yield self._features()
-        yield self._trained([reader for reader in self._readers if reader.method == "standard"])
-        if self.train.biases:
-            if self.train.thresholds != "mikula2024":
-                yield self._validated()
+        fitted, read = self._guides_from_elsewhere()
+        if fitted:
+            yield self._guiding(fitted)
+        guided = [method for method in self.train.methods if method in GUIDED]
+        others: list[str] = [*_UNGUIDED]
+        if self.train.biases and self._is_published:
             yield Segments(self.spec, self.train, self._segment_units())
-        if self.train.has_bias_models:
-            yield self._trained([reader for reader in self._readers if reader.method == BIAS_MODEL])
-        if self._guides:
-            yield self._guiding()
-        if self.train.addressing:
-            yield self._trained([reader for reader in self._readers if reader.method in self.train.addressing])
+        elif self.train.biases:
+            yield self._trained(["standard"])
+            yield self._validated()
+            yield Segments(self.spec, self.train, self._segment_units())
+            others.remove("standard")
+        if self._readers_by(others):
+            yield self._trained(others)
+        if read:
+            yield self._guiding(read)
+        if guided:
+            yield self._trained(guided)
 
     def answers(self, first: int) -> Iterator[Stage]:
         """Yield the stages by which readers answer the run's questions.
@@ -75,7 +81,12 @@ class TrainingStages:
                     number=number * self.plan["n_parts"] + part["part"],
                     size=part["n_questions"],
                     files=(_file("qa_predictions", first + number * self.plan["n_parts"] + part["part"]),),
-                    work={"part": part["part"], "model": reader.name, "folder": reader.folder},
+                    work={
+                        "part": part["part"],
+                        "model": reader.name,
+                        "folder": reader.folder,
+                        "is_trusted": self._trusts(reader),
+                    },
                 )
                 for number, reader in enumerate(measured(self._readers))
                 if (reader.name not in left_out) == is_there
@@ -87,13 +98,30 @@ class TrainingStages:
     @property
     def left_out(self) -> dict[str, str]:
         """The readers that are not there, and why: they were given up, or what they need was."""
-        given_up = given_up_readers(self.run)
-        why = dict(given_up)
+        why = given_up_readers(self.run)
+        judged = {(judge.base, judge.data) for judge in self._judges(why)}
         for reader in self._readers:
+            if reader.name in why:
+                continue
             needed = [name for name in (reader.standard, reader.guide) if name in why]
-            if needed and reader.name not in why:
+            if needed:
                 why[reader.name] = f"{needed[0]} was given up"
+            elif reader.bias is not None and (reader.base, reader.data) not in judged:
+                why[reader.name] = f"no standard reader of {reader.base} on {reader.data} is there to judge segments"
         return why
+
+    @property
+    def _is_published(self) -> bool:
+        """Whether thresholds and biased segments are known before anything is trained."""
+        return self.train.thresholds == "mikula2024"
+
+    def _readers_by(self, methods: Sequence[str]) -> list[Reader]:
+        return [reader for reader in self._readers if reader.method in methods]
+
+    def _guides_from_elsewhere(self) -> tuple[list[Guide], list[Guide]]:
+        """Return the guides that need no training, and those that do."""
+        guides = self._guides
+        return [own for own in guides if own.source != "reader"], [own for own in guides if own.source == "reader"]
 
     @property
     def _readers(self) -> list[Reader]:
@@ -117,9 +145,8 @@ class TrainingStages:
     def _features(self) -> Stage:
         from biaseval.execute.parts import Parts
 
-        sizes = {part["part"]: part["n_questions"] for part in self.plan["training_parts"]}
         units = [
-            Unit(feature, sizes[part], (_file("qa_features", feature),), {"base": base.name, "part": part})
+            Unit(feature, self._sizes[part], (_file("qa_features", feature),), {"base": base.name, "part": part})
             for base in self.train.bases
             for data in self.train.data
             for part, feature in self._feature_parts(base.name, data).items()
@@ -138,22 +165,21 @@ class TrainingStages:
             },
         )
 
-    def _trained(self, readers: Sequence[Reader]) -> Stage:
+    def _trained(self, methods: Sequence[str]) -> Stage:
         from biaseval.execute.training import Training
         from biaseval.training.trained_readers import HowReadersTrain
 
-        bases = {base.name: base for base in self.train.bases}
+        bases, readers = {base.name: base for base in self.train.bases}, self._readers_by(methods)
         recipes = {
             reader.number: reader_recipe(self.train, bases[reader.base], reader.method, reader.seed)
             for reader in readers
         }
-        left_out = self.left_out.keys() - given_up_readers(self.run).keys()
-        units = [self._training_unit(reader) for reader in readers if reader.name not in left_out]
+        skipped = self.left_out.keys() - given_up_readers(self.run).keys()
         return Training(
             name="training",
             verb="trained",
             noun="readers",
-            units=units,
+            units=[self._training_unit(reader) for reader in readers if reader.name not in skipped],
             execution=self.spec.execution,
             recipe=next(iter(recipes.values())),
             recipes=recipes,
@@ -204,42 +230,48 @@ class TrainingStages:
                 parts = tuple(part["part"] for part in self.plan["parts"] if part["dataset"] == dataset)
                 yield AskedSet(dataset, "qa_examples", parts, decides=False)
 
-    def _judges(self) -> list[Reader]:
-        """Return the standard reader of each base and data set that decides which segments are biased."""
-        return [
-            reader for reader in self._readers if reader.method == "standard" and reader.seed == self.train.seeds[0]
-        ]
+    def _judges(self, given_up: Container[str] = ()) -> list[Reader]:
+        """Return the standard reader of each base and data set that decides which segments are biased.
+
+        It is that of the first seed, or the first whose reader was not given up; where thresholds are published nothing
+        has to be decided, and any will do.
+        """
+        judges: dict[tuple[str, str], Reader] = {}
+        for reader in self._readers_by(["standard"]):
+            if self._is_published or reader.name not in given_up:
+                judges.setdefault((reader.base, reader.data), reader)
+        return list(judges.values())
 
     def _judging_parts(self) -> dict[str, dict[int, int]]:
-        """Return the parts of ``qa_validation_predictions`` of each judge, by those of the questions."""
+        """Return the parts of ``qa_validation_predictions`` of each standard reader, by those of the questions."""
         parts = self._parts("validation", next(iter(self.train.validation)))
         return {
-            judge.name: {part: number * len(parts) + place for place, part in enumerate(parts)}
-            for number, judge in enumerate(self._judges())
+            reader.name: {part: number * len(parts) + place for place, part in enumerate(parts)}
+            for number, reader in enumerate(self._readers_by(["standard"]))
         }
 
     def _validated(self) -> Stage:
-        sizes = {part["part"]: part["n_questions"] for part in self.plan["training_parts"]}
+        judging = self._judging_parts()
         units = [
             Unit(
                 number=own,
-                size=sizes[part],
+                size=self._sizes[part],
                 files=(_file("qa_validation_predictions", own),),
-                work={"part": part, "model": judge.name, "folder": judge.folder},
+                work={"part": part, "model": judge.name, "folder": judge.folder, "is_trusted": self._trusts(judge)},
             )
-            for judge in self._judges()
-            if judge.name not in self.left_out
-            for part, own in self._judging_parts()[judge.name].items()
+            for judge in self._judges(given_up_readers(self.run))
+            for part, own in judging[judge.name].items()
         ]
         return self._answered(units, "qa_training_examples")
 
     def _segment_units(self) -> list[Unit]:
         judging, parts = self._judging_parts(), self._parts("validation")
+        pairs = [(base.name, data) for base in self.train.bases for data in self.train.data]
         return [
             Unit(
-                number=number,
+                number=pairs.index((judge.base, judge.data)),
                 size=1,
-                files=(_file("qa_segments", number),),
+                files=(_file("qa_segments", pairs.index((judge.base, judge.data))),),
                 work={
                     "base": judge.base,
                     "data": judge.data,
@@ -250,9 +282,18 @@ class TrainingStages:
                     "judged": list(judging[judge.name]),
                 },
             )
-            for number, judge in enumerate(self._judges())
-            if judge.name not in self.left_out
+            for judge in self._judges(given_up_readers(self.run))
         ]
+
+    @property
+    def _sizes(self) -> dict[int, int]:
+        """Questions of each part of ``qa_training_examples``."""
+        return {part["part"]: part["n_questions"] for part in self.plan["training_parts"]}
+
+    def _trusts(self, of: Reader | Guide) -> bool:
+        """Return whether code that comes with a base may be run."""
+        [base] = [base for base in self.train.bases if base.name == of.base]
+        return base.trust_remote_code
 
     def _guide_parts(self, name: str) -> dict[int, int]:
         """Return the parts of ``qa_guide_logits`` of a guide, by those of the questions."""
@@ -264,15 +305,14 @@ class TrainingStages:
             first += len(parts)
         raise KeyError(name)
 
-    def _guiding(self) -> Stage:
+    def _guiding(self, guides: Sequence[Guide]) -> Stage:
         from biaseval.execute.parts import Parts
 
-        folders = {reader.name: reader.folder for reader in self._readers}
-        sizes = {part["part"]: part["n_questions"] for part in self.plan["training_parts"]}
+        folders, left_out, sizes = {reader.name: reader.folder for reader in self._readers}, self.left_out, self._sizes
         units = []
-        for guide in self._guides:
+        for guide in guides:
             features = self._feature_parts(guide.base, guide.data)
-            for part, own in self._guide_parts(guide.name).items():
+            for part, own in self._guide_parts(guide.name).items() if guide.name not in left_out else ():
                 work = {
                     "guide": guide.name,
                     "source": guide.source,
@@ -280,15 +320,16 @@ class TrainingStages:
                     "data": guide.data,
                     "bias": guide.bias,
                     "folder": folders.get(guide.name),
+                    "is_trusted": self._trusts(guide),
                     "features": features[part],
                     "examples": part,
                     "weight": self.plan["training"]["tfidf_weights"].get(guide.data),
                 }
-                if guide.name not in self.left_out:
-                    units.append(Unit(own, sizes[part], (_file("qa_guide_logits", own),), work))
+                units.append(Unit(own, sizes[part], (_file("qa_guide_logits", own),), work))
+        what = "bias models and teachers" if guides[0].source == "reader" else "what knows the bias"
         return Parts(
-            name="reading by bias models and teachers",
-            verb="read by bias models and teachers",
+            name=f"reading by {what}",
+            verb=f"read by {what}",
             noun="questions",
             units=units,
             execution=self.spec.execution,
@@ -311,85 +352,13 @@ class TrainingStages:
         )
 
 
-@dataclass(frozen=True)
-class ReadersSummary:
-    """What a sitting of training did, and what the run's readers are."""
-
-    uri: str
-    n_readers: int
-    """Complete, of the whole run, bias models among them."""
-    n_planned: int
-    n_trained: int
-    """In this sitting."""
-    n_steps: int
-    """Of the complete ones."""
-    seconds: float
-    """Sum over the readers of this sitting, without starting workers."""
-    overhead_share: float | None
-    """Part of these seconds outside optimizer steps and evaluations, in [0, 1]; None if nothing was trained."""
-    left_out: Mapping[str, str]
-    """Readers that are not there, and why."""
-    run: Run
-    folder: str = READERS
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """Names and values, for a person."""
-        lines = [
-            ("readers", f"{self.n_readers:,} of {self.n_planned:,} ({self.n_trained:,} trained now)"),
-            ("steps", f"{self.n_steps:,}"),
-        ]
-        if self.overhead_share is not None:
-            lines += [
-                ("seconds", f"{self.seconds:,.1f}"),
-                ("outside steps, evaluations", f"{self.overhead_share:.1%} of them"),
-            ]
-        return lines
-
-    def refuse_given_up(self) -> None:
-        """Make sure that no reader was given up; Raises: as `refuse_left_out`."""
-        refuse_left_out(self.run, self.left_out)
-
-
-def readers_summary(stages: TrainingStages, made: Sequence[Done]) -> ReadersSummary:
-    """Return what a sitting of training did."""
-    rows = _trained_rows(stages.run)
-    trained = [done for done in made if "step_seconds" in done.facts]
-    seconds = sum(done.facts["seconds"] for done in trained)
-    inside = sum(done.facts["step_seconds"] + done.facts["evaluation_seconds"] for done in trained)
-    return ReadersSummary(
-        uri=stages.run.uri,
-        n_readers=sum(row["problem"] is None for row in rows),
-        n_planned=len(readers_of(stages.train)),
-        n_trained=sum(done.facts["problem"] is None for done in trained),
-        n_steps=sum(row["steps"] for row in rows if row["problem"] is None),
-        seconds=seconds,
-        overhead_share=1 - inside / seconds if trained else None,
-        left_out=stages.left_out,
-        run=stages.run,
-    )
-
-
-def refuse_left_out(run: Run, left_out: Mapping[str, str]) -> None:
-    """Make sure that all readers are there, once all else is made.
-
-    Raises:
-        BiasevalError: some were given up; the message says why.
-    """
-    if left_out:
-        lines = "".join(f"\n  - {name}: {why}" for name, why in left_out.items())
-        raise BiasevalError(
-            f"{run.uri}: {len(left_out)} readers were given up, the others are there; lower train.learning_rate or "
-            f"choose another train.precision, in another --run-dir:{lines}"
-        )
-
-
 def given_up_readers(run: Run) -> dict[str, str]:
     """Return the readers whose training ended without a model, and why."""
-    return {row["model"]: row["problem"] for row in _trained_rows(run) if row["problem"] is not None}
+    return {row["model"]: row["problem"] for row in trained_rows(run) if row["problem"] is not None}
 
 
-def _trained_rows(run: Run) -> list[dict[str, Any]]:
+def trained_rows(run: Run) -> list[dict[str, Any]]:
+    """Return the rows of ``trained_models``, of readers that are there or were given up."""
     parts = [run.read_part(TRAINED_MODELS.name, part) for part in sorted(run.parts(TRAINED_MODELS.name))]
     return [row for part in parts for row in part.to_pylist()]
 
@@ -399,54 +368,6 @@ def train_reader(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any
     from biaseval.training.trained_readers import reader_work
 
     return reader_work(run, unit, base, **arguments)
-
-
-class FeaturesWorker:
-    """Cuts questions into windows, by the tokenizer of one base after another."""
-
-    def __init__(
-        self, run: Run, allocation: Allocation, *, bases: Mapping[str, QaBaseSpec], max_tokens: int, stride: int
-    ) -> None:
-        self._run, self._bases = run, bases
-        self._settings = {"max_tokens": max_tokens, "stride": stride}
-        self._tokenizers: dict[str, Any] = {}
-
-    def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
-        """Write a part of ``qa_features``."""
-        from biaseval.models import ModelSource, load_reader_tokenizer
-        from biaseval.training.features import question_features
-
-        [file] = task.files
-        base = task.work["base"]
-        if base not in self._tokenizers:
-            self._tokenizers[base] = load_reader_tokenizer(ModelSource.of(self._bases[base]))
-        questions = self._run.read_part("qa_training_examples", task.work["part"])
-        found = question_features(self._tokenizers[base], questions, **self._settings)
-        dataset = questions["dataset"][0].as_py()
-        for name, value in (("dataset", dataset), ("base", base)):
-            found = found.add_column(0, name, pa.array([value] * found.num_rows, pa.string()))
-        self._run.write_table(file, found)
-        return {}
-
-
-@dataclass(frozen=True)
-class NoAnswers:
-    """The stage that writes empty predictions of readers that are not there, so that no part is missing."""
-
-    units: Sequence[Unit]
-    verb: str = "left unanswered by readers that were given up"
-    noun: str = "questions"
-
-    def begun(self, run: Run) -> int:
-        """Return 0: a part is there or it is not."""
-        return 0
-
-    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
-        """Write the missing parts; nothing runs for it on a cluster."""
-        for unit in missing:
-            [file] = unit.files
-            run.write_table(file, QA_PREDICTIONS.empty())
-            yield Done(unit)
 
 
 def _file(table: str, part: int) -> str:

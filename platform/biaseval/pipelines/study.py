@@ -13,6 +13,9 @@ from biaseval.spec import ADDRESSING, GUIDED, QaTrainSpec
 BIAS_MODEL = "bias_model"
 """The method of readers that are trained on a biased segment alone, and are not measured."""
 
+_MOST_CHARACTERS = 100
+"""Of a name in that of a folder; its number tells it from others."""
+
 READERS = "models"
 """The folder of a run that holds what it trained."""
 
@@ -39,7 +42,8 @@ class Reader:
     @property
     def folder(self) -> str:
         """Of the run, for the model; a name that any file system takes, unlike its own."""
-        return f"{READERS}/{self.number:05d}-{re.sub(r'[^A-Za-z0-9._-]+', '-', self.name).strip('-')}"
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.name).strip("-")
+        return f"{READERS}/{self.number:05d}-{name[:_MOST_CHARACTERS]}"
 
     @property
     def is_measured(self) -> bool:

@@ -7,7 +7,8 @@ from biaseval.pipelines.adapters import TrainingSummary, lora_of, training_summa
 from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.instruct import InstructSummary, instruct_summary
 from biaseval.pipelines.kinds import kind_of
-from biaseval.pipelines.readers import ReadersSummary, TrainingStages, readers_summary
+from biaseval.pipelines.readers import TrainingStages
+from biaseval.pipelines.readers_summary import ReadersSummary, readers_summary
 from biaseval.pipelines.run import make_missing, planned_run
 from biaseval.spec import AnySpec, InstructSpec, QaBiasSpec
 

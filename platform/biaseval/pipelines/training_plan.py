@@ -13,7 +13,7 @@ from biaseval.pipelines.study import BIAS_MODEL, Reader, guides_of, measured, re
 from biaseval.pipelines.words import cost_lines
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
 from biaseval.qa_bias.planted import planted_questions
-from biaseval.spec import DataSource, QaBaseSpec, QaBiasSpec, QaTrainSpec
+from biaseval.spec import GUIDED, DataSource, QaBaseSpec, QaBiasSpec, QaTrainSpec
 from biaseval.store import Run
 from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.estimate import ModelShape, TrainingCost, cost_of, training_flops
@@ -101,7 +101,11 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     with problems.noted():
         check_deepspeed(reader_recipe(train, train.bases[0], "standard", train.seeds[0]))
     training = [questions for role, questions in sets if role == "train"]
-    if train.bias_model.predictions is not None and train.addressing and len(training) == len(train.data):
+    if (
+        train.bias_model.predictions is not None
+        and any(own in GUIDED for own in train.methods)
+        and len(training) == len(train.data)
+    ):
         ids = [question.example_id for questions in training for question in questions.questions]
         with problems.noted():
             check_logits_file(train.bias_model.predictions, train.biases, ids)
@@ -115,7 +119,8 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     readers = readers_of(train)
     steps = [_n_steps(train, reader, counts[reader.base][reader.data][0]) for reader in readers]
     notes = [note for _, questions in sets for note in questions.notes]
-    notes += _overlaps(training, asked.values())
+    validation = [questions for role, questions in sets if role == "validation" and questions.name not in asked]
+    notes += _overlaps(training, [*asked.values(), *validation])
     return TrainingInputs(
         sets=sets,
         readers=readers,

@@ -237,8 +237,14 @@ class QaBiasSpec(RunSpec):
             problems += [
                 f"train.validation.{name}: is not the file that datasets calls {name}; give one of them another name"
                 for name, source in train.validation.items()
-                if name in measured and measured[name] != source
+                if name in measured and (measured[name] != source or not isinstance(source, str))
             ]
+        taken = {model.name for model in known.get("models", ())}
+        problems += [
+            f"train.bases: {base.name} is the name of one of models, too; give one of them another"
+            for base in train.bases
+            if base.name in taken
+        ]
         refuse(problems, SpecError)
         return train.resolved(known.get("variant", "paper"))
 

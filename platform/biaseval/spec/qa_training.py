@@ -192,7 +192,8 @@ class QaTrainSpec(TrainingSpec):
     evaluation_steps: Steps = 200
     """Optimizer steps between evaluations."""
     patience: Steps | None = 10
-    """Evaluations without a better one after which training ends; null: never. Bias models have none."""
+    """Evaluations without a better one after which standard and resample end; null: never. The other methods, whose own
+    loss is another than what is evaluated, and bias models make all their steps."""
     evaluation_questions: Steps | None = None
     """At most so many questions of each set are asked on the way, the first ones; null: all."""
     evaluate_others: bool = True
@@ -274,6 +275,18 @@ class QaTrainSpec(TrainingSpec):
                 problems.append(f"train.biases: is empty; name the heuristics that {', '.join(addressing)} address")
         refuse(problems, SpecError)
         return biases
+
+    @field_validator("bias_model")
+    @classmethod
+    def _a_file_has_one_tokenizer(cls, bias_model: BiasModelSpec, info: ValidationInfo) -> BiasModelSpec:
+        if bias_model.predictions is not None and "bases" in info.data and "data" in info.data:
+            n_bases, n_sets = len(info.data["bases"]), len(info.data["data"])
+            if n_bases * n_sets > 1:
+                raise SpecError(
+                    f"train.bias_model.predictions: is for the tokens of one base on one set, and there are {n_bases} "
+                    f"bases and {n_sets} sets; make a spec for each"
+                )
+        return bias_model
 
     @field_validator("thresholds")
     @classmethod

@@ -120,7 +120,7 @@ QA_MODELS = TableSchema(
     grain="measured model of a QA-bias run",
     key=("model",),
     kinds=frozenset({"qa_bias"}),
-    later={"is_trained": "false"},
+    later={"is_trained": "false", "is_people": "false"},
     schema=pa.schema(
         [
             ("number", pa.int32()),  # its place, 0-based: those of the spec, then those that the run trains
@@ -128,6 +128,7 @@ QA_MODELS = TableSchema(
             ("on_missing", pa.string()),  # what happens to questions without a prediction: 'error', 'drop'
             ("datasets", STRINGS),  # that it has predictions for; null: all
             ("is_trained", pa.bool_()),  # in this run
+            ("is_people", pa.bool_()),  # annotators' answers, no model's
         ]
     ),
 )

@@ -89,7 +89,7 @@ def train(
     if work.watch is not None and recipe.adapter is not None:
         raise ValueError("an adapter is not watched: the weights that are kept on the way are a model's")
     notes = _Notes(run, work, is_first=share.rank == 0)
-    _begin_anew(run, folder, share)
+    _begin_anew(run, work, folder, share)
     start, step_seconds, evaluation_seconds = 0, 0.0, 0.0
     with prepared(base, recipe, objective) as ready:
         if recipe.checkpoint_steps is not None:
@@ -104,7 +104,7 @@ def train(
                 scores = [own.scores(ready.optimization, share) for own in work.watch.sets]
                 evaluation_seconds += time.perf_counter() - began
                 if notes.hear(record.step, scores):
-                    write_weights(run, _kept(work, record.step), ready, share, recipe.training.precision)
+                    write_weights(run, _kept(work, record.step), ready, share, recipe.saved_dtype)
                 if notes.selection is not None and notes.selection.is_over:
                     break
             is_due = recipe.checkpoint_steps is not None and n_done % recipe.checkpoint_steps == 0
@@ -227,9 +227,11 @@ class _Notes:
             self._run.write_part(EVALUATIONS.name, self._work.part, EVALUATIONS.rows(self._evaluations))
 
 
-def _begin_anew(run: Run, folder: str, share: Share) -> None:
+def _begin_anew(run: Run, work: Work, folder: str, share: Share) -> None:
     """Delete what a killed process began of the result, and what it may have ended without saying so."""
     if share.rank == 0:
+        if work.row is not None:
+            run.delete(f"{TRAINED_MODELS.name}/{part_name(work.part)}")
         for marker in (MODEL_CONFIG, CONFIG_FILE):  # without which no half of it looks whole
             run.delete(f"{folder}/{marker}")
         run.delete(folder)
@@ -259,7 +261,9 @@ def _restored(run: Run, base: Base, ready: Prepared, work: Work, notes: _Notes) 
 def _own_rows(run: Run, table: TableSchema, work: Work) -> dict[int, list[Row]]:
     """Return what a table has of a unit, by the part that holds it, in order."""
     model = pc.field("model") == work.key["model"]
-    parts = {part: run.read_part(table.name, part).filter(model) for part in sorted(run.parts(table.name))}
+    # Of a reader older versions have none.
+    there = run.parts(table.name) if work.row is None else {work.part} & run.parts(table.name)
+    parts = {part: run.read_part(table.name, part).filter(model) for part in sorted(there)}
     return {part: rows.to_pylist() for part, rows in parts.items() if rows.num_rows}
 
 
@@ -281,14 +285,14 @@ def _write_kept(run: Run, base: Base, work: Work, recipe: Recipe, folder: str, s
         )
     for name in sorted(names):
         run.write_bytes(f"{folder}{name.removeprefix(kept)}", run.read_bytes(name))
-    complete_model(run, folder, base, recipe.training.precision)
+    complete_model(run, folder, base, recipe.saved_dtype)
 
 
 def _write_last(run: Run, base: Base, ready: Prepared, recipe: Recipe, folder: str) -> None:
     """Write the adapter or the model as it is behind the last step."""
     if ready.adapter is None:
-        write_weights(run, folder, ready, base.share, recipe.training.precision)
-        complete_model(run, folder, base, recipe.training.precision)
+        write_weights(run, folder, ready, base.share, recipe.saved_dtype)
+        complete_model(run, folder, base, recipe.saved_dtype)
         return
     with ready.optimization.gathered():
         files = adapter_files(ready.adapter)

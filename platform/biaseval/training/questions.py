@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from biaseval.errors import BiasevalError
 from biaseval.scoring.attention import on_device
 from biaseval.training.debias import (
     ConfidenceVariant,
@@ -127,16 +128,19 @@ class ConfidenceRegularization:
     layers = None
 
     def loss(self, reading: Reading) -> Tensor:
-        """Return the mean over windows and over start and end."""
-        return confidence_regularization_loss(
-            *reading.logits,
-            *reading.guides["teacher"],
-            *reading.guides["bias"],
-            *reading.positions,
-            bias_scale=self.bias_scale,
-            variant=self.variant,
-            mask=reading.mask,
-        )
+        """Return the mean over windows and over start and end; not a number where the variant ``head`` overflows."""
+        try:
+            return confidence_regularization_loss(
+                *reading.logits,
+                *reading.guides["teacher"],
+                *reading.guides["bias"],
+                *reading.positions,
+                bias_scale=self.bias_scale,
+                variant=self.variant,
+                mask=reading.mask,
+            )
+        except BiasevalError:  # it ends this training as any loss does that is not finite, in all its workers
+            return torch.stack(reading.logits).float().sum() * torch.nan
 
 
 @dataclass(frozen=True)

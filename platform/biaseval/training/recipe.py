@@ -48,6 +48,11 @@ class Recipe:
         is_in_precision = self.adapter is not None or (self.training.zero or 0) > 0
         return self.training.precision if is_in_precision else "float32"
 
+    @property
+    def saved_dtype(self) -> str:
+        """The numbers that a trained model is saved in: a reader's own, as what is measured is what was evaluated."""
+        return self.weights_dtype if self.task == "extractive" else self.training.precision
+
 
 def adapters_recipe(model: ModelSpec, lora: LoraSpec) -> Recipe:
     """Return how few-shot adapters are trained."""

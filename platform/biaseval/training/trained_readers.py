@@ -197,7 +197,7 @@ def _watch(run: Run, unit: Mapping[str, Any], base: Base, inputs: Sequence[str],
         how.train.evaluation_steps,
         how.train.best,
         frozenset(asked.dataset for asked in how.sets if asked.decides),
-        how.train.patience,
+        how.train.patience if how.train.steps_of(unit["row"]["method"]) is None else None,
     )
 
 
