@@ -140,11 +140,13 @@ def test_all_is_measured(report: dict[str, Any], questions: pa.Table) -> None:
         assert len(row["seconds"]) == 2
         assert row["s_per_step"] == pytest.approx(sum(row["seconds"]) / 2 / N_STEPS)
         assert row["windows_per_s"] == pytest.approx(16 / row["s_per_step"])
+        assert row["cpu_s_per_step"] > 0
     by_way = {row["way"]: row for row in report["records"]}
-    assert by_way[OURS]["times"] is None
+    assert by_way[OURS]["times"] is by_way[OURS]["cpu_times"] is None
     for way, other in ((THEIRS, OURS), (THEIRS_PADDED, OURS), (GROUPED, OURS), (THEIRS_GROUPED, GROUPED)):
         pairs = zip(by_way[way]["seconds"], by_way[other]["seconds"], strict=True)
         assert by_way[way]["times"] == pytest.approx([own / theirs for own, theirs in pairs])
+        assert len(by_way[way]["cpu_times"]) == 2
     assert report["largest_difference"]["tiny"] < 1e-4
 
 

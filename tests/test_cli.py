@@ -32,7 +32,6 @@ from tests.tinymodels import make_llama, make_tokenizer
 CONTRACT = (
     *("run", "plan", "score", "init", "doctor", "analyse", "check", "status", "report", "compare", "sql"),
     *("tasks check", "train lora", "train instruct", "train qa", "tune", "import lm-eval", "figures", "demo"),
-    "demo qa",
 )
 """Every command that the design promises."""
 

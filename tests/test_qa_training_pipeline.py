@@ -601,6 +601,12 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
     assert plan.training is not None
     assert [shape.name for shape in plan.training.shapes] == ["bert"]
     assert plan.facts["training"]["readers"][-1]["name"] == "bert+product_of_experts"
+    # Passes of a reader of n parameters: 2 n a token. Two evaluations, of 24 (and 52 other) questions; 52 answered.
+    per_question = 2 * plan.training.shapes[0].n_parameters * counted["tokens"] / 48
+    found = plan.facts["training"]["flops"]
+    assert found["evaluations"] == pytest.approx(per_question * 2 * (5 * 76 + 24), rel=1e-6)
+    assert found["answers"] == pytest.approx(per_question * 5 * 52, rel=1e-6)
+    assert found["guides"] == pytest.approx(per_question * 48 * 2, rel=1e-6)
 
 
 @pytest.mark.parametrize(

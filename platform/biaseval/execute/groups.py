@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +40,11 @@ class Job:
 
     run_uri: str
     recipe: Recipe
-    recipes: Mapping[int, Recipe]
-    """Of units that are trained otherwise, by their number."""
     work: Callable[..., Work]
     arguments: Mapping[str, Any]
     groups: Groups
+    recipes: Mapping[int, Recipe] = field(default_factory=dict)
+    """Of units that are trained otherwise, by their number."""
 
 
 def progress_file(unit: Unit) -> str:

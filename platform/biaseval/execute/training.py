@@ -86,7 +86,7 @@ class Training:
         groups = share(self.recipe.training, self.execution, len(missing), cluster.resources())
         if groups.caution is not None:
             logger.warning("%s %s", self.name, groups.caution)
-        job = Job(run.uri, self.recipe, self.recipes, self.work, self.arguments, groups)
+        job = Job(run.uri, self.recipe, self.work, self.arguments, groups, self.recipes)
         # Where workers have processes of their own, Ray Train begins anew when one dies; otherwise Ray does.
         held = {"num_cpus": groups.resources_per_worker["CPU"], "max_retries": ATTEMPTS - 1} if groups.is_alone else {}
         leader = lead.options(scheduling_strategy=this_node(), **held)

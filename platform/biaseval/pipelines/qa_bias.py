@@ -328,7 +328,7 @@ def _describe(spec: QaBiasSpec, inputs: QuestionsInputs) -> Description:
         ],
         "n_windows": own.n_windows,
         "tokens": own.tokens,
-        "flops": own.cost.flops,
+        "flops": {"steps": own.cost.flops, **own.reading_flops},
     }
     return Description(lines, notes, facts, training_lines(spec.train, own), own.cost)
 

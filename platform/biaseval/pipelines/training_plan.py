@@ -41,6 +41,9 @@ class TrainingInputs:
     steps: Sequence[int]
     """Of each reader, at most; what depends on segments is as many as if all questions were in them."""
     cost: TrainingCost
+    """Of optimizer steps."""
+    reading_flops: Mapping[str, int]
+    """Of passes without a gradient, about: ``evaluations`` on the way, ``guides``, ``answers`` of trained readers."""
     notes: Sequence[str]
 
 
@@ -129,6 +132,7 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
         tfidf_weights=_tfidf_weights(spec, train, training),
         steps=steps,
         cost=_cost(spec, train, shapes, readers, steps, counts),
+        reading_flops=_reading_flops(train, sets, asked, shapes, list(zip(readers, steps, strict=True)), counts),
         notes=notes,
     )
 
@@ -166,20 +170,23 @@ def training_lines(train: QaTrainSpec, inputs: TrainingInputs) -> list[tuple[str
     by_method: dict[str, list[int]] = {}
     for reader, steps in zip(inputs.readers, inputs.steps, strict=True):
         by_method.setdefault(reader.method, []).append(steps)
-    for method, own in by_method.items():
+    for method, own in by_method.items():  # in the order in which they are trained
         what = "bias models to train" if method == BIAS_MODEL else f"readers, {method}"
         lines.append((what, f"{len(own):,}, at most {max(own):,} steps each, {sum(own):,} together"))
     lines.append(("passes for logits of guides", f"{len(guides_of(train)):,}"))
-    lines += cost_lines("training FLOPs, at most", inputs.cost.flops)
+    lines.append(("FLOPs of steps, at most", f"{inputs.cost.flops:.3g}"))
+    lines += [(f"FLOPs of {name}, about", f"{flops:.3g}") for name, flops in inputs.reading_flops.items()]
+    lines += cost_lines("FLOPs, all together", inputs.cost.flops + sum(inputs.reading_flops.values()))
     disk = sum(
         4 * shape.n_parameters * sum(reader.base == base.name for reader in inputs.readers)
         for base, shape in zip(train.bases, inputs.cost.shapes, strict=True)
     )
     logits = 8 * sum(inputs.tokens[guide.base][guide.data] for guide in guides_of(train))
+    windows = 5 * sum(tokens for own in inputs.tokens.values() for tokens in own.values())
     largest = max(shape.n_parameters for shape in inputs.cost.shapes)
     lines += [
         ("disk, trained models", _bytes(disk)),
-        ("disk, logits of guides", f"{_bytes(logits)}, before compression"),
+        ("disk, windows and logits", f"{_bytes(windows + logits)}, before compression"),
         ("disk, checkpoints", f"up to {_bytes(16 * largest)} for each that is trained at a time"),
     ]
     return lines
@@ -250,6 +257,38 @@ def _cost(
             per_step = spec.windows.max_tokens * train.batch_size * train.accumulation
         flops += training_flops(parameters[reader.base], round(per_step * n_steps), recipe)
     return cost_of(shapes, recipe, row_tokens=spec.windows.max_tokens, flops=flops)
+
+
+def _reading_flops(
+    train: QaTrainSpec,
+    sets: Sequence[tuple[str, QuestionSet]],
+    asked: Mapping[str, QuestionSet],
+    shapes: Sequence[ModelShape],
+    readers: Sequence[tuple[Reader, int]],
+    counts: Mapping[str, Mapping[str, tuple[int, int]]],
+) -> dict[str, int]:
+    """Return what reading without training costs; all questions are taken to be as long as those of training."""
+    parameters = {shape.name: shape.n_parameters for shape in shapes}
+    sizes = {questions.name: len(questions.questions) for role, questions in sets if role == "train"}
+    most = train.evaluation_questions
+    deciding = {questions.name: len(questions.questions) for role, questions in sets if role == "validation"}
+    others = {name: len(own.questions) for name, own in asked.items() if name not in deciding}
+    n_deciding, n_others = (
+        sum(number if most is None else min(number, most) for number in own.values()) for own in (deciding, others)
+    )
+    found = {"evaluations": 0.0, "guides": 0.0, "answers": 0.0}
+    for reader, steps in readers:
+        per_question = counts[reader.base][reader.data][1] / max(1, sizes[reader.data])
+        a_question = 2 * parameters[reader.base] * per_question
+        n_evaluations = math.ceil(steps / train.evaluation_steps)
+        n_asked = n_deciding + (n_others if train.evaluate_others and reader.is_measured else 0)
+        found["evaluations"] += n_evaluations * n_asked * a_question
+        if reader.is_measured:
+            found["answers"] += sum(len(own.questions) for own in asked.values()) * a_question
+    for guide in guides_of(train):
+        if guide.source == "reader":
+            found["guides"] += 2 * parameters[guide.base] * counts[guide.base][guide.data][1]
+    return {name: round(flops) for name, flops in found.items()}
 
 
 def _overlaps(training: Sequence[QuestionSet], asked: Iterable[QuestionSet]) -> list[str]:

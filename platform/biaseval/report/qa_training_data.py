@@ -76,6 +76,8 @@ class QaTraining:
     bias_models: tuple[Row, ...]
     correlations: tuple[Row, ...]
     segments: tuple[Row, ...]
+    windows: tuple[Row, ...]
+    """Of training questions: ``qa_training_windows``."""
     courses: dict[tuple[int, str], list[Row]]
     """(block, method) to the rows of ``qa_training_curves``, by data set and step."""
 
@@ -98,6 +100,7 @@ def read_qa_training(run: Run, findings: QaFindings) -> QaTraining | None:
         bias_models = _rows(connection, "from qa_bias_models")
         correlations = _rows(connection, "from qa_debiasing_correlation")
         segments = _rows(connection, "from qa_segments order by base, data, bias")
+        windows = _rows(connection, "from qa_training_windows order by base, dataset")
         curves = _rows(connection, "from qa_training_curves order by dataset, step")
     blocks = _blocks(readers, findings.heuristics)
     numbers = {(block.base, block.data): block.number for block in blocks}
@@ -119,6 +122,7 @@ def read_qa_training(run: Run, findings: QaFindings) -> QaTraining | None:
         bias_models=tuple(bias_models),
         correlations=tuple(correlations),
         segments=tuple(segments),
+        windows=tuple(windows),
         courses=courses,
     )
 

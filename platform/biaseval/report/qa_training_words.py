@@ -58,7 +58,19 @@ def study(training: QaTraining) -> list[str]:
         + (f" on {join(devices)}" if devices else "")
         + (f", {number(hours)} accelerator-hours" if hours is not None else "")
         + "; loading, evaluations and answers are not in it.",
+        *map(_windows, training.windows),
     ]
+
+
+def _windows(row: Row) -> str:
+    """Return how the questions of a base's training set were cut."""
+    windows = f"{_count(row['n_windows'], 'window')} for {row['base']}"
+    without = f"{row['n_without']:,}" if row["n_without"] else "none"
+    nowhere = (
+        f"; of {_count(row['n_unanswerable'], 'question')} no window has all of it" if row["n_unanswerable"] else ""
+    )
+    questions = f"{row['n_questions']:,} questions of {row['dataset']}"
+    return f"{questions} are {windows}, of which {without} lack some of the answer{nowhere}."
 
 
 def found(findings: QaFindings, training: QaTraining, block: Block, dataset: str) -> list[str]:
