@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from biaseval.errors import InputError, Problems
@@ -22,7 +22,10 @@ from biaseval.training.recipe import reader_recipe
 _N_NAMED = 3
 
 _SEEDS = {"train": 1, "validation": 2, "measured": 3}
-"""Generated sets of one name differ by what they are for."""
+"""Generated sets differ by what they are for."""
+
+_PLANTED = "planted"
+"""The name by which they are drawn, whatever theirs is: of one role, strengths differ only in where answers are."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,15 @@ def read_source(
             source, name=name, on_bad_example=on_bad_example, max_examples=max_examples, seed=spec.seed
         )
     planted = source.planted
-    return planted_questions(
-        name,
+    found = planted_questions(
+        _PLANTED,
         shortcut=planted.shortcut,
         strength=planted.strength,
         n_questions=planted.questions,
         seed=10 * spec.seed + _SEEDS[role],
     )
+    notes = [note.replace(f"{_PLANTED}: ", f"{name}: ", 1) for note in found.notes]
+    return replace(found, name=name, notes=notes)
 
 
 def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, QuestionSet]) -> TrainingInputs:
