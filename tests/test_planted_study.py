@@ -1,7 +1,7 @@
 """The planted study in its smallest form: what is planted is measured, what is not is not, and a method takes it away.
 
 The bundled reader is fine-tuned on questions with a shortcut, and measured on questions without one. The whole grid is
-jobs/specs/planted.yaml, whose table docs/debiasing.md keeps.
+jobs/specs/planted.yaml.
 """
 
 from __future__ import annotations
