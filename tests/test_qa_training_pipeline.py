@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -364,7 +365,8 @@ def test_a_reader_that_is_given_up_takes_along_what_needs_it_and_nothing_else(
 def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on(
     bert: Path, tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = {"methods": ["standard", "resample", "product_of_experts"], "seeds": [1, 2]}
+    """What needs its logits is not trained, and what would be compared with it has no change."""
+    changes = {"methods": ["standard", "resample", "confidence_regularization"], "seeds": [1, 2]}
     spec = write_spec(tmp_path, bert, train=changes)
     real = outcome_module.train
 
@@ -375,14 +377,64 @@ def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on
         return Outcome(0, 1, float("nan"), None, is_complete=False, step_seconds=0.0, problem="loss nan")
 
     monkeypatch.setattr(outcome_module, "train", failing)
-    with pytest.raises(BiasevalError, match="3 readers were given up") as caught:
+    with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
         run_spec(load(spec), str(tmp_path / "run"))
-    for line in ("bert#1: loss nan", "bert+resample#1: bert#1 was given up", "bert+product_of_experts#1: bert#1 was"):
+    for line in ("bert#1: loss nan", "bert+confidence_regularization#1: bert#1 was given up"):
         assert line in str(caught.value)
     [segment] = rows(tmp_path / "run", "from qa_segments")
     assert segment["judged_by"] == "bert#2"
-    measured = rows(tmp_path / "run", "select distinct model from qa_debiasing order by all")
-    assert [row["model"] for row in measured] == ["bert#2", "bert+product_of_experts#2", "bert+resample#2"]
+    measured = rows(tmp_path / "run", "select model, count(gap_change) as n_changes from qa_debiasing group by all")
+    assert {row["model"]: row["n_changes"] > 0 for row in measured} == {
+        "bert#2": False,
+        "bert+confidence_regularization#2": True,
+        "bert+resample#1": False,
+        "bert+resample#2": True,
+    }
+
+
+def test_what_was_made_with_lost_weights_is_made_anew(finished: tuple[Path, Path], tmp_path: Path, here: None) -> None:
+    """Weights are not needed while all that was made with them is there; without it, nothing else is kept of them."""
+    spec, run_dir = finished
+    copy = tmp_path / "run"
+    shutil.copytree(run_dir, copy)
+
+    def written() -> dict[str, int]:
+        return {
+            str(path.relative_to(copy)): path.stat().st_mtime_ns
+            for name in ("models", "trained_models", "qa_segments", "qa_guide_logits", "qa_predictions")
+            for path in (copy / name).rglob("*.*")
+        }
+
+    folders = {name: row["path"] for name, row in trained(copy).items()}
+    of_bias_model = f"{folders['bert+bias_model']}/"
+    before = written()
+    shutil.rmtree(copy / of_bias_model)
+    assert run_status(str(copy)).is_complete
+    run_spec(load(spec), str(copy))
+    assert written() == {name: time for name, time in before.items() if not name.startswith(of_bias_model)}
+
+    guides = Run.open(str(copy)).read_table("qa_guide_logits")["guide"].to_pylist()
+    assert set(guides) == {"bert", "bert+bias_model"}
+    lost = next(
+        path
+        for path in sorted((copy / "qa_guide_logits").iterdir())
+        if pq.read_table(path)["guide"][0].as_py() == "bert+bias_model"
+    )
+    lost.unlink()
+    assert not run_status(str(copy)).is_complete
+    run_spec(load(spec), str(copy))
+    made = {name for name, time in written().items() if time != before.get(name)}
+    numbers = {name: row["number"] for name, row in trained(copy).items()}
+    again = {"bert+bias_model", *(f"bert+{method}" for method in METHODS[1:])}
+    assert {name for name in made if name.startswith("trained_models")} == {
+        f"trained_models/part-{numbers[name]:05d}.parquet" for name in again
+    }
+    assert made.issuperset(f"{folders[name]}/model.safetensors" for name in again)
+    assert not any(name.startswith((folders["bert"], folders["bert+resample"], "qa_segments")) for name in made)
+    for name in again:
+        found = weights(copy, name)
+        assert all(torch.equal(found[key], value) for key, value in weights(run_dir, name).items())
+    assert rows(copy, "from qa_debiasing order by all") == rows(run_dir, "from qa_debiasing order by all")
 
 
 def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path: Path, here: None) -> None:

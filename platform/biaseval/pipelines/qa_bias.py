@@ -173,7 +173,7 @@ def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
     if spec.train is not None:
         training = TrainingStages(run, spec, spec.train, plan)
         yield from training
-        yield from training.answers(len(spec.models) * plan["n_parts"])
+        yield from training.answers()
 
 
 def _derive(run: Run, spec: QaBiasSpec) -> None:

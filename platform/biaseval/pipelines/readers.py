@@ -16,10 +16,12 @@ from biaseval.pipelines.questions import ReaderRecord, TrainedAnswersWorker, mea
 from biaseval.pipelines.reader_workers import FeaturesWorker, NoAnswers
 from biaseval.pipelines.segments import Segments
 from biaseval.pipelines.study import BIAS_MODEL, Guide, Reader, guides_of, measured, readers_of
+from biaseval.pipelines.study_files import StudyFiles, files
 from biaseval.spec import GUIDED, ExecutionSpec, QaBiasSpec, QaTrainSpec
-from biaseval.store import Run, part_name
+from biaseval.store import Run
 from biaseval.tables import TRAINED_MODELS
 from biaseval.training.recipe import reader_recipe
+from biaseval.training.rows import MODEL_CONFIG
 from biaseval.units import Unit
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class TrainingStages:
         parts = self.plan["training_parts"]
         if self.train.biases:
             units = [
-                Unit(part["part"], part["n_questions"], (_file("qa_training_attributes", part["part"]),), part)
+                Unit(part["part"], part["n_questions"], tuple(files("qa_training_attributes", [part["part"]])), part)
                 for part in parts
             ]
             yield measuring_stage(self.spec, units, self.train.biases, table="qa_training_examples")
@@ -68,29 +70,15 @@ class TrainingStages:
         if guided:
             yield self._trained(guided)
 
-    def answers(self, first: int) -> Iterator[Stage]:
-        """Yield the stages by which readers answer the run's questions.
-
-        Args:
-            first: part of ``qa_predictions`` that they begin with.
-        """
-        left_out = self.left_out
+    def answers(self) -> Iterator[Stage]:
+        """Yield the stages by which readers answer the run's questions."""
+        left_out, sizes = self.left_out, {part["part"]: part["n_questions"] for part in self.plan["parts"]}
         for is_there in (True, False):
             units = [
-                Unit(
-                    number=number * self.plan["n_parts"] + part["part"],
-                    size=part["n_questions"],
-                    files=(_file("qa_predictions", first + number * self.plan["n_parts"] + part["part"]),),
-                    work={
-                        "part": part["part"],
-                        "model": reader.name,
-                        "folder": reader.folder,
-                        "is_trusted": self._trusts(reader),
-                    },
-                )
-                for number, reader in enumerate(measured(self._readers))
+                Unit(own, sizes[part], tuple(files("qa_predictions", [own])), self._reading(reader, part))
+                for reader in measured(self._readers)
                 if (reader.name not in left_out) == is_there
-                for part in self.plan["parts"]
+                for part, own in self._files.answers(reader).items()
             ]
             if units:
                 yield self._answered(units, "qa_examples") if is_there else NoAnswers(units)
@@ -103,7 +91,7 @@ class TrainingStages:
         for reader in self._readers:
             if reader.name in why:
                 continue
-            needed = [name for name in (reader.standard, reader.guide) if name in why]
+            needed = [name for name in reader.guides.values() if name in why]
             if needed:
                 why[reader.name] = f"{needed[0]} was given up"
             elif reader.bias is not None and (reader.base, reader.data) not in judged:
@@ -114,6 +102,10 @@ class TrainingStages:
     def _is_published(self) -> bool:
         """Whether thresholds and biased segments are known before anything is trained."""
         return self.train.thresholds == "mikula2024"
+
+    @property
+    def _files(self) -> StudyFiles:
+        return StudyFiles(self.train, self.plan, len(self.spec.models))
 
     def _readers_by(self, methods: Sequence[str]) -> list[Reader]:
         return [reader for reader in self._readers if reader.method in methods]
@@ -131,25 +123,15 @@ class TrainingStages:
     def _guides(self) -> list[Guide]:
         return guides_of(self.train)
 
-    def _parts(self, role: str, dataset: str | None = None) -> list[int]:
-        """Return the parts of ``qa_training_examples`` of a role, or of one of its sets."""
-        parts = self.plan["training_parts"]
-        return [part["part"] for part in parts if part["role"] == role and dataset in (None, part["dataset"])]
-
-    def _feature_parts(self, base: str, data: str) -> dict[int, int]:
-        """Return the parts of ``qa_features`` of a base's training data, by those of the questions."""
-        of_train = self._parts("train")
-        number = [own.name for own in self.train.bases].index(base)
-        return {part: number * len(of_train) + of_train.index(part) for part in self._parts("train", data)}
-
     def _features(self) -> Stage:
         from biaseval.execute.parts import Parts
 
+        found = self._files
         units = [
-            Unit(feature, self._sizes[part], (_file("qa_features", feature),), {"base": base.name, "part": part})
+            Unit(own, found.sizes[part], tuple(files("qa_features", [own])), {"base": base.name, "part": part})
             for base in self.train.bases
             for data in self.train.data
-            for part, feature in self._feature_parts(base.name, data).items()
+            for part, own in found.features(base.name, data).items()
         ]
         return Parts(
             name="cutting windows",
@@ -174,12 +156,19 @@ class TrainingStages:
             reader.number: reader_recipe(self.train, bases[reader.base], reader.method, reader.seed)
             for reader in readers
         }
-        skipped = self.left_out.keys() - given_up_readers(self.run).keys()
+        rows = {row["model"]: row for row in trained_rows(self.run)}
+        skipped = self.left_out.keys() - rows.keys()
+        judges = () if self._is_published else self._judges(given_up_readers(self.run))
+        units = [
+            self._training_unit(reader, rows.get(reader.name, {}), self._files.made_with(reader, judges))
+            for reader in readers
+            if reader.name not in skipped
+        ]
         return Training(
             name="training",
             verb="trained",
             noun="readers",
-            units=[self._training_unit(reader) for reader in readers if reader.name not in skipped],
+            units=units,
             execution=self.spec.execution,
             recipe=next(iter(recipes.values())),
             recipes=recipes,
@@ -189,15 +178,14 @@ class TrainingStages:
             },
         )
 
-    def _training_unit(self, reader: Reader) -> Unit:
-        features = self._feature_parts(reader.base, reader.data)
-        names = {"bias": reader.guide}
-        if reader.method == "confidence_regularization":
-            names["teacher"] = reader.standard
+    def _training_unit(self, reader: Reader, found: Mapping[str, Any], products: tuple[str, ...]) -> Unit:
+        features = self._files.features(reader.base, reader.data)
+        weights = [f"{found['path']}/{MODEL_CONFIG}"] if found.get("path") else []
         return Unit(
             number=reader.number,
             size=1,
-            files=(_file(TRAINED_MODELS.name, reader.number),),
+            files=(*weights, *files(TRAINED_MODELS.name, [reader.number])),
+            products=products,
             work={
                 "model": reader.name,
                 "row": reader.row,
@@ -205,9 +193,7 @@ class TrainingStages:
                 "checkpoints": f"checkpoints/{reader.number:05d}",
                 "features": list(features.values()),
                 "values": list(features),
-                "guides": {
-                    name: list(self._guide_parts(guide).values()) for name, guide in names.items() if guide is not None
-                },
+                "guides": {role: list(self._files.logits(name).values()) for role, name in reader.guides.items()},
                 "tokens": self._cost(reader),
             },
         )
@@ -224,7 +210,9 @@ class TrainingStages:
         from biaseval.training.trained_readers import AskedSet
 
         for dataset in self.train.validation:
-            yield AskedSet(dataset, "qa_training_examples", tuple(self._parts("validation", dataset)), decides=True)
+            yield AskedSet(
+                dataset, "qa_training_examples", tuple(self._files.questions("validation", dataset)), decides=True
+            )
         for dataset in self.plan["datasets"]:
             if dataset not in self.train.validation:
                 parts = tuple(part["part"] for part in self.plan["parts"] if part["dataset"] == dataset)
@@ -242,77 +230,62 @@ class TrainingStages:
                 judges.setdefault((reader.base, reader.data), reader)
         return list(judges.values())
 
-    def _judging_parts(self) -> dict[str, dict[int, int]]:
-        """Return the parts of ``qa_validation_predictions`` of each standard reader, by those of the questions."""
-        parts = self._parts("validation", next(iter(self.train.validation)))
-        return {
-            reader.name: {part: number * len(parts) + place for place, part in enumerate(parts)}
-            for number, reader in enumerate(self._readers_by(["standard"]))
-        }
-
     def _validated(self) -> Stage:
-        judging = self._judging_parts()
+        own = self._files
         units = [
             Unit(
-                number=own,
-                size=self._sizes[part],
-                files=(_file("qa_validation_predictions", own),),
-                work={"part": part, "model": judge.name, "folder": judge.folder, "is_trusted": self._trusts(judge)},
+                number=number,
+                size=own.sizes[part],
+                files=tuple(files("qa_validation_predictions", [number])),
+                work=self._reading(judge, part),
+                products=(
+                    *files("qa_segments", [own.segments(judge.base, judge.data)]),
+                    *own.made_with_segments(judge.base, judge.data),
+                ),
             )
             for judge in self._judges(given_up_readers(self.run))
-            for part, own in judging[judge.name].items()
+            for part, number in own.judging(judge).items()
         ]
         return self._answered(units, "qa_training_examples")
 
     def _segment_units(self) -> list[Unit]:
-        judging, parts = self._judging_parts(), self._parts("validation")
-        pairs = [(base.name, data) for base in self.train.bases for data in self.train.data]
+        own = self._files
         return [
             Unit(
-                number=pairs.index((judge.base, judge.data)),
+                number=own.segments(judge.base, judge.data),
                 size=1,
-                files=(_file("qa_segments", pairs.index((judge.base, judge.data))),),
+                files=tuple(files("qa_segments", [own.segments(judge.base, judge.data)])),
                 work={
                     "base": judge.base,
                     "data": judge.data,
-                    "parts": self._parts("train", judge.data),
-                    "validation": parts,
+                    "parts": own.questions("train", judge.data),
+                    "validation": own.questions("validation"),
                     "judge": judge.name,
-                    "judging": list(judging[judge.name].values()),
-                    "judged": list(judging[judge.name]),
+                    "judging": list(own.judging(judge).values()),
+                    "judged": list(own.judging(judge)),
                 },
+                products=own.made_with_segments(judge.base, judge.data),
             )
             for judge in self._judges(given_up_readers(self.run))
         ]
 
-    @property
-    def _sizes(self) -> dict[int, int]:
-        """Questions of each part of ``qa_training_examples``."""
-        return {part["part"]: part["n_questions"] for part in self.plan["training_parts"]}
+    def _reading(self, reader: Reader, part: int) -> dict[str, Any]:
+        """Return what a worker is told that has a reader answer a part of questions."""
+        return {"part": part, "model": reader.name, "folder": reader.folder, "is_trusted": self._trusts(reader)}
 
     def _trusts(self, of: Reader | Guide) -> bool:
         """Return whether code that comes with a base may be run."""
         [base] = [base for base in self.train.bases if base.name == of.base]
         return base.trust_remote_code
 
-    def _guide_parts(self, name: str) -> dict[int, int]:
-        """Return the parts of ``qa_guide_logits`` of a guide, by those of the questions."""
-        first = 0
-        for guide in self._guides:
-            parts = self._parts("train", guide.data)
-            if guide.name == name:
-                return {part: first + place for place, part in enumerate(parts)}
-            first += len(parts)
-        raise KeyError(name)
-
     def _guiding(self, guides: Sequence[Guide]) -> Stage:
         from biaseval.execute.parts import Parts
 
-        folders, left_out, sizes = {reader.name: reader.folder for reader in self._readers}, self.left_out, self._sizes
+        folders, left_out, found = {reader.name: reader.folder for reader in self._readers}, self.left_out, self._files
         units = []
         for guide in guides:
-            features = self._feature_parts(guide.base, guide.data)
-            for part, own in self._guide_parts(guide.name).items() if guide.name not in left_out else ():
+            features, products = found.features(guide.base, guide.data), found.made_with(guide, ())
+            for part, own in found.logits(guide.name).items() if guide.name not in left_out else ():
                 work = {
                     "guide": guide.name,
                     "source": guide.source,
@@ -325,7 +298,7 @@ class TrainingStages:
                     "examples": part,
                     "weight": self.plan["training"]["tfidf_weights"].get(guide.data),
                 }
-                units.append(Unit(own, sizes[part], (_file("qa_guide_logits", own),), work))
+                units.append(Unit(own, found.sizes[part], tuple(files("qa_guide_logits", [own])), work, products))
         what = "bias models and teachers" if guides[0].source == "reader" else "what knows the bias"
         return Parts(
             name=f"reading by {what}",
@@ -368,7 +341,3 @@ def train_reader(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any
     from biaseval.training.trained_readers import reader_work
 
     return reader_work(run, unit, base, **arguments)
-
-
-def _file(table: str, part: int) -> str:
-    return f"{table}/{part_name(part)}"

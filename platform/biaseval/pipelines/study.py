@@ -46,6 +46,12 @@ class Reader:
         return f"{READERS}/{self.number:05d}-{name[:_MOST_CHARACTERS]}"
 
     @property
+    def guides(self) -> dict[str, str]:
+        """The names of what gives the logits that it is trained with: its ``bias`` and, if it has one, its ``teacher``."""
+        teacher = self.standard if self.method == "confidence_regularization" else None
+        return {role: name for role, name in (("bias", self.guide), ("teacher", teacher)) if name is not None}
+
+    @property
     def is_measured(self) -> bool:
         """Whether it is a model of the study, not one that helps to train others."""
         return self.method != BIAS_MODEL
@@ -85,8 +91,9 @@ def guides_of(train: QaTrainSpec) -> list[Guide]:
         if reader.guide is not None:
             found[reader.guide] = Guide(reader.guide, _source(train), reader.base, reader.data, reader.bias)
     for reader in readers_of(train):
-        if reader.method == "confidence_regularization" and reader.standard is not None:
-            found[reader.standard] = Guide(reader.standard, "reader", reader.base, reader.data, None)
+        if "teacher" in reader.guides:
+            teacher = reader.guides["teacher"]
+            found[teacher] = Guide(teacher, "reader", reader.base, reader.data, None)
     return list(found.values())
 
 
