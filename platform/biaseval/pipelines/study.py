@@ -47,7 +47,7 @@ class Reader:
 
     @property
     def guides(self) -> dict[str, str]:
-        """The names of what gives the logits that it is trained with: its ``bias`` and, if it has one, its ``teacher``."""
+        """The names of what it is trained with the logits of: what knows its ``bias``, and its ``teacher``."""
         teacher = self.standard if self.method == "confidence_regularization" else None
         return {role: name for role, name in (("bias", self.guide), ("teacher", teacher)) if name is not None}
 

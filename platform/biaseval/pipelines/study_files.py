@@ -27,7 +27,7 @@ class StudyFiles:
         return {part["part"]: part["n_questions"] for part in self.plan["training_parts"]}
 
     def questions(self, role: str, dataset: str | None = None) -> list[int]:
-        """Return the parts of ``qa_training_examples`` of a role, ``train`` or ``validation``, or of one of its sets."""
+        """Return the parts of ``qa_training_examples`` for a role (``train``, ``validation``) or one set."""
         parts = self.plan["training_parts"]
         return [part["part"] for part in parts if part["role"] == role and dataset in (None, part["dataset"])]
 

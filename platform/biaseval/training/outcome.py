@@ -90,62 +90,55 @@ def train(
         raise ValueError("an adapter is not watched: the weights that are kept on the way are a model's")
     notes = _Notes(run, work, is_first=share.rank == 0)
     _begin_anew(run, work, folder, share)
-    start, step_seconds, evaluation_seconds = 0, 0.0, 0.0
+    start = 0
     with prepared(base, recipe, objective) as ready:
         if recipe.checkpoint_steps is not None:
             start = _restored(run, base, ready, work, notes)
         for record in training_steps(ready.optimization, objective, recipe, share, start):
             on_step(record)
-            notes.steps.append({**work.key, **asdict(record)})
-            step_seconds += record.seconds
+            notes.add(record)
             n_done = record.step + 1
-            if record.is_finite and work.watch is not None and (n_done % work.watch.every == 0 or n_done == n_steps):
-                began = time.perf_counter()
-                scores = [own.scores(ready.optimization, share) for own in work.watch.sets]
-                evaluation_seconds += time.perf_counter() - began
-                if notes.hear(record.step, scores):
+            is_last = n_done == n_steps
+            if work.watch is not None and record.is_finite and (is_last or n_done % work.watch.every == 0):
+                if notes.ask(ready, share):
                     write_weights(run, _kept(work, record.step), ready, share, recipe.saved_dtype)
-                if notes.selection is not None and notes.selection.is_over:
+                if notes.is_over:
                     break
             is_due = recipe.checkpoint_steps is not None and n_done % recipe.checkpoint_steps == 0
-            if is_due and n_done < n_steps and record.is_finite:
+            if is_due and not is_last and record.is_finite:
                 notes.write()
                 write_checkpoint(run, work.checkpoints, n_done, ready, share)
                 notes.drop_others()
         notes.write()
-        best_step = None if notes.selection is None else notes.selection.best_step
-        is_complete = record.is_finite and (work.watch is None or best_step is not None)
-        if is_complete and best_step is not None:
-            _write_kept(run, base, work, recipe, folder, best_step)
-        elif is_complete:
+        problem = _problem(record, notes.best_step, work, planned[record.step][1])
+        if problem is None and notes.best_step is not None:
+            _write_kept(run, base, work, recipe, folder, notes.best_step)
+        elif problem is None:
             _write_last(run, base, ready, recipe, folder)
-    problem = None
-    if not record.is_finite:
-        problem = _not_finite(record, objective.names(planned[record.step][1]))
-    elif not is_complete:
-        problem = "no evaluation was finite"
     outcome = Outcome(
         first_step=start,
         n_steps=n_done,
         loss=record.loss,
         grad_norm=record.grad_norm,
-        is_complete=is_complete,
-        step_seconds=step_seconds,
-        evaluation_seconds=evaluation_seconds,
-        best_step=best_step,
+        is_complete=problem is None,
+        step_seconds=notes.step_seconds,
+        evaluation_seconds=notes.evaluation_seconds,
+        best_step=notes.best_step,
         problem=problem,
     )
     if share.rank == 0:
         if work.row is not None:
             _write_row(run, base, work, folder, outcome)
-        if is_complete:
+        if outcome.is_complete:
             _drop_served(run, work)
     return outcome
 
 
-def _not_finite(record: StepRecord, names: Sequence[str]) -> str:
-    """Return what ended a training, and which rows that step was of."""
-    norm = "unknown" if record.grad_norm is None else f"{record.grad_norm:.4g}"
+def _problem(record: StepRecord, best_step: int | None, work: Work, rows: Sequence[int]) -> str | None:
+    """Return why a training ended without a result at this step, of these rows; None: it did not."""
+    if record.is_finite:
+        return "no evaluation was finite" if work.watch is not None and best_step is None else None
+    norm, names = "unknown" if record.grad_norm is None else f"{record.grad_norm:.4g}", work.objective.names(rows)
     more = f" and {len(names) - _N_NAMED} more" if len(names) > _N_NAMED else ""
     of = f" (questions {', '.join(names[:_N_NAMED])}{more})" if names else ""
     return f"loss {record.loss:.4g}, gradient norm {norm} at step {record.step}{of}"
@@ -180,15 +173,39 @@ class _Notes:
     """What is written of a unit's training beside its weights: steps, and how it did in between."""
 
     def __init__(self, run: Run, work: Work, *, is_first: bool) -> None:
-        self.steps: list[Row] = []
-        self.selection = None if work.watch is None else work.watch.selection()
+        self.step_seconds = self.evaluation_seconds = 0.0
+        """Of this sitting."""
+        self._steps: list[Row] = []
         self._evaluations: list[Row] = []
+        self._selection = None if work.watch is None else work.watch.selection()
         self._run, self._work, self._is_first = run, work, is_first
 
-    def hear(self, step: int, scores: Sequence[Scores]) -> bool:
-        """Note an evaluation; return whether it is the best so far."""
+    @property
+    def best_step(self) -> int | None:
+        """The step behind which the best weights are so far."""
+        return None if self._selection is None else self._selection.best_step
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing better is to be expected."""
+        return self._selection is not None and self._selection.is_over
+
+    def add(self, record: StepRecord) -> None:
+        """Note a step."""
+        self._steps.append({**self._work.key, **asdict(record)})
+        self.step_seconds += record.seconds
+
+    def ask(self, ready: Prepared, share: Share) -> bool:
+        """Evaluate the model behind the step noted last; return whether it is the best so far."""
+        began = time.perf_counter()
+        sets = () if self._work.watch is None else self._work.watch.sets
+        scores = [own.scores(ready.optimization, share) for own in sets]
+        self.evaluation_seconds += time.perf_counter() - began
+        return self._hear(self._steps[-1]["step"], scores)
+
+    def _hear(self, step: int, scores: Sequence[Scores]) -> bool:
         self._evaluations += [{"model": self._work.key["model"], "step": step, **asdict(own)} for own in scores]
-        return self.selection is not None and self.selection.add(step, [asdict(own) for own in scores])
+        return self._selection is not None and self._selection.add(step, [asdict(own) for own in scores])
 
     def read(self, n_steps: int) -> None:
         """Take up the first ``n_steps`` steps, and what came of evaluations between them.
@@ -205,15 +222,15 @@ class _Notes:
                 f"{self._run.uri}: the table training has {len(steps)} of the {n_steps} steps before the last "
                 f"checkpoint; restore it, or delete {place} and run the same command again to begin anew"
             )
-        self.steps = [steps[step] for step in range(n_steps)]
+        self._steps = [steps[step] for step in range(n_steps)]
         for rows in _own_rows(self._run, EVALUATIONS, self._work).values():
             for step, scores in groupby((row for row in rows if row["step"] < n_steps), itemgetter("step")):
-                self.hear(step, [Scores(**{name: row[name] for name in _SCORES}) for row in scores])
+                self._hear(step, [Scores(**{name: row[name] for name in _SCORES}) for row in scores])
 
     def drop_others(self) -> None:
         """Delete the weights that were kept of other steps than the best: a checkpoint knows of that."""
-        if self._is_first and self.selection is not None:
-            best = self.selection.best_step
+        if self._is_first and self._selection is not None:
+            best = self.best_step
             for name in folders_of(self._run, self._work.checkpoints, _KEPT):
                 if best is None or f"{self._work.checkpoints}/{name}" != _kept(self._work, best):
                     self._run.delete(f"{self._work.checkpoints}/{name}")
@@ -222,7 +239,7 @@ class _Notes:
         """Write them; workers but the first do not."""
         if not self._is_first:
             return
-        self._run.write_part(TRAINING.name, self._work.part, TRAINING.rows(self.steps))
+        self._run.write_part(TRAINING.name, self._work.part, TRAINING.rows(self._steps))
         if self._work.watch is not None:
             self._run.write_part(EVALUATIONS.name, self._work.part, EVALUATIONS.rows(self._evaluations))
 
