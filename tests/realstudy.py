@@ -10,9 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import BertConfig, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForQuestionAnswering, PreTrainedTokenizerFast
 
 METHODS = ("resample", "learned_mixin", "confidence_regularization", "product_of_experts")
 BIASES = ("word_dist", "ans_len")
@@ -29,7 +30,7 @@ def training_lines(shared: Path, n_questions: int) -> list[str]:
 
 
 def write_base(folder: Path, texts: list[str], *, width: int, n_layers: int, vocabulary: int) -> None:
-    """Write the configuration of a BERT without weights, and a tokenizer of these texts' word pieces."""
+    """Write a BERT of random weights and a tokenizer of these texts' word pieces."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -50,7 +51,7 @@ def write_base(folder: Path, texts: list[str], *, width: int, n_layers: int, voc
         **names,
     )
     made.save_pretrained(folder)
-    BertConfig(
+    config = BertConfig(
         vocab_size=len(made),
         hidden_size=width,
         num_hidden_layers=n_layers,
@@ -58,13 +59,18 @@ def write_base(folder: Path, texts: list[str], *, width: int, n_layers: int, voc
         intermediate_size=4 * width,
         max_position_embeddings=512,
         architectures=["BertForQuestionAnswering"],
-    ).save_pretrained(folder)
+    )
+    torch.manual_seed(0)
+    model: Any = BertForQuestionAnswering(config)
+    model.save_pretrained(folder)
 
 
 def write_study(
     folder: Path, shared: Path, *, n_questions: int, max_steps: int, width: int = 128, **changes: Any
 ) -> Path:
     """Write the spec of a study, its training questions and its base, and return the spec's path.
+
+    The base as it was written is measured beside those that are trained from random weights like its own.
 
     Args:
         folder: for all of them.
@@ -88,7 +94,8 @@ def write_study(
     content = {
         "kind": "qa_bias",
         "name": "small-study",
-        "models": [{"name": "people", "annotators": True}],
+        "models": [{"name": "people", "annotators": True}, {"name": "untrained", "path": "base"}],
+        "text": {"nltk_data": str(shared / "data" / "nltk_data")},
         "datasets": changes.pop("datasets", {})
         or {
             "train": "train.jsonl",
@@ -98,7 +105,7 @@ def write_study(
                 "naturalquestions": str(data / "naturalquestions_dev.jsonl"),
             },
         },
-        "windows": {"max_tokens": 256, "stride": 64},
+        "windows": {"max_tokens": 192, "stride": 64},
         "thresholds": "mikula2024",
         "train": {
             "bases": [{"name": "tiny", "path": "base", "init": "random"}],
@@ -106,12 +113,12 @@ def write_study(
             "validation": {"squad": str(data / "squad_dev.jsonl.gz")},
             "methods": ["standard", *METHODS],
             "biases": list(BIASES),
-            "learning_rate": 5e-4,
+            "learning_rate": 1e-3,
             "warmup": 0.1,
             "epochs": 50,
             **own,
             **{method: dict(own) for method in METHODS[1:]},
-            "bias_model": {"learning_rate": 5e-4, **own},
+            "bias_model": {"learning_rate": 1e-3, **own},
             "evaluation_steps": max(1, max_steps // 5),
             "evaluation_questions": 500,
             "checkpoint_steps": max(1, max_steps // 4),

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from biaseval.analysis import query
-from biaseval.pipelines import run_spec
+from biaseval.pipelines import run_spec, run_status
 from biaseval.spec import load_spec
+from biaseval.store import Run
 from tests.inprocess import in_this_process
-from tests.realstudy import write_study
+from tests.realstudy import METHODS, write_study
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -47,7 +53,7 @@ def test_a_study_on_real_questions_goes_from_texts_to_a_report(tmp_path: Path, s
         run = run_spec(load_spec(path), str(tmp_path / "run"))
     found = query([run.uri], "select model, n_rows, exact_match from qa_by_dataset where dataset = 'squad'").to_pylist()
     by_model = {row["model"]: row for row in found}
-    assert len(by_model) == 1 + 1 + 2 * 2
+    assert len(by_model) == 2 + 1 + 2 * 2
     assert all(row["n_rows"] == N_MEASURED for name, row in by_model.items() if name != "people")
     assert 0.7 < by_model["people"]["exact_match"] < 1
     segments = query([run.uri], "select bias, n_lower + n_higher + n_undefined as n from qa_segments").to_pylist()
@@ -57,3 +63,56 @@ def test_a_study_on_real_questions_goes_from_texts_to_a_report(tmp_path: Path, s
     assert windows["n_without"] > 0
     page = run.read_text("report.html")
     assert f"300 questions of squad are {windows['n_windows']:,} windows for tiny" in page
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.skipif("BIASEVAL_STUDIES" not in os.environ, reason="takes about half an hour; set BIASEVAL_STUDIES=1")
+def test_the_whole_study_ends_although_it_is_killed(tmp_path: Path, shared: Path) -> None:
+    """Ten thousand questions, every method, two biases, three data sets; killed while it trains, and gone on with."""
+    path = write_study(tmp_path, shared, n_questions=10_000, max_steps=300)
+    command = [sys.executable, "-m", "biaseval", "run", str(path), "--run-dir", str(tmp_path / "run")]
+    run = Run.open(str(tmp_path / "run"))
+    with subprocess.Popen(command, start_new_session=True) as process:
+        while process.poll() is None and not run.parts("training"):
+            time.sleep(1)
+        assert process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+    [begun] = [run.read_part("training", part).num_rows for part in run.parts("training")]
+    assert 0 < begun < 300
+    assert not run_status(run.uri).is_complete
+    done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
+    assert f"resuming: tiny: {begun} steps are made" in done.stderr
+    assert run_status(run.uri).is_complete
+    readers = query([run.uri], "select problem from trained_models").to_pylist()
+    assert len(readers) == 1 + 2 + 2 * len(METHODS)
+    assert all(row["problem"] is None for row in readers)
+    measured = query([run.uri], "select model, dataset, n_rows, n_missing from qa_by_dataset").to_pylist()
+    assert len(measured) == 3 * (1 + 1 + 2 * len(METHODS)) + 1
+    assert {row["n_missing"] for row in measured if row["model"] != "people"} == {0}
+    [better] = query([run.uri], _BETTER).to_pylist()
+    assert better["f1"] - 3 * better["error"] > 0
+    assert "tiny+learned_mixin(ans_len)" in run.read_text("report.html")
+
+
+_BETTER = """
+with
+answers as (
+    select article, standard.f1 - untrained.f1 as better
+    from qa_predictions as standard
+    inner join qa_predictions as untrained using (dataset, example_id)
+    inner join qa_articles using (dataset, example_id)
+    where standard.model = 'tiny' and untrained.model = 'untrained' and dataset = 'squad'
+),
+articles as (
+    select sum(better - (select avg(better) from answers)) as moved
+    from answers
+    group by article
+)
+select
+    (select avg(better) from answers) as f1,
+    sqrt(sum(power(moved, 2)) * count(*) / (count(*) - 1)) / (select count(*) from answers) as error
+from articles
+"""
+"""How much more F1 the standard reader has than an untrained one, with its error over articles."""

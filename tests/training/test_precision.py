@@ -109,7 +109,7 @@ def test_float16_is_a_plain_loop_with_a_grad_scaler(
         records = list(training_steps(ready.optimization, what, how, base.share))
         found = ready.optimization.loss_scale
     plain: Any = load_extractive_model(ModelSource(bert)).requires_grad_(True).train()
-    optimizer = torch.optim.AdamW(plain.parameters(), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(plain.parameters(), weight_decay=0.0, fused=True)
     scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     for record, (_, rows) in zip(records, planned_steps(what.n_rows, how), strict=True):
         optimizer.param_groups[0]["lr"] = record.learning_rate

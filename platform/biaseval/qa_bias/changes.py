@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.qa_bias.significance import _generator
+from biaseval.qa_bias.significance import seeded_generator
 from biaseval.tables import QA_CHANGE_DRAWS
 
 _N_DRAWN = 2_000_000
@@ -76,7 +76,7 @@ def _article_sums(rows: pa.Table, n_articles: int) -> Floats:
 
 def _weights(dataset: str, n_articles: int, seed: int, draws: int) -> Iterator[Floats]:
     """Yield how often samples hold each article, ``[n_articles, some of the draws]``; they are whole numbers."""
-    generator = _generator(seed, dataset, "articles")
+    generator = seeded_generator(seed, dataset, "articles")
     block = max(1, _N_DRAWN // n_articles)
     for start in range(0, draws, block):
         size = min(block, draws - start)

@@ -173,7 +173,7 @@ def segment_draws(
             if min(np.count_nonzero(is_segment) for is_segment in segments.values()) < sample:
                 continue
             for segment, is_segment in segments.items():
-                generator = _generator(seed, dataset, heuristic, threshold, segment)
+                generator = seeded_generator(seed, dataset, heuristic, threshold, segment)
                 means = _trial_means(
                     np.stack([exact_match[is_segment], f1[is_segment]]), generator, trials, sample, replacement
                 )
@@ -200,7 +200,8 @@ def _by_heuristic(thresholds: pa.Table) -> Iterator[tuple[str, str, list[float]]
         yield dataset, heuristic, candidates
 
 
-def _generator(seed: int, *place: str | float) -> np.random.Generator:
+def seeded_generator(seed: int, *place: str | float) -> np.random.Generator:
+    """Return the generator of a place, such as a data set and a heuristic, which does not depend on other places."""
     digest = hashlib.sha256(json.dumps(place).encode()).digest()
     return np.random.default_rng([seed, int.from_bytes(digest, "big")])
 

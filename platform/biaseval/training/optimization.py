@@ -135,7 +135,7 @@ class PlainOptimization:
         self._loss = loss
         self._parameters = list(parameters)
         self._max_grad_norm = training.max_grad_norm
-        self._optimizer = _adamw(parameters, training)
+        self._optimizer = _adamw(parameters, training, fused=True)
         self.loss_scale = _loss_scale(training)
 
     def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
@@ -372,13 +372,16 @@ def _accelerator(name: str) -> Iterator[None]:
             os.environ["DS_ACCELERATOR"] = before
 
 
-def _adamw(parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> torch.optim.AdamW:
+def _adamw(
+    parameters: Sequence[torch.nn.Parameter], training: TrainingSpec, *, fused: bool = False
+) -> torch.optim.AdamW:
     return torch.optim.AdamW(
         parameters,
         lr=training.learning_rate,
         betas=(_BETA1, training.beta2),
         eps=_EPSILON,
         weight_decay=training.weight_decay,
+        fused=fused,
     )
 
 
