@@ -282,6 +282,15 @@ def test_models_are_compared_with_their_exact_match(tmp_path: Path) -> None:
     ]
 
 
+def test_several_models_may_have_the_lowest_bias(tmp_path: Path) -> None:
+    models = {"fair": right(0.5, 0.5), "fairer": right(0.9, 0.9), "strong": right(1, 0.1)}
+    findings = read_qa_findings(make_run(tmp_path, models=models))
+    [sentence] = [one for one in compare_models(findings) if one.startswith("On squad")]
+    assert sentence.startswith(
+        "On squad, 2 models have the lowest average bias significance (0.00); fairer has the high"
+    )
+
+
 def test_a_model_that_answers_badly_has_no_success(tmp_path: Path) -> None:
     run = make_run(tmp_path, models={"good": right(1, 0.9), "broken": right(0.1, 0.1)})
     [caveat] = [one for one in qa_caveats(read_qa_findings(run)) if "Fewer than half" in one]

@@ -16,6 +16,7 @@ from biaseval.analysis import query
 from biaseval.pipelines import run_spec, run_status
 from biaseval.spec import load_spec
 from biaseval.store import Run
+from biaseval.training.checkpoints import newest_checkpoint
 from tests.inprocess import in_this_process
 from tests.realstudy import METHODS, write_study
 
@@ -75,15 +76,15 @@ def test_the_whole_study_ends_although_it_is_killed(tmp_path: Path, shared: Path
     command = [sys.executable, "-m", "biaseval", "run", str(path), "--run-dir", str(tmp_path / "run")]
     run = Run.open(str(tmp_path / "run"))
     with subprocess.Popen(command, start_new_session=True) as process:
-        while process.poll() is None and not run.parts("training"):
+        while process.poll() is None and newest_checkpoint(run, "checkpoints/00000") is None:
             time.sleep(1)
         assert process.poll() is None
         os.killpg(process.pid, signal.SIGKILL)
-    [begun] = [run.read_part("training", part).num_rows for part in run.parts("training")]
-    assert 0 < begun < 300
+    checkpoint = newest_checkpoint(run, "checkpoints/00000")
+    assert checkpoint is not None
     assert not run_status(run.uri).is_complete
     done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
-    assert f"resuming: tiny: {begun} steps are made" in done.stderr
+    assert f"resuming: tiny: {checkpoint.n_steps} steps are made" in done.stderr
     assert run_status(run.uri).is_complete
     readers = query([run.uri], "select problem from trained_models").to_pylist()
     assert len(readers) == 1 + 2 + 2 * len(METHODS)

@@ -62,15 +62,18 @@ def _comparison(findings: QaFindings, dataset: str) -> str:
         return ""
     if not any(row["bias_significance"] for row in averages.values()):
         return f"On {dataset}, no bias of any model is significant."
-    least = min(averages, key=lambda model: averages[model]["bias_significance"])
+    lowest = min(row["bias_significance"] for row in averages.values())
+    least = [model for model, row in averages.items() if row["bias_significance"] == lowest]
     best = max(averages, key=lambda model: findings.by_dataset[model, dataset]["exact_match"])
 
     def told(model: str) -> str:
         row = findings.by_dataset[model, dataset]
         return f"{averages[model]['bias_significance']:.2f} with EM {100 * row['exact_match']:.1f}"
 
-    same = " and the highest EM." if least == best else f"; {best} has the highest EM ({told(best)})."
-    return f"On {dataset}, {least} has the lowest average bias significance ({told(least)}){same}"
+    same = " and the highest EM." if least == [best] else f"; {best} has the highest EM ({told(best)})."
+    have = f"{least[0]} has" if len(least) == 1 else f"{len(least)} models have"
+    value = told(least[0]) if len(least) == 1 else f"{lowest:.2f}"
+    return f"On {dataset}, {have} the lowest average bias significance ({value}){same}"
 
 
 def _bias(findings: QaFindings, model: str, dataset: str) -> list[str]:

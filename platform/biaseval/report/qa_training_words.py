@@ -65,12 +65,12 @@ def study(training: QaTraining) -> list[str]:
 def _windows(row: Row) -> str:
     """Return how the questions of a base's training set were cut."""
     windows = f"{_count(row['n_windows'], 'window')} for {row['base']}"
-    without = f"{row['n_without']:,}" if row["n_without"] else "none"
+    answers = f"{row['n_without']:,} of them without some of the answer" if row["n_without"] else "all hold the answer"
     nowhere = (
         f"; of {_count(row['n_unanswerable'], 'question')} no window has all of it" if row["n_unanswerable"] else ""
     )
     questions = f"{row['n_questions']:,} questions of {row['dataset']}"
-    return f"{questions} are {windows}, of which {without} lack some of the answer{nowhere}."
+    return f"{questions} are {windows}, {answers}{nowhere}."
 
 
 def found(findings: QaFindings, training: QaTraining, block: Block, dataset: str) -> list[str]:
@@ -317,7 +317,7 @@ def _plural(count: int, singular: str, plural: str) -> str:
 
 
 def _count(number: int, thing: str) -> str:
-    return f"{number} {_plural(number, thing, f'{thing}s')}"
+    return f"{number:,} {_plural(number, thing, f'{thing}s')}"
 
 
 def _n_given_up(readers: Sequence[Row]) -> int:
