@@ -214,6 +214,7 @@ def test_a_bias_model_learns_from_biased_questions_alone(finished: tuple[Path, P
     assert segment["source"] == "given"
     assert segment["judged_by"] == "bert"
     assert segment["biased_segment"] == ("lower" if segment["lower_high"] > segment["higher_high"] else "higher")
+    assert segment["bias_significance"] >= 0
     biased = {row["example_id"] for row in values if (row["value"] <= 0) == (segment["biased_segment"] == "lower")}
     assert len(biased) == segment["n_biased"]
     features = rows(run_dir, "select example_id, count(*) as n from qa_features group by all")

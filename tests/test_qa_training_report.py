@@ -497,7 +497,7 @@ def test_bias_models_segments_and_costs_are_those_of_their_tables(source: str, t
         "11.00 8,529 2,041"
     )
     assert lines(source, "Segments of the training questions")[0] == (
-        "bert-base squad ans-len 4 published ≤ T – – 70,000 17,000 599 70,000"
+        "bert-base squad ans-len 4 published ≤ T – – – 70,000 17,000 599 70,000"
     )
     rows = lines(source, "What each reader cost")
     assert len(rows) == 31
@@ -691,6 +691,14 @@ def test_the_warnings_fit_the_study(findings: QaFindings, training: QaTraining, 
     row = {"threshold": 4.0, "searched_on": "bert-base"}
     searched = dataclasses.replace(findings, by_heuristic={("bert-base", "squad", "ans_len"): row})
     assert "searched on the predictions of bert-base" in " ".join(training_caveats(searched, training))
+    assert "chance" not in text
+    weak = [{**row, "bias_significance": 0.0 if row["bias"] == "ans_len" else 2.0} for row in training.segments]
+    judged = " ".join(training_caveats(findings, dataclasses.replace(training, segments=tuple(weak))))
+    assert (
+        "may be chance, and a method that works against the other one strengthens a bias: ans-len of bert-base on s"
+        in (judged)
+    )
+    assert judged.count(" of bert-base on squad") == 1
     own = read_qa_findings(seeded)
     several = " ".join(training_caveats(own, trained(seeded, own)))
     assert "Compare a method’s seeds" in several

@@ -98,6 +98,7 @@ class Segments:
                 "judged_by": work["judge"],
                 "lower_high": row["lower_high"],
                 "higher_high": row["higher_high"],
+                "bias_significance": row["bias_significance"],
             }
             for row in found
         }

@@ -121,6 +121,7 @@ def training_caveats(findings: QaFindings, training: QaTraining) -> list[str]:
     return [
         f"Intervals are over questions (whole articles, the same for both readers), not over trainings. {seeds}; with "
         "another seed a reader comes out otherwise.",
+        *_by_chance(training),
         *_searched(findings, training),
         *_unbiased(findings, training),
         *_tuned(findings, training),
@@ -142,6 +143,21 @@ def addressed_rows(training: QaTraining, block: Block, dataset: str, method: str
     """Return the rows of ``qa_debiasing`` of a method's readers on the heuristic that each addresses."""
     found = (training.debiasing.get((own["model"], dataset, own["bias"])) for own in block.of_method(method))
     return [row for row in found if row is not None]
+
+
+def _by_chance(training: QaTraining) -> list[str]:
+    """Return for which biases nothing shows that the side that methods work against is the biased one."""
+    found = [
+        f"{heuristic_name(row['bias'])} of {row['base']} on {row['data']}"
+        for row in training.segments
+        if row["bias_significance"] == 0
+    ]
+    if not found:
+        return []
+    return [
+        "The judging reader shows no significant bias on validation, so which side is called biased may be chance, and "
+        f"a method that works against the other one strengthens a bias: {_listed(found)}."
+    ]
 
 
 def _searched(findings: QaFindings, training: QaTraining) -> list[str]:
@@ -172,9 +188,12 @@ def _unbiased(findings: QaFindings, training: QaTraining) -> list[str]:
     )
     if not found:
         return []
+    return [f"Where the standard reader’s significance is 0 no reader can lower it: {_listed(found)}."]
+
+
+def _listed(found: Sequence[str]) -> str:
     n_more = len(found) - _N_LISTED
-    shown = [*found[:_N_LISTED], f"{n_more} more"] if n_more > 0 else found
-    return [f"Where the standard reader’s significance is 0 no reader can lower it: {join(shown)}."]
+    return join([*found[:_N_LISTED], f"{n_more} more"] if n_more > 0 else found)
 
 
 def _tuned(findings: QaFindings, training: QaTraining) -> list[str]:

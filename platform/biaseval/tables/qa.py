@@ -190,6 +190,7 @@ QA_SEGMENTS = TableSchema(
             ("judged_by", pa.string()),
             ("lower_high", pa.float64()),
             ("higher_high", pa.float64()),
+            ("bias_significance", pa.float64()),  # there, in points; 0: it shows no bias, and the side is chance
             ("n_lower", pa.int64()),  # training questions
             ("n_higher", pa.int64()),
             ("n_undefined", pa.int64()),  # which belong to neither, or to the lower one as in the published code
