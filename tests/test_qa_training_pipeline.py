@@ -24,6 +24,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
 from biaseval.pipelines import describe, run_spec, run_status, train_qa
+from biaseval.pipelines.status import UnderWay
 from biaseval.qa_bias.planted import planted_questions
 from biaseval.reading import ExtractiveReader, WindowSettings, reader_inputs
 from biaseval.spec import QaBiasSpec, load_spec
@@ -33,6 +34,7 @@ from biaseval.training import outcome as outcome_module
 from biaseval.training.loop import StepRecord
 from biaseval.training.outcome import Outcome
 from biaseval.training.questions import Questions, answer_logits
+from biaseval.units import Unit
 from tests.conftest import ROOT
 from tests.inprocess import in_this_process
 from tests.test_qa_pipeline import make_bert, question, write_lines
@@ -244,14 +246,17 @@ class KilledError(Exception):
     """Stands for the death of a process."""
 
 
-class DyingSaying:
-    """Says nothing of steps, and dies behind some of them."""
+class DyingSaying(groups._Saying):
+    """Dies behind some of the steps that it says, and notes what is known of them then."""
 
-    def __init__(self, behind: Iterator[int]) -> None:
-        self._behind = behind
+    def __init__(self, run: Run, unit: Unit, behind: Iterator[int], heard: list[UnderWay]) -> None:
+        super().__init__(run, unit)
+        self._behind, self._heard = behind, heard
 
     def __call__(self, record: StepRecord) -> None:
+        super().__call__(record)
         if next(self._behind) == 0:
+            self._heard += run_status(self._run.uri).under_way
             raise KilledError
 
 
@@ -262,10 +267,14 @@ def test_a_killed_study_goes_on_and_becomes_the_same(
     """Behind 5 steps the standard reader is under way, behind 20 two others are complete and one is."""
     spec, run_dir = finished
     behind = iter(range(n_steps, -1000, -1))
+    heard: list[UnderWay] = []
     with monkeypatch.context() as patch:
-        patch.setattr(groups, "_Saying", lambda *_: DyingSaying(behind))
+        patch.setattr(groups, "_Saying", lambda run, unit: DyingSaying(run, unit, behind, heard))
         with pytest.raises(KilledError):
             run_spec(load(spec), str(tmp_path / "run"))
+    [under_way] = heard
+    assert under_way.model == ["bert", "bert+bias_model", "bert+resample", "bert+learned_mixin"][n_steps // 6]
+    assert 0 < under_way.n_steps <= n_steps % 6 + 1
     status = run_status(str(tmp_path / "run"))
     assert not status.is_complete
     assert list((tmp_path / "run" / "checkpoints").rglob("checkpoint.json"))

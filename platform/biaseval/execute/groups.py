@@ -14,8 +14,9 @@ import ray
 import ray.train
 
 from biaseval.execute.machine import quiet_worker
+from biaseval.execute.messages import outcome_file, progress_file
 from biaseval.execute.resources import Groups
-from biaseval.execute.workers import STORAGE, fit
+from biaseval.execute.workers import fit
 from biaseval.store import Run
 from biaseval.training.recipe import Recipe
 from biaseval.units import Unit, missing_units
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     from biaseval.training.loop import StepRecord
     from biaseval.training.preparation import Base
     from biaseval.training.work import Work
-
-PROGRESS = f"{STORAGE}/progress"
-"""The folder of a run that holds what each training with checkpoints says of itself while it works."""
-
-OUTCOMES = f"{STORAGE}/outcomes"
-"""The folder of a run that holds, while it trains, what came of each unit of this sitting."""
 
 SECONDS_BETWEEN_LOOKS = 5.0
 
@@ -45,16 +40,6 @@ class Job:
     groups: Groups
     recipes: Mapping[int, Recipe] = field(default_factory=dict)
     """Of units that are trained otherwise, by their number."""
-
-
-def progress_file(unit: Unit) -> str:
-    """Return where a training with checkpoints says how far it is."""
-    return f"{PROGRESS}/{unit.number:05d}.json"
-
-
-def outcome_file(unit: Unit) -> str:
-    """Return where a group says what came of a unit."""
-    return f"{OUTCOMES}/{unit.number:05d}.json"
 
 
 @ray.remote(num_cpus=0, max_retries=0)
@@ -100,7 +85,7 @@ def _train(config: dict[str, Any]) -> None:
         work = job.work(run, unit.work, base, **job.arguments)
         folder = work.folder or str(PurePosixPath(unit.files[-1]).parent)
         is_heard = rank == 0 and recipe.checkpoint_steps is not None
-        outcome = train(run, base, work, recipe, folder, _Saying(run, progress_file(unit)) if is_heard else _nothing)
+        outcome = train(run, base, work, recipe, folder, _Saying(run, unit) if is_heard else _nothing)
         if rank == 0:
             facts = {**asdict(outcome), **work.facts, "seconds": time.perf_counter() - started}
             facts["is_complete"] = outcome.is_complete or work.row is not None  # which says what became of it
@@ -114,12 +99,17 @@ def _nothing(record: StepRecord) -> None:
 class _Saying:
     """Writes now and then how far a training is."""
 
-    def __init__(self, run: Run, file: str) -> None:
-        self._run, self._file = run, file
+    def __init__(self, run: Run, unit: Unit) -> None:
+        self._run, self._unit = run, unit
         self._said_at = -math.inf
 
     def __call__(self, record: StepRecord) -> None:
         if time.monotonic() - self._said_at >= SECONDS_BETWEEN_LOOKS:
             self._said_at = time.monotonic()
-            said = {"n_steps": record.step + 1, "loss": record.loss, "seconds": record.seconds}
-            self._run.write_text(self._file, json.dumps(said) + "\n")
+            said = {
+                "model": self._unit.work.get("model"),
+                "n_steps": record.step + 1,
+                "loss": record.loss,
+                "seconds": record.seconds,
+            }
+            self._run.write_text(progress_file(self._unit), json.dumps(said) + "\n")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.environment import amend_environment, read_environment
 from biaseval.errors import BiasevalError
+from biaseval.execute.messages import OUTCOMES, PROGRESS, STORAGE, outcome_file, progress_file
 from biaseval.execute.resources import Groups, share
 from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
@@ -57,8 +58,6 @@ class Training:
         """Return the steps of a training that is counted in them, those behind its last checkpoint included."""
         if self.noun != "steps":
             return 0
-        from biaseval.execute.groups import progress_file
-
         norms = [
             norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
         ]
@@ -78,7 +77,7 @@ class Training:
                 complete stays, and so does the last checkpoint.
         """
         from biaseval.execute.groups import Job, lead
-        from biaseval.execute.workers import ATTEMPTS, STORAGE, this_node
+        from biaseval.execute.workers import ATTEMPTS, this_node
 
         check_deepspeed(self.recipe)  # its file may be another than planning saw
         run.delete(STORAGE)  # what a killed process left
@@ -112,7 +111,7 @@ class Training:
         """Yield each unit of which something came, and say how far a training with checkpoints is."""
         import ray
 
-        from biaseval.execute.groups import OUTCOMES, SECONDS_BETWEEN_LOOKS, outcome_file
+        from biaseval.execute.groups import SECONDS_BETWEEN_LOOKS
         from biaseval.execute.workers import Wait, collected
 
         left = {outcome_file(unit): unit for unit in missing}
@@ -140,8 +139,6 @@ class Training:
         """Say at which step each training with checkpoints is, if that is new."""
         if self.recipe.checkpoint_steps is None:
             return
-        from biaseval.execute.groups import PROGRESS, progress_file
-
         there = run.files(PROGRESS)
         for unit in left:
             if progress_file(unit) not in there:

@@ -17,13 +17,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import quiet_worker
+from biaseval.execute.messages import STORAGE
 from biaseval.execute.resources import Groups
 from biaseval.store import Run
 
 logger = logging.getLogger(__name__)
-
-STORAGE = ".train"
-"""The folder of a run where Ray Train keeps its own files while it works."""
 
 ATTEMPTS = 3
 """Without anything that is kept in between."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from biaseval.execute.messages import under_way
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.pipelines.kind import Stage
 from biaseval.pipelines.kinds import kind_of
@@ -25,6 +26,15 @@ class StageStatus:
 
 
 @dataclass(frozen=True)
+class UnderWay:
+    """A reader in training, as it was heard of last."""
+
+    model: str
+    n_steps: int
+    loss: float
+
+
+@dataclass(frozen=True)
 class Status:
     """How far a run is."""
 
@@ -36,6 +46,8 @@ class Status:
     has_report: bool
     is_complete: bool
     """Nothing is left to do."""
+    under_way: list[UnderWay]
+    """Readers whose training has begun and not ended; also of a process that was killed."""
 
     @property
     def n_parts(self) -> int:
@@ -73,7 +85,12 @@ def run_status(run_uri: str) -> Status:
     has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
     is_made = not any(missing_units(run, stage.units, needed_only=True) for stage in planned)
     is_complete = is_made and (kind.page is None or (has_marts and has_report))
-    return Status(spec.kind, stages, kind.page is not None, has_marts, has_report, is_complete)
+    begun = [
+        UnderWay(said["model"], said["n_steps"], said["loss"])
+        for said in under_way(run)
+        if said.get("model") is not None and not is_made
+    ]
+    return Status(spec.kind, stages, kind.page is not None, has_marts, has_report, is_complete, begun)
 
 
 def _stage_status(run: Run, stage: Stage) -> StageStatus:
