@@ -22,6 +22,12 @@ from tests.inprocess import in_this_process
 
 pytestmark = pytest.mark.timeout(900)
 
+SIGNED = """
+select qa_debiasing.*, difference
+from qa_debiasing inner join qa_bias_by_heuristic using (model, dataset, heuristic)
+"""
+"""A difference is exact match of the lower segment, where both shortcuts lead, minus that of the higher one."""
+
 
 def planted(questions: int, strength: float) -> dict[str, Any]:
     return {"planted": {"shortcut": "ans_pos", "strength": strength, "questions": questions}}
@@ -46,7 +52,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     (folder / "spec.yaml").write_text(yaml.safe_dump(content))
     with in_this_process():
         run_spec(load_spec(folder / "spec.yaml"), str(folder / "run"))
-    found = query([str(folder / "run")], "from qa_debiasing").to_pylist()
+    found = query([str(folder / "run")], SIGNED).to_pylist()
     return {(row["model"], row["heuristic"]): row for row in found}
 
 
@@ -54,7 +60,7 @@ def test_the_shortcut_that_was_planted_is_found_and_no_other(studied: dict[tuple
     strong, none = studied["reader@strong", "ans_pos"], studied["reader@none", "ans_pos"]
     assert strong["bias_significance"] > 0
     assert none["bias_significance"] == 0
-    assert strong["gap"] > none["gap"] + 4
+    assert strong["difference"] > none["difference"] + 4
     assert studied["reader@strong", "word_dist"]["bias_significance"] == 0
 
 
@@ -76,17 +82,23 @@ def test_a_product_of_experts_takes_some_of_it_away_and_keeps_the_reader(
 def test_the_measured_bias_follows_the_planted_one(tmp_path: Path) -> None:
     """Every seed: none where none was planted, more the stronger it is, and less by a product of experts."""
     run = run_spec(load_spec(ROOT / "jobs" / "specs" / "planted.yaml"), str(tmp_path / "run"))
-    rows = query([run.uri], "from qa_debiasing").to_pylist()
+    rows = query([run.uri], SIGNED).to_pylist()
     standard = {(row["data"], row["heuristic"], row["seed"]): row for row in rows if row["method"] == "standard"}
     assert len(standard) == 7 * 2 * 3
     for (data, heuristic, _), row in standard.items():
         if not data.startswith(heuristic):
             assert row["bias_significance"] == 0
+    segments = {(row["data"], row["bias"]): row for row in query([run.uri], "from qa_segments").to_pylist()}
     for shortcut in ("ans_pos", "word_dist"):
+        assert (
+            segments["none", shortcut]["bias_significance"]
+            == 0
+            < segments[f"{shortcut}-9", shortcut]["bias_significance"]
+        )
         for seed in (1, 2, 3):
             at = [standard[f"{shortcut}-{strength}", shortcut, seed] for strength in (3, 6, 9)]
-            gaps = [row["gap"] for row in at]
-            assert 0 < gaps[0] < gaps[1] < gaps[2]
+            differences = [row["difference"] for row in at]
+            assert 0 < differences[0] < differences[1] < differences[2]
             assert at[0]["bias_significance"] <= at[1]["bias_significance"] < at[2]["bias_significance"]
         experts = [
             row

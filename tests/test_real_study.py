@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -55,6 +56,11 @@ def test_a_study_on_real_questions_goes_from_texts_to_a_report(tmp_path: Path, s
     found = query([run.uri], "select model, n_rows, exact_match from qa_by_dataset where dataset = 'squad'").to_pylist()
     by_model = {row["model"]: row for row in found}
     assert len(by_model) == 2 + 1 + 2 * 2
+    people = query([run.uri], "select distinct dataset from qa_predictions where model = 'people'").to_pylist()
+    assert people == [{"dataset": "squad"}]
+    plan = json.loads(run.read_text("plan.json"))
+    left_out = "people: naturalquestions lists no answer twice: alternatives, not several people's; left out"
+    assert left_out in plan["notes"]
     assert all(row["n_rows"] == N_MEASURED for name, row in by_model.items() if name != "people")
     assert 0.7 < by_model["people"]["exact_match"] < 1
     segments = query([run.uri], "select bias, n_lower + n_higher + n_undefined as n from qa_segments").to_pylist()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.predictions import annotator_rows, read_predictions
+from biaseval.qa_bias.predictions import annotator_rows, are_of_annotators, read_predictions
 from biaseval.tables import QA_EXAMPLES
 
 IDS = ["b", "a", "c"]
@@ -171,3 +171,9 @@ def test_people_are_scored_by_their_second_answer_against_the_others() -> None:
     ]
     assert found["model"].to_pylist() == ["people"] * 3
     assert annotator_rows("people", examples.slice(1, 1)).num_rows == 0
+
+
+def test_answers_that_nobody_repeats_are_no_peoples() -> None:
+    assert are_of_annotators([["one"], ["red", "blue", "blue"]])
+    assert not are_of_annotators([["one"], ["1890", "in 1890"], ["red", "blue"]])
+    assert not are_of_annotators([])

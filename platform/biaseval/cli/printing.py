@@ -66,7 +66,7 @@ def print_status(status: Status) -> None:
         parts = f" ({stage.n_units_done:,} of {stage.n_units:,} parts)" if 1 < stage.n_units < stage.size else ""
         typer.echo(f"{stage.noun:7} {stage.size_done:,} of {stage.size:,} {stage.verb}{parts}")
     for own in status.under_way:
-        typer.echo(f"training {own.model}: step {own.n_steps:,}, loss {own.loss:.4f}")
+        typer.echo(f"begun   {own.model}: step {own.n_steps:,}, loss {own.loss:.4f}")
     if status.has_metrics:
         typer.echo(f"marts   {'complete' if status.has_marts else 'not yet'}")
         typer.echo(f"report  {'complete' if status.has_report else 'not yet'}")

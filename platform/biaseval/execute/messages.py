@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from biaseval.store import Run
@@ -35,4 +36,8 @@ def under_way(run: Run) -> list[Mapping[str, Any]]:
     """
     ended = {name.removeprefix(OUTCOMES) for name in run.files(OUTCOMES)}
     names = sorted(name for name in run.files(PROGRESS) if name.removeprefix(PROGRESS) not in ended)
-    return [run.read_json(name) for name in names]
+    found = []
+    for name in names:
+        with suppress(FileNotFoundError):  # it has ended meanwhile
+            found.append(run.read_json(name))
+    return found

@@ -80,6 +80,8 @@ class Training:
         from biaseval.execute.workers import ATTEMPTS, this_node
 
         check_deepspeed(self.recipe)  # its file may be another than planning saw
+        numbers = {unit.number for unit in missing}
+        missing = [unit for unit in self.units if unit.number in numbers]  # a training makes all of its files
         run.delete(STORAGE)  # what a killed process left
         self._say_resumed(run, missing)
         groups = share(self.recipe.training, self.execution, len(missing), cluster.resources())

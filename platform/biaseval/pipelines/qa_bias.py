@@ -30,7 +30,7 @@ from biaseval.pipelines.training_plan import (
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows, read_questions
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
-from biaseval.qa_bias.predictions import read_predictions
+from biaseval.qa_bias.predictions import are_of_annotators, read_predictions
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.user_heuristics import source_digest
 from biaseval.spec import DataSource, QaBiasSpec, QaModelSpec
@@ -273,9 +273,19 @@ def _model_plan(
             notes += [f"{model.name}: {note.replace(uri, Path(uri).name)}" for note in said]
         return ModelPlan(model.name, n_questions, None, None, None)
     if model.annotators:
-        n_questions = sum(len(question.answers) > 1 for own, _ in sets.values() for question in own.questions)
+        n_questions = 0
+        for name, (own, _) in sets.items():
+            several = sum(len(question.answers) > 1 for question in own.questions)
+            if are_of_annotators([question.answers for question in own.questions]):
+                n_questions += several
+            elif several:
+                notes.append(
+                    f"{model.name}: {name} lists no answer twice: alternatives, not several people's; left out"
+                )
         if not n_questions:
-            raise InputError(f"{model.name}: no question has answers of several people; leave it out")
+            raise InputError(
+                f"{model.name}: no set has answers of several people, some of whom say the same; leave it out"
+            )
         notes.append(f"{model.name}: people's second answers, scored against the others, of questions with several")
         return ModelPlan(model.name, n_questions, None, None, None)
     from biaseval.models import ModelSource, describe_reader, untrained_head

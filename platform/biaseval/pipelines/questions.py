@@ -17,7 +17,13 @@ from biaseval.environment import amend_environment, read_environment
 from biaseval.pipelines.kind import Stage
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.heuristics import Variant, resources_of
-from biaseval.qa_bias.predictions import annotator_rows, given_answers, prediction_rows, read_predictions
+from biaseval.qa_bias.predictions import (
+    annotator_rows,
+    are_of_annotators,
+    given_answers,
+    prediction_rows,
+    read_predictions,
+)
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.spec import ExecutionSpec, QaBiasSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.store import Run
@@ -240,7 +246,7 @@ class GivenAnswers:
 class PeoplesAnswers:
     """The stage that scores one annotator's answer, the second, against the others'; see ``models.annotators``.
 
-    Questions with one answer have no row.
+    Questions with one answer have no row, nor have those of sets whose answers are no annotators'.
     """
 
     name: str
@@ -258,10 +264,17 @@ class PeoplesAnswers:
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Write the missing parts; nothing runs for it on a cluster."""
+        examples = run.read_table("qa_examples").select(["dataset", "answers"])
+        annotated = {
+            dataset
+            for dataset in pc.unique(examples["dataset"]).to_pylist()
+            if are_of_annotators(examples.filter(pc.equal(examples["dataset"], dataset))["answers"].to_pylist())
+        }
         for unit in missing:
             [file] = unit.files
-            examples = run.read_part("qa_examples", unit.work["part"])
-            run.write_table(file, annotator_rows(self.name, examples))
+            part = run.read_part("qa_examples", unit.work["part"])
+            asked = part if unit.work["dataset"] in annotated else part.slice(0, 0)
+            run.write_table(file, annotator_rows(self.name, asked))
             yield Done(unit)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from biaseval.pipelines.guides import GuideWorker
@@ -22,7 +23,7 @@ from biaseval.store import Run
 from biaseval.tables import TRAINED_MODELS
 from biaseval.training.recipe import reader_recipe
 from biaseval.training.rows import MODEL_CONFIG
-from biaseval.units import Unit
+from biaseval.units import Unit, files_of
 
 if TYPE_CHECKING:
     from biaseval.training.preparation import Base
@@ -103,7 +104,7 @@ class TrainingStages:
         """Whether thresholds and biased segments are known before anything is trained."""
         return self.train.thresholds == "mikula2024"
 
-    @property
+    @cached_property
     def _files(self) -> StudyFiles:
         return StudyFiles(self.train, self.plan, len(self.spec.models))
 
@@ -115,11 +116,11 @@ class TrainingStages:
         guides = self._guides
         return [own for own in guides if own.source != "reader"], [own for own in guides if own.source == "reader"]
 
-    @property
+    @cached_property
     def _readers(self) -> list[Reader]:
         return readers_of(self.train)
 
-    @property
+    @cached_property
     def _guides(self) -> list[Guide]:
         return guides_of(self.train)
 
@@ -158,11 +159,14 @@ class TrainingStages:
         }
         rows = {row["model"]: row for row in trained_rows(self.run)}
         skipped = self.left_out.keys() - rows.keys()
-        judges = () if self._is_published else self._judges(given_up_readers(self.run))
+        is_judged = bool(self.train.biases) and not self._is_published
+        judges = self._judges(given_up_readers(self.run)) if is_judged else []
+        made = {own.name: self._files.made_with(own, is_judge=own in judges) for own in readers}
+        there = files_of(self.run, [name for names in made.values() for name in names])
         units = [
-            self._training_unit(reader, rows.get(reader.name, {}), self._files.made_with(reader, judges))
-            for reader in readers
-            if reader.name not in skipped
+            self._training_unit(own, rows.get(own.name, {}), needs_weights=not there.issuperset(made[own.name]))
+            for own in readers
+            if own.name not in skipped
         ]
         return Training(
             name="training",
@@ -178,14 +182,14 @@ class TrainingStages:
             },
         )
 
-    def _training_unit(self, reader: Reader, found: Mapping[str, Any], products: tuple[str, ...]) -> Unit:
+    def _training_unit(self, reader: Reader, row: Mapping[str, Any], *, needs_weights: bool) -> Unit:
+        """Return the unit of a reader: its row, and its weights while something is to be made with them."""
         features = self._files.features(reader.base, reader.data)
-        weights = [f"{found['path']}/{MODEL_CONFIG}"] if found.get("path") else []
+        weights = [f"{row['path']}/{MODEL_CONFIG}"] if needs_weights and row.get("path") else []
         return Unit(
             number=reader.number,
             size=1,
             files=(*weights, *files(TRAINED_MODELS.name, [reader.number])),
-            products=products,
             work={
                 "model": reader.name,
                 "row": reader.row,
@@ -238,10 +242,6 @@ class TrainingStages:
                 size=own.sizes[part],
                 files=tuple(files("qa_validation_predictions", [number])),
                 work=self._reading(judge, part),
-                products=(
-                    *files("qa_segments", [own.segments(judge.base, judge.data)]),
-                    *own.made_with_segments(judge.base, judge.data),
-                ),
             )
             for judge in self._judges(given_up_readers(self.run))
             for part, number in own.judging(judge).items()
@@ -264,7 +264,6 @@ class TrainingStages:
                     "judging": list(own.judging(judge).values()),
                     "judged": list(own.judging(judge)),
                 },
-                products=own.made_with_segments(judge.base, judge.data),
             )
             for judge in self._judges(given_up_readers(self.run))
         ]
@@ -284,7 +283,7 @@ class TrainingStages:
         folders, left_out, found = {reader.name: reader.folder for reader in self._readers}, self.left_out, self._files
         units = []
         for guide in guides:
-            features, products = found.features(guide.base, guide.data), found.made_with(guide, ())
+            features = found.features(guide.base, guide.data)
             for part, own in found.logits(guide.name).items() if guide.name not in left_out else ():
                 work = {
                     "guide": guide.name,
@@ -298,7 +297,7 @@ class TrainingStages:
                     "examples": part,
                     "weight": self.plan["training"]["tfidf_weights"].get(guide.data),
                 }
-                units.append(Unit(own, found.sizes[part], tuple(files("qa_guide_logits", [own])), work, products))
+                units.append(Unit(own, found.sizes[part], tuple(files("qa_guide_logits", [own])), work))
         what = "bias models and teachers" if guides[0].source == "reader" else "what knows the bias"
         return Parts(
             name=f"reading by {what}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -139,6 +139,15 @@ def given_answers(examples: pa.Table, texts: Mapping[str, str]) -> pa.Table:
             "n_best": pa.array([[]] * len(names), QA_PREDICTIONS.schema.field("n_best").type),
         }
     )
+
+
+def are_of_annotators(answers: Iterable[Sequence[str]]) -> bool:
+    """Return whether the answers to each question are those of several people, some of whom say the same.
+
+    Where no question lists an answer twice they are alternatives, all of them right: one scored against the others says
+    nothing about people.
+    """
+    return any(len(set(own)) < len(own) for own in answers)
 
 
 def annotator_rows(name: str, examples: pa.Table) -> pa.Table:

@@ -177,6 +177,7 @@ QA_SEGMENTS = TableSchema(
     grain="(base, training data, bias that is addressed)",
     key=("base", "data", "bias"),
     kinds=frozenset({"qa_bias"}),
+    later={"bias_significance": "null::double"},
     schema=pa.schema(
         [
             ("base", pa.string()),
@@ -190,7 +191,7 @@ QA_SEGMENTS = TableSchema(
             ("judged_by", pa.string()),
             ("lower_high", pa.float64()),
             ("higher_high", pa.float64()),
-            ("bias_significance", pa.float64()),  # there, in points; 0: it shows no bias, and the side is chance
+            ("bias_significance", pa.float64()),  # there, in points; 0: it shows no bias, the side may be chance
             ("n_lower", pa.int64()),  # training questions
             ("n_higher", pa.int64()),
             ("n_undefined", pa.int64()),  # which belong to neither, or to the lower one as in the published code

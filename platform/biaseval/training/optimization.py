@@ -414,7 +414,9 @@ def _state(parameter: torch.nn.Parameter, optimizer: torch.optim.Optimizer) -> S
 def _restore(parameter: torch.nn.Parameter, state: State, n_steps: int, optimizer: torch.optim.Optimizer) -> None:
     parameter.data.copy_(state["weight"])
     moments = {key: torch.zeros_like(parameter).copy_(state[key]) for key in _MOMENTS}
-    optimizer.state[parameter] = {"step": torch.tensor(float(n_steps)), **moments}
+    # A fused kernel wants the number of steps where the parameter is, another one on the CPU.
+    device = parameter.device if optimizer.param_groups[0].get("fused") else torch.device("cpu")
+    optimizer.state[parameter] = {"step": torch.tensor(float(n_steps), device=device), **moments}
 
 
 def _restore_shared(parameter: torch.nn.Parameter, state: State) -> None:
