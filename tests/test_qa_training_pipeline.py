@@ -521,6 +521,8 @@ def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: P
     run_spec(load(spec), str(tmp_path / "run"))
     guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
     assert pc.unique(pc.list_value_length(guides["start_logits"])).to_pylist() == [MAX_TOKENS]
+    planned = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]
+    assert planned["tokens"]["bert"]["biased"] == MAX_TOKENS * planned["n_windows"]["bert"]["biased"]
     stored = yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["train"]
     assert stored["learned_mixin"]["variant"] == "head"
     assert stored["confidence_regularization"]["variant"] == "head"

@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 class Training:
     """A stage of adapters or models that are trained independently of each other.
 
-    The last file of a unit makes it complete; its folder is where the adapter or the model goes.
+    The last file of a unit makes it complete; the adapter or the model goes to its folder, or to the ``folder`` of what
+    is trained.
     """
 
     name: str

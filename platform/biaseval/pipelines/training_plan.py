@@ -122,7 +122,7 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     for base in train.bases:
         with problems.noted():
             shapes.append(_shape(spec, base))
-            counts[base.name] = {questions.name: _counted(spec, base, questions) for questions in training}
+            counts[base.name] = {questions.name: _counted(spec, train, base, questions) for questions in training}
     problems.refuse()
     readers = readers_of(train)
     steps = [_n_steps(train, reader, counts[reader.base][reader.data][0]) for reader in readers]
@@ -218,12 +218,13 @@ def _shape(spec: QaBiasSpec, base: QaBaseSpec) -> ModelShape:
     return ModelShape(base.name, facts.n_parameters, facts.hidden_size, facts.n_layers, ())
 
 
-def _counted(spec: QaBiasSpec, base: QaBaseSpec, questions: QuestionSet) -> tuple[int, int]:
+def _counted(spec: QaBiasSpec, train: QaTrainSpec, base: QaBaseSpec, questions: QuestionSet) -> tuple[int, int]:
+    """Return the windows of a training set, and the tokens that are read of them: padding, too, where it takes part."""
     from biaseval.models import ModelSource
     from biaseval.reading import count_windows
 
     try:
-        return count_windows(
+        n_windows, tokens = count_windows(
             ModelSource.of(base),
             [(question.question, question.context) for question in questions.questions],
             [question.example_id for question in questions.questions],
@@ -232,6 +233,7 @@ def _counted(spec: QaBiasSpec, base: QaBaseSpec, questions: QuestionSet) -> tupl
         )
     except InputError as error:
         raise InputError(f"train.bases: {base.name} on {questions.name}: {error}") from error
+    return n_windows, tokens if train.mask_padding else n_windows * spec.windows.max_tokens
 
 
 def _n_steps(train: QaTrainSpec, reader: Reader, n_windows: int) -> int:
@@ -258,8 +260,6 @@ def _cost(
     for reader, n_steps in zip(readers, steps, strict=True):
         n_windows, tokens = counts[reader.base][reader.data]
         per_step = tokens / max(1, n_windows) * train.batch_size * train.accumulation
-        if not train.mask_padding:
-            per_step = spec.windows.max_tokens * train.batch_size * train.accumulation
         flops += training_flops(parameters[reader.base], round(per_step * n_steps), recipe)
     return cost_of(shapes, recipe, row_tokens=spec.windows.max_tokens, flops=flops)
 
