@@ -254,3 +254,15 @@ def test_buffers_of_zero_are_even() -> None:
     for n, expected in ((1, 2), (33, 34), (34, 34), (10**9 + 1, 500_000_000)):
         section = deepspeed_config(recipe("unused", "float32", zero=1).training, n)["zero_optimization"]
         assert section["allgather_bucket_size"] == section["reduce_bucket_size"] == expected
+
+
+@pytest.mark.parametrize(("is_fused", "device"), [(True, "meta"), (False, "cpu")])
+def test_a_fused_kernel_finds_the_number_of_steps_where_the_parameter_is(is_fused: bool, device: str) -> None:
+    """Torch's other kernels want it on the CPU; ``meta`` stands for a device of its own."""
+    parameter = torch.nn.Parameter(torch.zeros(2, device="meta"))
+    optimizer = torch.optim.AdamW([parameter])
+    optimizer.param_groups[0]["fused"] = is_fused
+    state = {name: torch.zeros(2) for name in ("weight", "exp_avg", "exp_avg_sq")}
+    optimization._restore(parameter, state, 7, optimizer)
+    assert optimizer.state[parameter]["step"].device.type == device
+    assert optimizer.state[parameter]["exp_avg"].device.type == "meta"
