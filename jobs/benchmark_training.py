@@ -1,6 +1,6 @@
 """Measures how readers are trained against Hugging Face's Trainer, in one run.
 
-    python jobs/benchmark_training.py                                   # two cores, about six minutes
+    python jobs/benchmark_training.py                                   # two cores, about ten minutes
     python jobs/benchmark_training.py --cases 2x128:1 --rounds 9
 
 Prints Markdown tables and writes them beside the records, which are JSON. Models have random weights, so nothing is
