@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 from torch import nn
@@ -178,7 +180,9 @@ def test_every_window_counts_the_same_without_its_padding(name: str, bert: Path,
     model: Any = load_extractive_model(ModelSource(str(bert)))
     loss = Loss(model, what, "float32", CPU)
     rows = list(range(windows.num_rows))
-    found = sum(float(loss(batch)) for batch in what.batches(rows, Share(4)))
+    found, cut = (
+        sum(float(loss(batch)) for batch in what.batches(rows, share)) for share in (Share(4), Share(4, pass_tokens=0))
+    )
     alone = []
     for row, own in enumerate(windows.to_pylist()):
         given = {"input_ids": torch.tensor([own["token_ids"]]), "token_type_ids": torch.tensor([own["token_types"]])}
@@ -203,6 +207,40 @@ def test_every_window_counts_the_same_without_its_padding(name: str, bert: Path,
             own_loss = torch.stack(sides).mean()
         alone.append(float(own_loss))
     assert found == pytest.approx(np.mean(alone), abs=1e-5)
+    assert cut == pytest.approx(np.mean(alone), abs=1e-5)
+
+
+@pytest.mark.parametrize("pass_tokens", [0, 1, 6, 40])
+def test_a_step_is_cut_where_that_is_least_work(pass_tokens: int) -> None:
+    """Of all ways to cut a batch, from the longest row on, none has fewer padded tokens and passes."""
+    draw = random.Random(pass_tokens)
+    for _ in range(20):
+        lengths = [draw.randrange(3, 20) for _ in range(draw.randrange(1, 8))]
+        found = Share(8, pass_tokens=pass_tokens).batches_of_like_length(range(len(lengths)), lengths)
+        ordered = sorted(lengths, reverse=True)
+        assert [lengths[row] for own in found for row in own] == ordered
+        places = range(1, len(lengths))
+        ways = [cut for n in range(len(lengths)) for cut in combinations(places, n)]
+        costs = [
+            sum((stop - start) * ordered[start] + pass_tokens for start, stop in pairwise([0, *way, len(lengths)]))
+            for way in ways
+        ]
+        assert sum(len(own) * max(lengths[row] for row in own) + pass_tokens for own in found) == min(costs)
+
+
+def test_a_step_that_is_not_cut_has_its_longest_rows_together() -> None:
+    assert Share(2).batches_of_like_length("abcde", [3, 9, 4, 9, 1]) == [["b", "d"], ["c", "a"], ["e"]]
+    assert Share(2, 1, 2).batches_of_like_length("abcde", [3, 9, 4, 9, 1]) == [["c", "a"], []]
+
+
+def test_padding_that_takes_part_is_not_cut_away(windows: pa.Table) -> None:
+    """As in the published code all rows of a step go through the reader at once, however long they are."""
+    rows = range(windows.num_rows)
+    share = Share(len(rows), pass_tokens=0)
+    lengths = pc.list_value_length(windows["token_ids"]).to_pylist()
+    assert len(objective(windows, Standard()).batches(rows, share)) > 1
+    [batch] = Questions(windows, ("input_ids",), 0, padded_to=max(lengths) + 3).batches(rows, share)
+    assert batch.is_token.shape == (len(rows), max(lengths) + 3)
 
 
 @torch.no_grad()

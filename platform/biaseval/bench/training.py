@@ -405,12 +405,9 @@ class Bench:
             started = _now()
             steps = list(training_steps(ready.optimization, objective, recipe, base.share))
             seconds, cpu_s = _between(started, _now())
-        lengths = objective.lengths
-        n_padded = [
-            len(rows) * (padded_to or max(lengths[row] for row in rows)) for _, rows in steps_of(objective, recipe)
-        ]
-        n_tokens = [own.n_tokens or 0 for own in steps]
-        return Trained(seconds, cpu_s, [own.loss for own in steps], n_tokens, sum(n_padded))
+        batches = [batch for _, rows in steps_of(objective, recipe) for batch in objective.batches(rows, base.share)]
+        n_padded = sum(batch.is_token.size for batch in batches)
+        return Trained(seconds, cpu_s, [own.loss for own in steps], [own.n_tokens or 0 for own in steps], n_padded)
 
     def _theirs(self, rate: float, order: Sequence[int], *, has_dropout: bool, padded_to: int | None = None) -> Trained:
         auto: Any = AutoModelForQuestionAnswering

@@ -86,11 +86,11 @@ class Evaluated:
 
         At most ``batch_size`` windows go through it at once, those of a question not necessarily together.
         """
-        order = np.argsort(-self.windows.n_tokens, kind="stable").tolist()
-        found = np.zeros((len(order), _N_FOUND))
-        for own in share.batches_of(order):
+        lengths = self.windows.n_tokens
+        found = np.zeros((len(lengths), _N_FOUND))
+        for own in share.batches_of_like_length(range(len(lengths)), lengths.tolist()):
             # A worker with nothing left goes on with another's window: passes may depend on each other.
-            logits = optimization.ask(self.shown.batch(own or order[-1:]), answer_logits)
+            logits = optimization.ask(self.shown.batch(own or [int(lengths.argmin())]), answer_logits)
             if own:
                 found[own] = self._of(own, logits)
         if share.n_workers > 1:

@@ -29,6 +29,9 @@ class Share:
     rank: int = 0
     n_workers: int = 1
     """That make each step together."""
+    pass_tokens: int | None = None
+    """What a pass costs beside its tokens, in tokens; batches are cut where that saves more padding. None: they are as
+    large as they may be, as those of several workers, whose passes may depend on each other."""
 
     def batches_of(self, rows: Sequence[_Row]) -> list[Sequence[_Row]]:
         """Deal the rows of a step to the workers, ``batch_size`` at a time, and return the batches of this one.
@@ -40,6 +43,33 @@ class Share:
         stop = -(-len(rows) // per_round) * per_round
         starts = range(self.rank * self.batch_size, stop, per_round)
         return [rows[start : start + self.batch_size] for start in starts]
+
+    def batches_of_like_length(self, rows: Sequence[_Row], lengths: Sequence[int]) -> list[Sequence[_Row]]:
+        """Deal the rows of a step likewise, from the longest on, so that less of the batches is padding.
+
+        Args:
+            rows: of the step, at least one.
+            lengths: tokens of each.
+        """
+        order = sorted(range(len(rows)), key=lambda place: -lengths[place])
+        batches = self.batches_of(order)
+        if self.pass_tokens is not None:
+            batches = [part for own in batches for part in _cut(own, [lengths[place] for place in own], self.pass_tokens)]
+        return [[rows[place] for place in own] for own in batches]
+
+
+def _cut(rows: Sequence[int], lengths: Sequence[int], pass_tokens: int) -> list[Sequence[int]]:
+    """Cut rows, the longest first, such that padded tokens, and so many more for each part, are fewest."""
+    least, starts = [0], [0]  # of the first n rows: their cost, and where the last part of them begins
+    for stop in range(1, len(rows) + 1):
+        costs = [least[start] + (stop - start) * lengths[start] + pass_tokens for start in range(stop)]
+        least.append(min(costs))
+        starts.append(costs.index(least[-1]))
+    parts, stop = [], len(rows)
+    while stop > 0:
+        parts.append(rows[starts[stop] : stop])
+        stop = starts[stop]
+    return parts[::-1]
 
 
 class Objective(Protocol):

@@ -230,9 +230,10 @@ class Questions:
 
     def batches(self, rows: Sequence[int], share: Share) -> list[QuestionBatch]:
         """Return what one worker computes of the mean over the windows of a step."""
+        lengths = pc.list_value_length(self.windows["token_ids"].take(pa.array(rows))).to_pylist()
         return [
             self.batch(own, len(own) / len(rows)) if own else self.batch(rows[:1], 0.0)
-            for own in share.batches_of(rows)
+            for own in share.batches_of_like_length(rows, [self.padded_to or length for length in lengths])
         ]
 
     def loss(self, model: PreTrainedModel, batch: QuestionBatch, device: torch.device) -> Tensor:
