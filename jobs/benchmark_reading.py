@@ -10,7 +10,6 @@ downloaded; questions are SQuAD's where its file is there (--squad), else genera
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
 from biaseval.bench.reading import SHAPES, benchmark, generated_questions, markdown, read_squad
+from biaseval.bench.written import print_and_write
 from biaseval.errors import BiasevalError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,12 +50,8 @@ def main() -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     report["questions"] = f"{len(questions)} generated ones" if path is None else f"{len(questions)} of {path.name}"
-    print(markdown(report))
     out = arguments.out or ROOT / "tests" / "bench" / "results" / f"reading-{arguments.device}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report, indent=2) + "\n")
-    out.with_suffix(".md").write_text(markdown(report) + "\n")
-    print(f"written: {out}", file=sys.stderr)
+    print_and_write(report, markdown(report), out)
 
 
 if __name__ == "__main__":

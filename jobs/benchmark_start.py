@@ -10,7 +10,6 @@ load average.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
 from biaseval.bench.start import benchmark, markdown
+from biaseval.bench.written import print_and_write
 from biaseval.errors import BiasevalError
 
 RESULTS = Path(__file__).resolve().parents[1] / "tests" / "bench" / "results"
@@ -41,11 +41,7 @@ def main() -> None:
     except BiasevalError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    print(markdown(report))
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-    arguments.out.with_suffix(".md").write_text(markdown(report) + "\n")
-    print(f"written: {arguments.out}", file=sys.stderr)
+    print_and_write(report, markdown(report), arguments.out)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ records say what else it did.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 from transformers.utils import logging
 
 from biaseval.bench.training import SHAPES, Settings, benchmark, default_cases, generated_training, markdown, read_squad
+from biaseval.bench.written import print_and_write
 from biaseval.errors import BiasevalError, InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,11 +80,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     of = " and ".join(path.name for path in paths) if paths else "generated ones"
     report["questions"] = f"{len(questions):,} of {of}, again and again up to {settings.n_questions:,}"
-    print(markdown(report))
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-    arguments.out.with_suffix(".md").write_text(markdown(report) + "\n")
-    print(f"written: {arguments.out}", file=sys.stderr)
+    print_and_write(report, markdown(report), arguments.out)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,14 @@ from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
 from biaseval.spec import QaTrainSpec
 from biaseval.store import Run
-from biaseval.training import optimization
+from biaseval.training import loss_scale
 from biaseval.training.checkpoints import newest_checkpoint
 from biaseval.training.deepspeed_config import deepspeed_config
 from biaseval.training.features import question_features
 from biaseval.training.loop import StepRecord, training_steps
+from biaseval.training.loss_scale import LossScale
 from biaseval.training.objectives import Share
-from biaseval.training.optimization import LossScale
+from biaseval.training.optimization import plain_restore
 from biaseval.training.outcome import Outcome, train
 from biaseval.training.preparation import load_base, prepared
 from biaseval.training.questions import Questions
@@ -76,9 +77,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Return what says by how much losses are scaled at first."""
 
     def begin_with(scale: float) -> None:
-        monkeypatch.setattr(
-            optimization, "_loss_scale", lambda own: LossScale(scale) if own.precision == "float16" else None
-        )
+        monkeypatch.setattr(loss_scale, "_FIRST_SCALE", scale)
 
     return begin_with
 
@@ -263,6 +262,6 @@ def test_a_fused_kernel_finds_the_number_of_steps_where_the_parameter_is(is_fuse
     optimizer = torch.optim.AdamW([parameter])
     optimizer.param_groups[0]["fused"] = is_fused
     state = {name: torch.zeros(2) for name in ("weight", "exp_avg", "exp_avg_sq")}
-    optimization._restore(parameter, state, 7, optimizer)
+    plain_restore(parameter, state, 7, optimizer)
     assert optimizer.state[parameter]["step"].device.type == device
     assert optimizer.state[parameter]["exp_avg"].device.type == "meta"

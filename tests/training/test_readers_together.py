@@ -18,12 +18,12 @@ from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.reading import ExtractiveReader, WindowSettings
 from biaseval.spec import InstructTrainingSpec
 from biaseval.store import Run
-from biaseval.training import optimization
+from biaseval.training import loss_scale
 from biaseval.training.evaluation import Evaluated, Watch
 from biaseval.training.features import question_features
 from biaseval.training.loop import StepRecord
 from biaseval.training.objectives import Share
-from biaseval.training.optimization import Asked, LossScale
+from biaseval.training.optimization import Asked
 from biaseval.training.outcome import Outcome, train
 from biaseval.training.preparation import Base, load_base
 from biaseval.training.questions import LearnedMixin, Questions, Standard
@@ -131,7 +131,7 @@ def trained(
 
 def begin_with(scale: float) -> None:
     """Set by how much losses in float16 are scaled at first."""
-    optimization._loss_scale = lambda own: LossScale(scale) if own.precision == "float16" else None  # type: ignore[assignment]
+    loss_scale._FIRST_SCALE = scale
 
 
 def work_together(rank: int, folder: Path, bert: str) -> None:

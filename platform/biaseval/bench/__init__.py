@@ -12,4 +12,6 @@ Beside it:
 
 reading     the extractive reader against the published code's settings
 start       how long commands take that compute nothing
+training    training of readers against Hugging Face's Trainer
+written     prints a report and keeps its records
 """

@@ -6,7 +6,8 @@
 from another. ``work`` reads a unit's objective from the tables of its run.
 
 ``preparation`` readies the model, with adapters or all its parameters; ``loop`` makes the steps, when ``schedule``
-says, by ``optimization``: in one process or several, with DeepSpeed, as ``deepspeed_config`` has it, or without.
+says, by ``optimization``, in one process or several, or by ``zero``, with DeepSpeed as ``deepspeed_config`` has it; in
+float16 losses are scaled by ``loss_scale``.
 ``checkpoints`` keeps what a killed process needs to go on, and ``model_files`` writes a model.
 
 ``estimate`` says what training costs.

@@ -20,7 +20,8 @@ from safetensors.torch import load, save
 
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
-from biaseval.training.optimization import LossScale, State, n_elements
+from biaseval.training.loss_scale import LossScale
+from biaseval.training.optimization import State, n_elements
 
 if TYPE_CHECKING:
     from biaseval.training.objectives import Share

@@ -54,15 +54,21 @@ class Share:
         order = sorted(range(len(rows)), key=lambda place: -lengths[place])
         batches = self.batches_of(order)
         if self.pass_tokens is not None:
-            batches = [part for own in batches for part in _cut(own, [lengths[place] for place in own], self.pass_tokens)]
+            batches = [part for own in batches for part in _cut(own, lengths, self.pass_tokens)]
         return [[rows[place] for place in own] for own in batches]
 
 
 def _cut(rows: Sequence[int], lengths: Sequence[int], pass_tokens: int) -> list[Sequence[int]]:
-    """Cut rows, the longest first, such that padded tokens, and so many more for each part, are fewest."""
+    """Cut rows, the longest first, such that padded tokens, and so many more for each part, are fewest.
+
+    Args:
+        rows: places in ``lengths``.
+        lengths: tokens of each row.
+        pass_tokens: what a part costs beside.
+    """
     least, starts = [0], [0]  # of the first n rows: their cost, and where the last part of them begins
     for stop in range(1, len(rows) + 1):
-        costs = [least[start] + (stop - start) * lengths[start] + pass_tokens for start in range(stop)]
+        costs = [least[start] + (stop - start) * lengths[rows[start]] + pass_tokens for start in range(stop)]
         least.append(min(costs))
         starts.append(costs.index(least[-1]))
     parts, stop = [], len(rows)

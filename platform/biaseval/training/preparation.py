@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +26,9 @@ from biaseval.models import (
 )
 from biaseval.spec import TrainingSpec
 from biaseval.training.objectives import Loss, Objective, Share
-from biaseval.training.optimization import Optimization, optimization_of, partition
+from biaseval.training.optimization import Optimization, PlainOptimization
 from biaseval.training.recipe import Recipe
+from biaseval.training.zero import DeepSpeedOptimization, partition
 
 _PASS_TOKENS = 128
 """What a pass costs a CPU beside its tokens, in tokens: of 32 to 512 the best for readers of 2 and 4 layers."""
@@ -122,7 +123,7 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
             # One dtype for all that is trained: ZeRO lays it out together.
             layers = objective.layers.to(base.device, torch_dtype(recipe.weights_dtype))
             trained |= {f"objective.{name}": parameter for name, parameter in layers.named_parameters()}
-        optimization = optimization_of(loss, list(trained.values()), recipe.training, base.device)
+        optimization = _optimization(loss, list(trained.values()), recipe.training, base.device)
         try:
             yield Prepared(model, adapter, trained, optimization)
         finally:
@@ -197,3 +198,19 @@ def set_precision(model: PreTrainedModel, precision: str) -> None:
         for buffer in module.buffers(recurse=False):
             if buffer.dtype in (torch.float16, torch.bfloat16):
                 buffer.data = buffer.data.to(dtype)
+
+
+def _optimization(
+    loss: torch.nn.Module, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec, device: torch.device
+) -> Optimization:
+    """Return what makes the steps: DeepSpeed where the spec names a ZeRO stage.
+
+    Args:
+        loss: returns the weighted loss of a batch.
+        parameters: that are trained.
+        training: the spec's section.
+        device: of this worker.
+    """
+    if training.zero is None:
+        return PlainOptimization(loss, parameters, training)
+    return DeepSpeedOptimization(loss, parameters, training, device)

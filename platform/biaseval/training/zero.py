@@ -1,0 +1,233 @@
+"""Makes optimizer steps by DeepSpeed, at a ZeRO stage; its oddities end here."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from biaseval.spec import TrainingSpec
+from biaseval.training.deepspeed_config import deepspeed_config
+from biaseval.training.loss_scale import LossScale, Step, heard, loss_scale_of, steps_made
+from biaseval.training.optimization import (
+    MOMENTS,
+    Asked,
+    State,
+    adamw,
+    divide,
+    evaluating,
+    n_elements,
+    n_workers,
+    plain_restore,
+    plain_state,
+    set_learning_rate,
+    sum_over_workers,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class DeepSpeedOptimization:
+    """AdamW under DeepSpeed, at the ZeRO stage of the spec."""
+
+    def __init__(
+        self,
+        loss: torch.nn.Module,
+        parameters: Sequence[torch.nn.Parameter],
+        training: TrainingSpec,
+        device: torch.device,
+    ) -> None:
+        deepspeed = _deepspeed(device)
+        self._stage = training.zero or 0
+        self._parameters = list(parameters)
+        self._n_workers = n_workers()
+        self._has_moments = False
+        self.loss_scale = loss_scale_of(training)
+        self._engine, self._optimizer, _, _ = deepspeed.initialize(
+            model=loss,
+            optimizer=adamw(parameters, training),
+            config=deepspeed_config(training, sum(map(n_elements, parameters))),
+            dist_init_required=False,
+        )
+
+    def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
+        """Make one step; none if the loss is not finite, nor in float16 or at stage 0 if the gradient is not."""
+        scale = 1.0 if self.loss_scale is None else self.loss_scale.value
+        if self._stage > 0 and self.loss_scale is not None:
+            self._optimizer.loss_scale = scale
+        # What ZeRO does not scale itself. DeepSpeed takes the mean over workers, and these losses are to be summed.
+        factor = self._n_workers * (scale if self._stage == 0 else 1)
+        losses = []
+        for number, batch in enumerate(batches):
+            self._engine.set_gradient_accumulation_boundary(number == len(batches) - 1)
+            loss = self._engine(batch)
+            losses.append(loss.detach())
+            self._engine.backward(loss * factor, scale_wrt_gas=False)
+        total = sum_over_workers(torch.stack(losses).sum())
+        if not math.isfinite(total):
+            return Step(total, None)
+        set_learning_rate(self._optimizer, learning_rate)
+        if self._stage == 0:
+            # DeepSpeed tells the norm of no gradient that it does not keep itself; all are summed by now.
+            divide(self._parameters, scale)
+            gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+            grad_norm = float(torch.nn.utils.get_total_norm(gradients))
+            if math.isfinite(grad_norm):
+                self._engine.step()
+            else:
+                self._engine.zero_grad()
+            return heard(self.loss_scale, total, grad_norm)
+        self._engine.step()
+        self._has_moments |= not self._optimizer.overflow
+        return heard(self.loss_scale, total, float(self._engine.get_global_grad_norm()))
+
+    def evaluate(self, batches: Sequence[Any]) -> float:
+        """Return the loss, without gradients."""
+        with torch.no_grad(), evaluating(self._engine):
+            return sum_over_workers(torch.stack([self._engine(batch) for batch in batches]).sum())
+
+    def ask(self, batch: Any, work: Asked) -> torch.Tensor:
+        """Return what the model makes of a batch, without gradients."""
+        with torch.no_grad(), evaluating(self._engine):
+            answer: torch.Tensor = self._engine(batch, work)
+        return answer
+
+    @contextmanager
+    def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Iterator[None]:
+        """Gather parameters where they are partitioned."""
+        import deepspeed
+
+        chosen = self._parameters if parameters is None else list(parameters)
+        with deepspeed.zero.GatheredParameters(chosen, enabled=self._stage == 3):
+            yield
+
+    def state_of(self, parameter: torch.nn.Parameter) -> State:
+        """Collect the shares of all workers."""
+        from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+        if self._stage == 0:
+            return plain_state(parameter, self._optimizer)
+        weight = safe_get_full_fp32_param(parameter)
+        if not self._has_moments:  # every step was skipped
+            return {"weight": weight, **{key: torch.zeros_like(weight) for key in MOMENTS}}
+        return {"weight": weight, **{key: safe_get_full_optimizer_state(parameter, key) for key in MOMENTS}}
+
+    def restore(
+        self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
+    ) -> None:
+        """Set this worker's shares of parameters, of their float32 copies, and of what Adam keeps; and the scale."""
+        self.loss_scale, self._has_moments = loss_scale, True
+        n_made = steps_made(n_steps, loss_scale)
+        if self._stage == 0:
+            for parameter, state in states:
+                plain_restore(parameter, state, n_made, self._optimizer)
+            return
+        zero = self._optimizer
+        flat = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
+        for share in flat:
+            zeros = {key: torch.zeros_like(share) for key in MOMENTS}
+            zero.optimizer.state[share] = {"step": torch.tensor(float(n_made)), **zeros}
+        if self._stage == 3:
+            for parameter, state in states:
+                _restore_partitioned(parameter, state)
+        else:
+            # What it does itself behind the first step, when Adam has its state.
+            zero._lazy_init_hp_params_optimizer_state()
+            for parameter, state in states:
+                _restore_shared(parameter, state)
+
+    def close(self) -> None:
+        """Take DeepSpeed's hooks off the model; a partitioned base model stays so, for the next adapter."""
+        self._engine.destroy()
+        # The engine and its optimizer refer to each other: their buffers, some GiB for a large model, would wait for
+        # Python's next look while the next adapter asks for its own.
+        del self._engine, self._optimizer
+        gc.collect()
+
+
+def partition(model: PreTrainedModel, training: TrainingSpec, device: torch.device) -> None:
+    """Leave each worker its share of the base model, on its device, where the ZeRO stage is 3; done once.
+
+    Weight by weight: the whole model need not fit a device. DeepSpeed itself would move it there first.
+
+    Args:
+        model: in the memory of the machine. What counts are the weights of the first worker, which the others get.
+        training: says which stage.
+        device: of this worker.
+    """
+    if training.zero != 3:
+        return
+    deepspeed = _deepspeed(device)
+    # It must know of the process group first, or would take this worker for the only one.
+    deepspeed.init_distributed(auto_mpi_discovery=False, dist_init_required=False, verbose=False)
+    deepspeed.zero.Init(module=model, config_dict_or_path=deepspeed_config(training, 1))
+    for buffer in model.buffers():
+        buffer.data = buffer.data.to(device)
+
+
+def _deepspeed(device: torch.device) -> Any:
+    """Return DeepSpeed, on this worker's kind of device, and set to compile nothing.
+
+    On the CPU it would compile an all-reduce through shared memory at first use, which needs a compiler; a process that
+    is killed meanwhile leaves a lock for which all later ones wait without end. The process group does the same.
+    """
+    with _accelerator(device.type):
+        import deepspeed
+        import deepspeed.ops
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    return deepspeed
+
+
+@contextmanager
+def _accelerator(name: str) -> Iterator[None]:
+    """Tell DeepSpeed, while it is imported, what to use.
+
+    It would look for accelerators itself, find those that this worker may not use, and say so on standard output.
+    """
+    before = os.environ.get("DS_ACCELERATOR")
+    os.environ["DS_ACCELERATOR"] = name
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["DS_ACCELERATOR"]
+        else:
+            os.environ["DS_ACCELERATOR"] = before
+
+
+def _restore_shared(parameter: torch.nn.Parameter, state: State) -> None:
+    """Restore a parameter that is whole in every worker; its float32 copy and moments are not."""
+    from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
+
+    parameter.data.copy_(state["weight"])
+    safe_set_full_fp32_param(parameter, state["weight"])
+    for key in MOMENTS:
+        safe_set_full_optimizer_state(parameter, state[key], key)
+
+
+def _restore_partitioned(parameter: Any, state: State) -> None:
+    """Restore a parameter of which every worker holds a share, of equal length, zeros behind the end."""
+    from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
+    from deepspeed.utils import safe_set_local_fp32_param, safe_set_local_optimizer_state
+
+    n_own = parameter.ds_tensor.numel()
+    start = n_own * dist.get_rank()
+
+    def own(value: torch.Tensor) -> torch.Tensor:
+        found = value.flatten()[start : start + n_own]
+        return torch.nn.functional.pad(found, (0, n_own - found.numel()))
+
+    parameter.ds_tensor.data.copy_(own(state["weight"]))
+    if parameter.ds_status == ZeroParamStatus.AVAILABLE:  # small ones stay whole
+        parameter.data.copy_(state["weight"])
+    safe_set_local_fp32_param(parameter, own(state["weight"]))
+    for key in MOMENTS:
+        safe_set_local_optimizer_state(parameter, own(state[key]), key)
