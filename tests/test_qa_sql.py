@@ -1002,7 +1002,7 @@ def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
     checks = set(names_of("qa_bias", "checks"))
     broken = {check for check, _, _ in BROKEN} | {"qa_draws_are_whole", "qa_metrics_are_in_range"}
     of_trained_readers = {"qa_training_is_whole", "qa_evaluations_are_whole", "qa_changes_are_in_range"}
-    assert checks == broken | of_trained_readers  # those are broken in test_qa_debiasing_sql
+    assert checks == broken | of_trained_readers  # those are broken in qa_debiasing.test_checks
 
 
 def test_missing_parts_of_any_model_are_counted(tmp_path: Path) -> None:
