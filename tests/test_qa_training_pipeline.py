@@ -18,14 +18,12 @@ import yaml
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
 from biaseval.pipelines import describe, run_spec, run_status, train_qa
 from biaseval.pipelines.status import UnderWay
-from biaseval.qa_bias.planted import planted_questions
 from biaseval.reading import ExtractiveReader, WindowSettings, reader_inputs
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
@@ -35,56 +33,22 @@ from biaseval.training.loop import StepRecord
 from biaseval.training.outcome import Outcome
 from biaseval.training.questions import Questions, answer_logits
 from biaseval.units import Unit
-from tests.conftest import ROOT
 from tests.inprocess import in_this_process
-from tests.test_qa_pipeline import make_bert, question, write_lines
+from tests.smallstudy import (
+    MAX_TOKENS,
+    NAMES,
+    SIX_STEPS,
+    generated,
+    load,
+    refused,
+    rows,
+    trained,
+    weights,
+    write_spec,
+)
+from tests.test_qa_pipeline import make_bert
 
 pytestmark = pytest.mark.timeout(900)
-
-SIX_STEPS = {"max_steps": 6}
-METHODS = ("resample", "learned_mixin", "confidence_regularization", "product_of_experts")
-NAMES = ["bert", "bert+bias_model", *(f"bert+{method}" for method in METHODS)]
-MAX_TOKENS = 90
-
-
-def generated(questions: int, strength: float) -> dict[str, Any]:
-    return {"planted": {"shortcut": "ans_pos", "strength": strength, "questions": questions}}
-
-
-def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
-    """Write the spec of a study; ``train`` of the changes is put into that section."""
-    train: dict[str, Any] = {
-        "bases": [{"name": "bert", "path": str(model)}],
-        "data": {"biased": generated(48, 0.6)},
-        "validation": {"check": generated(24, 0.6)},
-        "methods": ["standard", *METHODS],
-        "biases": ["ans_pos"],
-        "thresholds": {"ans_pos": 0},
-        **SIX_STEPS,
-        **{method: dict(SIX_STEPS) for method in (*METHODS[1:], "bias_model")},  # YAML would write aliases
-        "learning_rate": 1e-3,
-        "batch_size": 8,
-        "evaluation_steps": 3,
-        "checkpoint_steps": 2,
-    }
-    content: dict[str, Any] = {
-        "kind": "qa_bias",
-        "name": "study",
-        "datasets": {
-            "in_distribution": {"plain": generated(40, 0.0)},
-            "out_of_distribution": {"others": generated(12, 0.0)},
-        },
-        "heuristics": ["ans_pos", "word_dist"],
-        "thresholds": {"ans_pos": 0, "word_dist": 3},
-        "bootstrap": {"trials": 10, "sample": 5},
-        "windows": {"max_tokens": MAX_TOKENS, "stride": 24},
-        "execution": {"part_rows": 20},
-        "train": {**train, **changes.pop("train", {})},
-        **changes,
-    }
-    path = folder / "spec.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -100,26 +64,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> tuple[Path
     with in_this_process():
         run_spec(load_spec(spec), str(folder / "run"))
     return spec, folder / "run"
-
-
-def load(path: Path) -> QaBiasSpec:
-    spec = load_spec(path)
-    assert isinstance(spec, QaBiasSpec)
-    return spec
-
-
-def rows(run_dir: Path | str, sql: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = query([str(run_dir)], sql).to_pylist()
-    return found
-
-
-def trained(run_dir: Path) -> dict[str, dict[str, Any]]:
-    """Return the rows of ``trained_models``, also of a run that is not measured yet."""
-    return {row["model"]: row for row in Run.open(str(run_dir)).read_table("trained_models").to_pylist()}
-
-
-def weights(run_dir: Path, name: str) -> dict[str, torch.Tensor]:
-    return load_file(run_dir / trained(run_dir)[name]["path"] / "model.safetensors")
 
 
 # A whole study
@@ -501,14 +445,6 @@ def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path
 # Other ways to the same
 
 
-def test_a_search_that_finds_no_threshold_says_what_to_do(bert: Path, tmp_path: Path, here: None) -> None:
-    """No segment of 24 questions can hold 13 of them beside another."""
-    changes = {"methods": ["standard", "resample"], "thresholds": "search"}
-    found = refused(write_spec(tmp_path, bert, train=changes, bootstrap={"trials": 10, "sample": 13}), tmp_path)
-    assert "train.biases: ans_pos: bert shows no biased segment on check" in found
-    assert "give train.thresholds a number for it" in found
-
-
 def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: Path, here: None) -> None:
     changes = {
         "methods": ["standard", "learned_mixin", "confidence_regularization"],
@@ -565,19 +501,6 @@ def test_bias_may_be_fitted_by_tfidf(bert: Path, tmp_path: Path, here: None) -> 
 # Bad input
 
 
-def refused(spec: Path, tmp_path: Path) -> str:
-    with pytest.raises(InputError) as caught:
-        run_spec(load(spec), str(tmp_path / "run"))
-    return str(caught.value)
-
-
-def test_a_segment_that_is_too_small_is_refused_with_its_number(bert: Path, tmp_path: Path, here: None) -> None:
-    changes = {"methods": ["standard", "learned_mixin"], "thresholds": "mikula2024", "data": {"d": generated(6, 0.0)}}
-    found = refused(write_spec(tmp_path, bert, train=changes), tmp_path)
-    assert "train.biases: ans_pos (threshold 0, d)" in found
-    assert "training questions in the biased segment, and a step of a bias model takes 8" in found
-
-
 def test_logits_of_a_file_must_be_those_of_all_windows(
     finished: tuple[Path, Path], bert: Path, tmp_path: Path, here: None
 ) -> None:
@@ -619,43 +542,6 @@ def test_logits_of_a_file_must_be_those_of_all_windows(
     assert "is no Parquet file" in refused(spec_of(tmp_path / "d.parquet"), tmp_path / "d")
 
 
-def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path: Path, tiny_llama: Path) -> None:
-    (tmp_path / "ds.json").write_text(json.dumps({"gradient_clipping": 7}))
-    changes = {
-        "bases": [{"name": "llama", "path": str(tiny_llama)}, {"name": "gone", "path": str(tmp_path / "gone")}],
-        "data": {"d": str(tmp_path / "gone.json")},
-        "zero": 2,
-        "deepspeed_config": str(tmp_path / "ds.json"),
-    }
-    with pytest.raises(InputError) as caught:
-        describe(load(write_spec(tmp_path, bert, train=changes)))
-    found = str(caught.value)
-    assert "llama: " in found
-    assert "is a decoder (llama)" in found
-    assert "gone: " in found
-    assert "gone.json: cannot be read" in found
-    assert "gradient_clipping" in found
-
-
-def test_questions_that_are_trained_on_and_measured_are_counted(bert: Path, tmp_path: Path) -> None:
-    questions = planted_questions("d", shortcut="ans_pos", strength=0, n_questions=30, seed=1).questions
-    lines = [
-        {
-            "id": own.example_id,
-            "context": own.context,
-            "question": own.question,
-            "answers": {"text": list(own.answers), "answer_start": list(own.answer_starts)},
-        }
-        for own in questions
-    ]
-    write_lines(tmp_path / "train.jsonl", lines[:20])
-    write_lines(tmp_path / "test.jsonl", lines[15:])
-    datasets = {"in_distribution": {"test": "test.jsonl"}}
-    spec = write_spec(tmp_path, bert, train={"data": {"d": "train.jsonl"}}, datasets=datasets)
-    notes = describe(load(spec)).notes
-    assert any("5 of 15 questions of test are trained on, too (d; first: planted-00016" in note for note in notes)
-
-
 def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
     spec, run_dir = finished
     plan = describe(load(spec))
@@ -679,49 +565,6 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
     assert found["evaluations"] == pytest.approx(per_question * 2 * (5 * 76 + 24), rel=1e-6)
     assert found["answers"] == pytest.approx(per_question * 5 * 52, rel=1e-6)
     assert found["guides"] == pytest.approx(per_question * 48 * 2, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "n_readers", "words"),
-    [
-        ("qa-finetuning-squad", {"readers, standard": 4}, ["people"]),
-        (
-            "qa-debiasing-squad",
-            {"readers, standard": 1, "bias models to train": 6, **{f"readers, {method}": 6 for method in METHODS}},
-            ["people"],
-        ),
-    ],
-)
-def test_the_papers_studies_can_be_planned(
-    name: str, n_readers: dict[str, int], words: list[str], bert: Path, tmp_path: Path
-) -> None:
-    """With other questions and encoders in the places of theirs."""
-    content = yaml.safe_load((ROOT / "jobs" / "specs" / f"{name}.yaml").read_text())
-    people = [{**own, "answers": {name: 2 * value for name, value in own["answers"].items()}} for own in squad(1700)]
-    write_lines(tmp_path / "questions.jsonl", people)
-    for base in content["train"]["bases"]:
-        base["path"] = str(bert)
-    for place in (content["train"]["data"], content["train"]["validation"], *content["datasets"].values()):
-        if isinstance(place, dict):
-            place.update(dict.fromkeys(place, "questions.jsonl"))
-    content["datasets"]["train"] = "questions.jsonl"
-    del content["text"]
-    content["windows"] = {"max_tokens": 128, "stride": 32}
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(content))
-    plan = describe(load(tmp_path / "spec.yaml"))
-    lines = dict(plan.training_lines)
-    assert {line: int(lines[line].partition(",")[0]) for line in n_readers} == n_readers
-    steps = {reader["method"]: reader["steps"] for reader in plan.facts["training"]["readers"]}
-    limits = {"learned_mixin": 100_000, "confidence_regularization": 30_000, "bias_model": 88_000}
-    assert all(steps[method] == limit for method, limit in limits.items() if method in steps)
-    assert plan.training is not None
-    assert plan.training.flops > 0
-    assert set(plan.training.memory[0]) == {"none", "1", "2", "3"}
-    assert all(any(word in line for line, _ in plan.lines) for word in words)
-
-
-def squad(number: int) -> list[dict[str, Any]]:
-    return [question(row, "squad") for row in range(number)]
 
 
 def test_settings_of_a_study_cannot_change_behind_it(finished: tuple[Path, Path], tmp_path: Path, here: None) -> None:

@@ -10,8 +10,8 @@ from biaseval.analysis import query
 from biaseval.pipelines import run_spec, run_status
 from biaseval.spec import load_spec
 from biaseval.store import Run
+from tests.smallstudy import write_spec
 from tests.test_qa_pipeline import make_bert
-from tests.test_qa_training_pipeline import write_spec
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
