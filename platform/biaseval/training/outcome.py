@@ -115,17 +115,7 @@ def train(
             _write_kept(run, base, work, recipe, folder, notes.best_step)
         elif problem is None:
             _write_last(run, base, ready, recipe, folder)
-    outcome = Outcome(
-        first_step=start,
-        n_steps=n_done,
-        loss=record.loss,
-        grad_norm=record.grad_norm,
-        is_complete=problem is None,
-        step_seconds=notes.step_seconds,
-        evaluation_seconds=notes.evaluation_seconds,
-        best_step=notes.best_step,
-        problem=problem,
-    )
+    outcome = notes.outcome(start, record, problem)
     if share.rank == 0:
         if work.row is not None:
             _write_row(run, base, work, folder, outcome)
@@ -173,8 +163,7 @@ class _Notes:
     """What is written of a unit's training beside its weights: steps, and how it did in between."""
 
     def __init__(self, run: Run, work: Work, *, is_first: bool) -> None:
-        self.step_seconds = self.evaluation_seconds = 0.0
-        """Of this sitting."""
+        self._step_seconds = self._evaluation_seconds = 0.0
         self._steps: list[Row] = []
         self._evaluations: list[Row] = []
         self._selection = None if work.watch is None else work.watch.selection()
@@ -193,19 +182,33 @@ class _Notes:
     def add(self, record: StepRecord) -> None:
         """Note a step."""
         self._steps.append({**self._work.key, **asdict(record)})
-        self.step_seconds += record.seconds
+        self._step_seconds += record.seconds
 
     def ask(self, ready: Prepared, share: Share) -> bool:
         """Evaluate the model behind the step noted last; return whether it is the best so far."""
         began = time.perf_counter()
         sets = () if self._work.watch is None else self._work.watch.sets
         scores = [own.scores(ready.optimization, share) for own in sets]
-        self.evaluation_seconds += time.perf_counter() - began
+        self._evaluation_seconds += time.perf_counter() - began
         return self._hear(self._steps[-1]["step"], scores)
 
     def _hear(self, step: int, scores: Sequence[Scores]) -> bool:
         self._evaluations += [{"model": self._work.key["model"], "step": step, **asdict(own)} for own in scores]
         return self._selection is not None and self._selection.add(step, [asdict(own) for own in scores])
+
+    def outcome(self, start: int, last: StepRecord, problem: str | None) -> Outcome:
+        """Return what came of a training from step ``start`` on, this sitting, to its last."""
+        return Outcome(
+            first_step=start,
+            n_steps=last.step + 1,
+            loss=last.loss,
+            grad_norm=last.grad_norm,
+            is_complete=problem is None,
+            step_seconds=self._step_seconds,
+            evaluation_seconds=self._evaluation_seconds,
+            best_step=self.best_step,
+            problem=problem,
+        )
 
     def read(self, n_steps: int) -> None:
         """Take up the first ``n_steps`` steps, and what came of evaluations between them.
