@@ -112,6 +112,7 @@ class Study:
                     "loss": loss,
                     "exact_match": 0.9 * f1,
                     "f1": f1,
+                    "seconds": 30.0,
                 }
                 self.evaluations.append(row)
         if method == "bias_model":

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from biaseval import demo
 from biaseval.analysis import query
+from biaseval.cli import app
 from biaseval.demo import QA_SPEC_PATH, READER_PATH
 from biaseval.pipelines import run_spec
 from biaseval.spec import load_spec
@@ -35,7 +38,10 @@ def planted(questions: int, strength: float) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the rows of ``qa_debiasing`` of a study without a shortcut and with one, by model and heuristic."""
+    """Return the rows of ``qa_debiasing`` of a study without a shortcut and with one, by model and heuristic.
+
+    It is what ``biaseval demo qa`` runs, made smaller, but for the training without a shortcut.
+    """
     folder = tmp_path_factory.mktemp("planted")
     content = yaml.safe_load(QA_SPEC_PATH.read_text())
     content["datasets"]["in_distribution"] = {"unbiased": planted(2000, 0)}
@@ -50,8 +56,11 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
         "product_of_experts": {"bias_scale": 0.5, "max_steps": 80},
     }
     (folder / "spec.yaml").write_text(yaml.safe_dump(content))
-    with in_this_process():
-        run_spec(load_spec(folder / "spec.yaml"), str(folder / "run"))
+    with in_this_process(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "QA_SPEC_PATH", folder / "spec.yaml")
+        ended = CliRunner().invoke(app, ["demo", "qa", "--run-dir", str(folder / "run")])
+    assert ended.exit_code == 0, ended.output
+    assert "report.html" in ended.output
     found = query([str(folder / "run")], SIGNED).to_pylist()
     return {(row["model"], row["heuristic"]): row for row in found}
 

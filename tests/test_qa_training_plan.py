@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from transformers import BartConfig
 
 from biaseval.errors import InputError
 from biaseval.pipelines import describe
@@ -40,9 +41,14 @@ def test_a_segment_that_is_too_small_is_refused_with_its_number(bert: Path, tmp_
 
 
 def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path: Path, tiny_llama: Path) -> None:
+    BartConfig(d_model=16, encoder_layers=1, decoder_layers=1).save_pretrained(tmp_path / "bart")
     (tmp_path / "ds.json").write_text(json.dumps({"gradient_clipping": 7}))
     changes = {
-        "bases": [{"name": "llama", "path": str(tiny_llama)}, {"name": "gone", "path": str(tmp_path / "gone")}],
+        "bases": [
+            {"name": "llama", "path": str(tiny_llama)},
+            {"name": "bart", "path": str(tmp_path / "bart")},
+            {"name": "gone", "path": str(tmp_path / "gone")},
+        ],
         "data": {"d": str(tmp_path / "gone.json")},
         "zero": 2,
         "deepspeed_config": str(tmp_path / "ds.json"),
@@ -52,6 +58,7 @@ def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path
     found = str(caught.value)
     assert "llama: " in found
     assert "is a decoder (llama)" in found
+    assert "is an encoder with a decoder (bart), and training takes encoders alone" in found
     assert "gone: " in found
     assert "gone.json: cannot be read" in found
     assert "gradient_clipping" in found

@@ -236,7 +236,10 @@ def test_bias_models_segments_and_costs_are_those_of_their_tables(source: str, t
     )
     rows = lines(source, "What each reader cost")
     assert len(rows) == 31
-    assert rows[0] == "bert-base 14,000 10,000 14 88,000 4,200.0 2.333 2 NVIDIA H100"
+    asked = 14 * 30 * len({"squad", *OUTSIDE})
+    assert rows[0] == (
+        f"bert-base 14,000 10,000 14 88,000 4,200.0 {asked:,}.0 {2 * (4200 + asked) / 3600:.3f} 2 NVIDIA H100"
+    )
     [given_up] = [row for row in rows if "given up" in row]
     assert given_up.startswith("bert-base+product_of_experts(sim_word) (given up) ")
 
@@ -246,14 +249,17 @@ def _best(training: QaTraining, method: str, bias: str) -> int:
     return int(step) + 1
 
 
-def test_the_study_is_told_with_what_was_given_up_and_how_long_it_took(source: str, training: QaTraining) -> None:
+def test_the_study_is_told_with_what_was_given_up_and_how_long_it_took(
+    source: str, training: QaTraining, whole: Run
+) -> None:
     hours = sum(row["steps"] * 0.3 for row in training.readers) / 3600
+    asking = 30 * whole.read_table("evaluations").num_rows / 3600
     assert study(training) == [
         "Base: bert-base; training data: squad; methods: standard, RESAM, LMIX, CREG, PoE; biases that are addressed: "
         "word-dist, sim-word, cos-sim, ans-len, sim-ents, subj-pos; seed: 42.",
         "25 readers, and 6 bias models; 1 given up.",
-        f"Their optimizer steps took {hours:.1f} hours on NVIDIA H100, {2 * hours:.2f} accelerator-hours; loading, "
-        "evaluations and answers are not in it.",
+        f"Their optimizer steps took {hours:.1f} hours and evaluations on the way {asking:.1f} hours on NVIDIA H100, "
+        f"{2 * (hours + asking):.2f} accelerator-hours; loading and answers are not in it.",
     ]
     text = Page(source).text
     assert "bert-base+product_of_experts(sim_word): <b>not finite</b> at step 340" in text, "escaped"
@@ -480,7 +486,7 @@ def test_a_study_of_standard_readers_alone_has_no_comparison(tmp_path: Path) -> 
     source = render_qa_page(own, drawn, read)
     text = Page(source).text
     assert "1 reader; none given up." in text
-    assert "took 70.0 minutes on cpu; loading" in text
+    assert "took 70.0 minutes and evaluations on the way 14.0 minutes on cpu; loading" in text
     assert [word for word in ("Findings", "Bias models", "addresses", "RESAM") if word in text] == []
     assert lines(source, "<caption>bert-base: F1") == ["none squad (in distribution) 87.60", "triviaqa 46.10"]
 

@@ -282,11 +282,13 @@ costs_out_of_range as (
             'steps': steps,
             'seconds': seconds,
             'accelerator_hours': accelerator_hours,
-            'n_evaluations': n_evaluations
+            'n_evaluations': n_evaluations,
+            'evaluation_seconds': evaluation_seconds
         }::varchar) as problem
     from qa_training_costs
     where
         not coalesce(seconds >= 0, seconds is null)
+        or not coalesce(evaluation_seconds >= 0, evaluation_seconds is null)
         or not coalesce(accelerator_hours >= 0, accelerator_hours is null)
         or (problem is null and not coalesce(seconds > 0 and n_evaluations > 0 and steps > 0, false))
 

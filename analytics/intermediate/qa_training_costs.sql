@@ -1,7 +1,7 @@
 -- One row per reader that the run trained, bias models and those that were given up included: what it cost. seconds: of
--- its steps, without loading, evaluations and predictions; null without a step. accelerator_hours: seconds times
--- workers; null on CPU. n_evaluations: steps behind which it was asked. problem: why it was given up; null where it was
--- not.
+-- its steps; null without a step. n_evaluations: steps behind which it was asked. evaluation_seconds: of those, all sets
+-- together; null where it was not asked, or by a version that did not say. accelerator_hours: both times workers, without
+-- loading and answers; null on CPU. problem: why it was given up; null where it was not.
 with
 
 times as (
@@ -18,7 +18,8 @@ asked as (
 
     select
         model,
-        count(distinct step) as n_evaluations
+        count(distinct step) as n_evaluations,
+        case when count(seconds) = count(*) then sum(seconds order by step, dataset) end as evaluation_seconds
     from evaluations
     group by model
 
@@ -35,9 +36,11 @@ select
     trained_models.best_step,
     times.seconds,
     case
-        when trained_models.device <> 'cpu' then times.seconds * trained_models.n_workers / 3600
+        when trained_models.device <> 'cpu'
+            then (times.seconds + coalesce(asked.evaluation_seconds, 0)) * trained_models.n_workers / 3600
     end as accelerator_hours,
     coalesce(asked.n_evaluations, 0) as n_evaluations,
+    asked.evaluation_seconds,
     trained_models.problem
 from trained_models
 left join times using (model)

@@ -94,7 +94,15 @@ def test_costs_by_hand() -> None:
         {"model": "careful", "step": 1, "loss": 1.0, "seconds": 800.0},
     ]
     study.tables["evaluations"] = [
-        {"model": "careful", "step": step, "dataset": name, "loss": 1.0, "exact_match": 0.0, "f1": 0.0}
+        {
+            "model": "careful",
+            "step": step,
+            "dataset": name,
+            "loss": 1.0,
+            "exact_match": 0.0,
+            "f1": 0.0,
+            "seconds": 450.0,
+        }
         for step in (0, 1)
         for name in ("squad", "more")
     ]
@@ -103,13 +111,15 @@ def test_costs_by_hand() -> None:
     place = {"base": "bert", "data": "squad", "seed": 42}
     assert found == [
         {"model": "base", **place, "method": "standard", "bias": None, "steps": 3, "best_step": 2, "seconds": 5.0,
-         "accelerator_hours": None, "n_evaluations": 0, "problem": None},
+         "accelerator_hours": None, "n_evaluations": 0, "evaluation_seconds": None, "problem": None},
         {"model": "careful", **place, "method": "learned_mixin", "bias": "ans_len", "steps": 2, "best_step": 1,
-         "seconds": 1800.0, "accelerator_hours": 2.0, "n_evaluations": 2, "problem": None},
+         "seconds": 1800.0, "accelerator_hours": 4.0, "n_evaluations": 2, "evaluation_seconds": 1800.0,
+         "problem": None},
         {"model": "never began", **place, "method": "resample", "bias": "ans_len", "steps": 0, "best_step": None,
-         "seconds": None, "accelerator_hours": None, "n_evaluations": 0, "problem": "a segment is empty"},
+         "seconds": None, "accelerator_hours": None, "n_evaluations": 0, "evaluation_seconds": None,
+         "problem": "a segment is empty"},
     ]  # fmt: skip
     assert list(found[0]) == [
         "model", "base", "data", "method", "bias", "seed", "steps", "best_step", "seconds", "accelerator_hours",
-        "n_evaluations", "problem",
+        "n_evaluations", "evaluation_seconds", "problem",
     ]  # fmt: skip

@@ -18,13 +18,12 @@ from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
 from biaseval.spec import QaTrainSpec
 from biaseval.store import Run
-from biaseval.training import loss_scale
+from biaseval.training import loss_scale, preparation
 from biaseval.training.checkpoints import newest_checkpoint
 from biaseval.training.deepspeed_config import deepspeed_config
 from biaseval.training.features import question_features
 from biaseval.training.loop import StepRecord, training_steps
 from biaseval.training.loss_scale import LossScale
-from biaseval.training.objectives import Share
 from biaseval.training.optimization import plain_restore
 from biaseval.training.outcome import Outcome, train
 from biaseval.training.preparation import load_base, prepared
@@ -72,6 +71,12 @@ def recipe(bert: str, precision: str, **changes: Any) -> Recipe:
     return reader_recipe(section, section.bases[0], "standard", 7)
 
 
+@pytest.fixture(autouse=True)
+def _cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut steps into passes wherever that saves a token."""
+    monkeypatch.setattr(preparation, "_PASS_TOKENS", 0)
+
+
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Return what says by how much losses are scaled at first."""
@@ -114,7 +119,7 @@ def test_float16_is_a_plain_loop_with_a_grad_scaler(
         optimizer.param_groups[0]["lr"] = record.learning_rate
         optimizer.zero_grad()
         losses = []
-        for batch in what.batches(rows, Share(4)):
+        for batch in what.batches(rows, base.share):
             with torch.autocast("cpu", dtype=torch.float16):
                 outputs = plain(**{name: torch.from_numpy(own) for name, own in batch.inputs.items()})
             assert outputs.start_logits.dtype == torch.float16

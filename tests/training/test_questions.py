@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.reading import ExtractiveReader, WindowSettings
 from biaseval.spec import ExecutionSpec, InstructTrainingSpec
 from biaseval.store import Run
+from biaseval.training import preparation
 from biaseval.training.checkpoints import newest_checkpoint, place_of
 from biaseval.training.debias import confidence_regularization_loss, learned_mixin_loss, product_of_experts_loss
 from biaseval.training.evaluation import Evaluated, Selection, Watch
@@ -40,6 +41,7 @@ from biaseval.training.questions import (
     Method,
     ProductOfExperts,
     Questions,
+    Reading,
     Standard,
 )
 from biaseval.training.recipe import Recipe
@@ -83,6 +85,12 @@ def questions(numbers: range) -> pa.Table:
 def features_of(bert: Path, numbers: range) -> pa.Table:
     tokenizer = load_reader_tokenizer(ModelSource(str(bert)))
     return question_features(tokenizer, questions(numbers), max_tokens=MAX_TOKENS, stride=STRIDE)
+
+
+@pytest.fixture(autouse=True)
+def _cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut steps into passes wherever that saves a token: these windows are too short to be cut otherwise."""
+    monkeypatch.setattr(preparation, "_PASS_TOKENS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +241,14 @@ def test_a_step_that_is_not_cut_has_its_longest_rows_together() -> None:
     assert Share(2, 1, 2).batches_of_like_length("abcde", [3, 9, 4, 9, 1]) == [["c", "a"], []]
 
 
+def test_one_worker_alone_cuts_its_steps(bert: Path, windows: pa.Table) -> None:
+    share = load_base(recipe(bert), CPU).share
+    assert len(objective(windows, Standard()).batches(range(4), share)) > 1
+    assert load_base(recipe(bert), CPU, rank=1, n_workers=2).share == Share(4, 1, 2)
+    with pytest.raises(ValueError, match="several workers"):
+        Share(4, 1, 2, pass_tokens=0)
+
+
 def test_padding_that_takes_part_is_not_cut_away(windows: pa.Table) -> None:
     """As in the published code all rows of a step go through the reader at once, however long they are."""
     rows = range(windows.num_rows)
@@ -278,12 +294,23 @@ def asked_of(base: Base, numbers: range, name: str = "squad") -> Evaluated:
     return Evaluated.of(name, questions(numbers), base, INPUTS, SETTINGS)
 
 
+@dataclass(frozen=True)
+class Breaking(Standard):
+    """Standard training whose loss is no number from some step on."""
+
+    is_broken: list[bool]
+
+    def loss(self, reading: Reading) -> torch.Tensor:
+        return super().loss(reading) * (math.nan if self.is_broken else 1)
+
+
 def sitting(
     bert: Path,
     windows: pa.Table,
     folder: Path,
     killed_behind: int | None = None,
     learning_rate: float = 5e-3,
+    broken_behind: int | None = None,
     **watched: Any,
 ) -> tuple[Outcome, list[StepRecord]]:
     """Train, watched on two sets of which one decides; ten steps, checkpoints every four."""
@@ -298,8 +325,13 @@ def sitting(
         if record.step == killed_behind:
             raise KilledError
 
-    run = Run.open(str(folder))
-    work = Work(objective(windows, Standard()), {"model": "reader"}, watch=watch)
+        kept = list((folder / "checkpoints").glob("best-*"))
+        assert len(kept) <= 2, "the best weights, and those that the checkpoint knows"
+        if record.step == broken_behind:
+            method.is_broken.append(True)
+
+    run, method = Run.open(str(folder)), Breaking([])
+    work = Work(objective(windows, method), {"model": "reader"}, watch=watch, hint="look closer")
     return train(run, base, work, how, "model", hear), heard
 
 
@@ -344,11 +376,28 @@ def test_a_killed_training_goes_on_to_the_same_reader(
     assert (again.first_step, again.best_step) == (4, best_step)
     assert [replace(record, seconds=0) for record in left] == [replace(record, seconds=0) for record in heard[4:]]
     run, whole = (Run.open(str(tmp_path / name)) for name in ("run", "whole"))
-    assert run.read_table("evaluations").equals(whole.read_table("evaluations"))
+    found, expected = (own.read_table("evaluations").drop_columns("seconds") for own in (run, whole))
+    assert found.equals(expected)
     assert run.read_bytes("model/model.safetensors") == whole.read_bytes("model/model.safetensors")
     assert run.files("model") == whole.files("model")
     for folder in ("run", "whole"):
         assert not list((tmp_path / folder / "checkpoints").glob("best-*"))
+
+
+def test_a_reader_that_is_given_up_leaves_its_last_checkpoint_and_weights(
+    bert: Path, windows: pa.Table, tmp_path: Path
+) -> None:
+    outcome, _ = sitting(bert, windows, tmp_path, broken_behind=6)
+    assert (outcome.is_complete, outcome.n_steps) == (False, 8)
+    assert outcome.problem is not None
+    assert outcome.problem.startswith("loss nan, gradient norm unknown at step 7 (questions ")
+    assert outcome.problem.endswith("; look closer")
+    run = Run.open(str(tmp_path))
+    left = newest_checkpoint(run, "checkpoints")
+    assert left is not None
+    assert left.n_steps == 4
+    assert [own.name for own in sorted((tmp_path / "checkpoints").glob("best-*"))] == ["best-00000002", "best-00000005"]
+    assert not run.has("model/config.json")
 
 
 def test_training_ends_when_patience_does(bert: Path, windows: pa.Table, tmp_path: Path) -> None:

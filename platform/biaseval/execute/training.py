@@ -163,7 +163,7 @@ class Training:
     def _sitting(self, ended: Sequence[Done]) -> dict[str, Any]:
         """Return what ``environment.json`` says of this sitting."""
         facts, training = [done.facts for done in ended], self.recipe.training
-        n_complete = {f"n_{self.noun}": sum(own["is_complete"] for own in facts)}
+        n_complete = {f"n_{self.noun}": sum(own["problem"] is None for own in facts)}
         steps = {name: facts[0][name] for name in ("first_step", "n_steps")}
         packing = {"packing": facts[0]["packing"]} if "packing" in facts[0] else {}
         seconds = {name: round(sum(own[name] for own in facts), 3) for name in ("seconds", "step_seconds")}

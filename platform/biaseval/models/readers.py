@@ -88,7 +88,7 @@ def check_encoder(source: ModelSource) -> None:
     """Make sure that each token of a model sees those behind it, as the question may stand behind the answer.
 
     Raises:
-        InputError: no such model, or a decoder.
+        InputError: no such model, a decoder, or an encoder with a decoder.
     """
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -98,7 +98,10 @@ def check_encoder(source: ModelSource) -> None:
     config = load_config(source)
     family = config.model_type
     if config.is_encoder_decoder:
-        return
+        raise InputError(
+            f"{source.path}: is an encoder with a decoder ({family}), and training takes encoders alone; name one such "
+            "as BERT, RoBERTa or ELECTRA"
+        )
     if family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and family not in (*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet"):
         raise InputError(
             f"{source.path}: is a decoder ({family}), in which no token sees those behind it; name an encoder such as "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from biaseval.errors import InputError, Problems
-from biaseval.pipelines.guides import check_logits_file
+from biaseval.pipelines.logits_files import check_logits_file
 from biaseval.pipelines.study import BIAS_MODEL, Reader, guides_of, measured, readers_of
 from biaseval.pipelines.words import cost_lines
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
@@ -23,6 +23,10 @@ _N_NAMED = 3
 
 _SEEDS = {"train": 1, "validation": 2, "measured": 3}
 """Generated sets differ by what they are for."""
+
+_CHECKPOINT_BYTES = 24 + 12
+"""Of a parameter: a checkpoint beside the next, in float32 with what Adam keeps; the best weights, those before
+them, and those that the checkpoint knows."""
 
 _PLANTED = "planted"
 """The name by which they are drawn, whatever theirs is: of one role, strengths differ only in where answers are."""
@@ -127,7 +131,8 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     readers = readers_of(train)
     steps = [_n_steps(train, reader, counts[reader.base][reader.data][0]) for reader in readers]
     notes = [note for _, questions in sets for note in questions.notes]
-    validation = [questions for role, questions in sets if role == "validation" and questions.name not in asked]
+    measured_sets = list(map(id, asked.values()))
+    validation = [own for role, own in sets if role == "validation" and id(own) not in measured_sets]
     notes += _overlaps(training, [*asked.values(), *validation])
     return TrainingInputs(
         sets=sets,
@@ -192,7 +197,7 @@ def training_lines(train: QaTrainSpec, inputs: TrainingInputs) -> list[tuple[str
     lines += [
         ("disk, trained models", _bytes(disk)),
         ("disk, windows and logits", f"{_bytes(windows + logits)}, before compression"),
-        ("disk, checkpoints", f"up to {_bytes(16 * largest)} for each that is trained at a time"),
+        ("disk, checkpoints", f"up to {_bytes(_CHECKPOINT_BYTES * largest)} for each that is trained at a time"),
     ]
     return lines
 

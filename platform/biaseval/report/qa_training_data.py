@@ -153,7 +153,8 @@ select
     trained_models.*,
     costs.seconds,
     costs.accelerator_hours,
-    costs.n_evaluations
+    costs.n_evaluations,
+    costs.evaluation_seconds
 from trained_models
 left join qa_training_costs as costs using (model)
 order by trained_models.number

@@ -50,14 +50,15 @@ def study(training: QaTraining) -> list[str]:
     ]
     beside = f", and {_count(n_bias_models, 'bias model')}" if n_bias_models else ""
     devices = dict.fromkeys(row["device"] for row in training.readers if row["device"])
-    seconds, hours = _total(training, "seconds"), _total(training, "accelerator_hours")
+    seconds, asking, hours = (_total(training, name) for name in ("seconds", "evaluation_seconds", "accelerator_hours"))
     return [
         f"{'; '.join(parts)}.",
         f"{_count(len(readers), 'reader')}{beside}; {n_given_up or 'none'} given up.",
         f"Their optimizer steps took {duration(seconds)}"
+        + (f" and evaluations on the way {duration(asking)}" if asking is not None else "")
         + (f" on {join(devices)}" if devices else "")
         + (f", {number(hours)} accelerator-hours" if hours is not None else "")
-        + "; loading, evaluations and answers are not in it.",
+        + "; loading and answers are not in it.",
         *map(_windows, training.windows),
     ]
 

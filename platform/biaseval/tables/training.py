@@ -103,8 +103,10 @@ EVALUATIONS = TableSchema(
             ("loss", pa.float64()),  # nats: mean over windows, of start and end, whatever the method's own loss is
             ("exact_match", pa.float64()),  # 0 to 1
             ("f1", pa.float64()),  # 0 to 1
+            ("seconds", pa.float64()),  # to ask it
         ]
     ),
+    later={"seconds": "null::double"},
 )
 
 CONVERSATIONS = TableSchema(

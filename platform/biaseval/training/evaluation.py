@@ -7,6 +7,7 @@ method's own is.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -46,6 +47,8 @@ class Scores:
     """0 to 1."""
     f1: float
     """0 to 1."""
+    seconds: float | None = None
+    """To ask it; None where a version asked that did not say."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Evaluated:
 
         At most ``batch_size`` windows go through it at once, those of a question not necessarily together.
         """
+        started = time.perf_counter()
         lengths = self.windows.n_tokens
         found = np.zeros((len(lengths), _N_FOUND))
         for own in share.batches_of_like_length(range(len(lengths)), lengths.tolist()):
@@ -102,7 +106,8 @@ class Evaluated:
             sum(float(metric(text, own)) for text, own in zip(texts, self.answers, strict=True)) / len(texts)
             for metric in (exact_match, f1)
         )
-        return Scores(self.dataset, float(found[:, 0].mean()), matches, overlaps)
+        seconds = time.perf_counter() - started
+        return Scores(self.dataset, float(found[:, 0].mean()), matches, overlaps, seconds)
 
     def _of(self, rows: Sequence[int], logits: torch.Tensor) -> npt.NDArray[np.float64]:
         """Return of each of some windows its loss, and of its best span the score, the first and the last token.

@@ -30,8 +30,13 @@ class Share:
     n_workers: int = 1
     """That make each step together."""
     pass_tokens: int | None = None
-    """What a pass costs beside its tokens, in tokens; batches are cut where that saves more padding. None: they are as
-    large as they may be, as those of several workers, whose passes may depend on each other."""
+    """What a pass costs beside its tokens, in tokens: batches of like length are cut where that saves more padding.
+    None: they are as large as they may be, as those of several workers must be, whose passes depend on each other."""
+
+    def __post_init__(self) -> None:
+        """Make sure that workers make passes together."""
+        if self.pass_tokens is not None and self.n_workers > 1:
+            raise ValueError("several workers cannot cut batches, each its own")
 
     def batches_of(self, rows: Sequence[_Row]) -> list[Sequence[_Row]]:
         """Deal the rows of a step to the workers, ``batch_size`` at a time, and return the batches of this one.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby
@@ -102,13 +101,14 @@ def train(
             if work.watch is not None and record.is_finite and (is_last or n_done % work.watch.every == 0):
                 if notes.ask(ready, share):
                     write_weights(run, _kept(work, record.step), ready, share, recipe.saved_dtype)
+                    notes.drop_others()
                 if notes.is_over:
                     break
             is_due = recipe.checkpoint_steps is not None and n_done % recipe.checkpoint_steps == 0
             if is_due and not is_last and record.is_finite:
                 notes.write()
                 write_checkpoint(run, work.checkpoints, n_done, ready, share)
-                notes.drop_others()
+                notes.hold()
         notes.write()
         problem = _problem(record, notes.best_step, work, planned[record.step][1])
         if problem is None and notes.best_step is not None:
@@ -131,7 +131,8 @@ def _problem(record: StepRecord, best_step: int | None, work: Work, rows: Sequen
     norm, names = "unknown" if record.grad_norm is None else f"{record.grad_norm:.4g}", work.objective.names(rows)
     more = f" and {len(names) - _N_NAMED} more" if len(names) > _N_NAMED else ""
     of = f" (questions {', '.join(names[:_N_NAMED])}{more})" if names else ""
-    return f"loss {record.loss:.4g}, gradient norm {norm} at step {record.step}{of}"
+    hint = "" if work.hint is None else f"; {work.hint}"
+    return f"loss {record.loss:.4g}, gradient norm {norm} at step {record.step}{of}{hint}"
 
 
 def _write_row(run: Run, base: Base, work: Work, folder: str, outcome: Outcome) -> None:
@@ -167,6 +168,8 @@ class _Notes:
         self._steps: list[Row] = []
         self._evaluations: list[Row] = []
         self._selection = None if work.watch is None else work.watch.selection()
+        self._held_step: int | None = None
+        """The best one that the last checkpoint knows: training goes on from it, if it is killed."""
         self._run, self._work, self._is_first = run, work, is_first
 
     @property
@@ -186,10 +189,9 @@ class _Notes:
 
     def ask(self, ready: Prepared, share: Share) -> bool:
         """Evaluate the model behind the step noted last; return whether it is the best so far."""
-        began = time.perf_counter()
         sets = () if self._work.watch is None else self._work.watch.sets
         scores = [own.scores(ready.optimization, share) for own in sets]
-        self._evaluation_seconds += time.perf_counter() - began
+        self._evaluation_seconds += sum(own.seconds or 0.0 for own in scores)
         return self._hear(self._steps[-1]["step"], scores)
 
     def _hear(self, step: int, scores: Sequence[Scores]) -> bool:
@@ -228,14 +230,20 @@ class _Notes:
         self._steps = [steps[step] for step in range(n_steps)]
         for rows in _own_rows(self._run, EVALUATIONS, self._work).values():
             for step, scores in groupby((row for row in rows if row["step"] < n_steps), itemgetter("step")):
-                self._hear(step, [Scores(**{name: row[name] for name in _SCORES}) for row in scores])
+                self._hear(step, [Scores(**{name: row[name] for name in _SCORES if name in row}) for row in scores])
+
+    def hold(self) -> None:
+        """Take the best step so far for that which the checkpoint knows, which is there by now."""
+        self._held_step = self.best_step
+        self.drop_others()
 
     def drop_others(self) -> None:
-        """Delete the weights that were kept of other steps than the best: a checkpoint knows of that."""
+        """Delete the weights that were kept of other steps than the best, and that which the checkpoint knows."""
         if self._is_first and self._selection is not None:
-            best = self.best_step
+            steps = {step for step in (self.best_step, self._held_step) if step is not None}
+            wanted = {_kept(self._work, step) for step in steps}
             for name in folders_of(self._run, self._work.checkpoints, _KEPT):
-                if best is None or f"{self._work.checkpoints}/{name}" != _kept(self._work, best):
+                if f"{self._work.checkpoints}/{name}" not in wanted:
                     self._run.delete(f"{self._work.checkpoints}/{name}")
 
     def write(self) -> None:
@@ -269,7 +277,7 @@ def _restored(run: Run, base: Base, ready: Prepared, work: Work, notes: _Notes) 
     if base.share.n_workers > 1:
         dist.barrier()  # nothing goes before all have read it
     notes.write()
-    notes.drop_others()
+    notes.hold()
     if base.share.rank == 0:
         keep_only(run, work.checkpoints, checkpoint)
         # Older versions wrote a part for each checkpoint.

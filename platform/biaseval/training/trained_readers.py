@@ -30,6 +30,11 @@ from biaseval.training.questions import (
 )
 from biaseval.training.work import Work
 
+_OVERFLOW = (
+    "confidence_regularization.variant head takes exponentials of its guides' logits, which overflow above 88: variant "
+    "utama does not"
+)
+
 
 @dataclass(frozen=True)
 class AskedSet:
@@ -80,7 +85,9 @@ def reader_work(run: Run, unit: Mapping[str, Any], base: Base, *, how: HowReader
         features = features.take(pa.array(_chosen(run, unit, features, how)))
     inputs, pad_id = reader_inputs(base.model, base.tokenizer), base.tokenizer.pad_token_id or 0
     guides = {name: _guide(run, parts, features) for name, parts in unit["guides"].items()}
-    objective = Questions(features, inputs, pad_id, _method(base, row, how.train), guides, how.padded_to)
+    method = _method(base, row, how.train)
+    overflows = isinstance(method, ConfidenceRegularization) and method.variant == "head"
+    objective = Questions(features, inputs, pad_id, method, guides, how.padded_to)
     watch = _watch_segments if row["method"] == "bias_model" else _watch
     return Work(
         objective,
@@ -90,6 +97,7 @@ def reader_work(run: Run, unit: Mapping[str, Any], base: Base, *, how: HowReader
         watch=watch(run, unit, base, inputs, how),
         folder=unit["folder"],
         row=row,
+        hint=_OVERFLOW if overflows else None,
     )
 
 

@@ -38,6 +38,8 @@ class Work:
     """Of the run, for what is trained; None: that of the unit's last file."""
     row: Mapping[str, Any] | None = None
     """What is known of a reader beforehand, of the columns of ``trained_models``; None: it is none."""
+    hint: str | None = None
+    """What a loss that is not finite may come of, beside the learning rate and the precision."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """How, beside what the spec says; JSON values."""
 
