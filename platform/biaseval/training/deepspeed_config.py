@@ -42,7 +42,7 @@ def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]
     """Return the configuration for training one adapter or model.
 
     DeepSpeed casts nothing: the model has its dtypes already, and ZeRO keeps the optimizer's own weights in float32.
-    In float16 ZeRO scales losses, by what it is told before each step (`optimization.LossScale`).
+    In float16 ZeRO scales losses, by what it is told before each step (`loss_scale.LossScale`).
 
     Args:
         training: its ``zero`` is not null.

@@ -59,8 +59,8 @@ def loss_scale_of(training: TrainingSpec) -> LossScale | None:
     return LossScale(_FIRST_SCALE) if training.precision == "float16" else None
 
 
-def heard(loss_scale: LossScale | None, loss: float, grad_norm: float) -> Step:
-    """Return a step, of whose gradient the scale hears where there is one."""
+def step_of(loss_scale: LossScale | None, loss: float, grad_norm: float) -> Step:
+    """Return what a step saw; the scale, where there is one, hears of its gradient."""
     return Step(loss, grad_norm) if loss_scale is None else loss_scale.step(loss, grad_norm)
 
 

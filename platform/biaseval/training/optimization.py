@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from biaseval.spec import TrainingSpec
-from biaseval.training.loss_scale import LossScale, Step, heard, loss_scale_of, steps_made
+from biaseval.training.loss_scale import LossScale, Step, loss_scale_of, step_of, steps_made
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -93,7 +93,7 @@ class PlainOptimization:
         if math.isfinite(grad_norm):
             set_learning_rate(self._optimizer, learning_rate)
             self._optimizer.step()
-        return heard(self.loss_scale, total, grad_norm)
+        return step_of(self.loss_scale, total, grad_norm)
 
     def evaluate(self, batches: Sequence[Any]) -> float:
         """Return the loss, without gradients."""

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from biaseval.spec import TrainingSpec
 from biaseval.training.deepspeed_config import deepspeed_config
-from biaseval.training.loss_scale import LossScale, Step, heard, loss_scale_of, steps_made
+from biaseval.training.loss_scale import LossScale, Step, loss_scale_of, step_of, steps_made
 from biaseval.training.optimization import (
     MOMENTS,
     Asked,
@@ -83,10 +83,10 @@ class DeepSpeedOptimization:
                 self._engine.step()
             else:
                 self._engine.zero_grad()
-            return heard(self.loss_scale, total, grad_norm)
+            return step_of(self.loss_scale, total, grad_norm)
         self._engine.step()
         self._has_moments |= not self._optimizer.overflow
-        return heard(self.loss_scale, total, float(self._engine.get_global_grad_norm()))
+        return step_of(self.loss_scale, total, float(self._engine.get_global_grad_norm()))
 
     def evaluate(self, batches: Sequence[Any]) -> float:
         """Return the loss, without gradients."""

@@ -38,9 +38,9 @@ def _ways_lines(report: dict[str, Any]) -> list[str]:
         "on what else runs. Times begin with the first batch: models, data and Trainer's "
         "own preparation are there before.",
         "",
-        "biaseval and Trainer are shown the same windows in the same steps. On a CPU biaseval cuts a step, from the "
-        "longest window on, into passes through the model where that saves more padding than a pass costs; Trainer "
-        "makes one pass. Grouped by length each has its own steps, which "
+        "biaseval and Trainer are shown the same windows in the same steps. On a CPU one worker of biaseval cuts a "
+        "step, from the longest window on, into passes through the model where that saves more padding than a pass "
+        "costs; Trainer makes one pass. Grouped by length each has its own steps, which "
         f"both find by sorting the windows of up to {STEPS_SORTED} steps. That changes which windows make a step "
         "together, and so what is trained. Trainer has its default optimizer, "
         f"{report['their_optimizer']}; its loss lets padding take part. With all padded and no dropout, losses of the "
