@@ -84,7 +84,6 @@ def train(
     """
     share, objective = base.share, work.objective
     planned = steps_of(objective, recipe)
-    n_steps = len(planned)
     if work.watch is not None and recipe.adapter is not None:
         raise ValueError("an adapter is not watched: the weights that are kept on the way are a model's")
     notes = _Notes(run, work, is_first=share.rank == 0)
@@ -97,7 +96,7 @@ def train(
             on_step(record)
             notes.add(record)
             n_done = record.step + 1
-            is_last = n_done == n_steps
+            is_last = n_done == len(planned)
             if work.watch is not None and record.is_finite and (is_last or n_done % work.watch.every == 0):
                 if notes.ask(ready, share):
                     write_weights(run, _kept(work, record.step), ready, share, recipe.saved_dtype)
