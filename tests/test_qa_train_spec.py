@@ -118,7 +118,11 @@ def test_what_is_generated_otherwise_is_another_spec_and_resources_are_not(tmp_p
             "train.biases: is empty; name the heuristics that",
         ),
         ({"methods": ["standard", "bold"]}, {}, "train.methods.1: input should be 'standard', 'resample'"),
-        (ADDRESSING, {"heuristics": ["ans_len"]}, "train.biases: word_dist is not among heuristics; add it there"),
+        (
+            ADDRESSING,
+            {"heuristics": ["ans_len"]},
+            "train.biases: word_dist is not among heuristics (ans_len); mend its name",
+        ),
         (
             {"methods": ["standard", "resample"], "biases": ["my:own"]},
             {"heuristics": ["my:own"]},

@@ -282,6 +282,8 @@ def test_training_alone_is_what_a_run_goes_on_from(
     assert "2 of 2 (2 trained now)" in done.output
     assert "12" in next(line for line in done.output.splitlines() if line.startswith("steps"))
     assert not (tmp_path / "run" / "qa_predictions").exists()
+    with pytest.raises(BiasevalError, match="is trained, and nothing is measured yet; biaseval run goes on with it"):
+        rows(tmp_path / "run", "from trained_models")
     before = weights(tmp_path / "run", "bert")
     run_spec(load(spec), str(tmp_path / "run"))
     found = weights(tmp_path / "run", "bert")

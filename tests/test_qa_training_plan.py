@@ -33,6 +33,16 @@ def test_a_search_that_finds_no_threshold_says_what_to_do(bert: Path, tmp_path: 
     assert "give train.thresholds a number for it" in found
 
 
+def test_a_threshold_that_leaves_too_few_questions_to_judge_by_is_refused_with_their_number(
+    bert: Path, tmp_path: Path, here: None
+) -> None:
+    """Those of word_dist are at least 0: none of the 24 lies below."""
+    changes = {"methods": ["standard", "resample"], "biases": ["word_dist"], "thresholds": {"word_dist": -5}}
+    found = refused(write_spec(tmp_path, bert, train=changes), tmp_path)
+    assert "train.biases: word_dist (threshold -5): check has 0 lower and 24 higher questions" in found
+    assert "judging takes bootstrap.sample, 5, of each; choose another threshold" in found
+
+
 def test_a_segment_that_is_too_small_is_refused_with_its_number(bert: Path, tmp_path: Path, here: None) -> None:
     changes = {"methods": ["standard", "learned_mixin"], "thresholds": "mikula2024", "data": {"d": generated(6, 0.0)}}
     found = refused(write_spec(tmp_path, bert, train=changes), tmp_path)
@@ -60,6 +70,7 @@ def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path
     assert "is a decoder (llama)" in found
     assert "is an encoder with a decoder (bart), and training takes encoders alone" in found
     assert "gone: " in found
+    assert "train.data.d: " in found
     assert "gone.json: cannot be read" in found
     assert "gradient_clipping" in found
 

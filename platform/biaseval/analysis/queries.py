@@ -23,7 +23,7 @@ from biaseval.analysis.relations import (
 )
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run, part_name
-from biaseval.tables import TABLES, tables_of
+from biaseval.tables import TABLES, TRAINED_MODELS, tables_of
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
 
@@ -126,6 +126,8 @@ def refuse_missing_parts(run: Run, rounds: Mapping[str, int]) -> None:
             raise BiasevalError(f"{run.uri}: the table {whole} has no part; run the same command again")
         wanted += [(table, part) for part in range(n_rounds * n_parts)]
     done = {table: run.parts(table) for table in rounds}
+    if not any(done.values()) and run.parts(TRAINED_MODELS.name):
+        raise BiasevalError(f"{run.uri}: is trained, and nothing is measured yet; biaseval run goes on with it")
     missing = [(table, part) for table, part in wanted if part not in done[table]]
     if missing:
         table, part = missing[0]

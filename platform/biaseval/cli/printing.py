@@ -123,10 +123,10 @@ def _print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]],
 
     table = Table(title=title, title_justify="left")
     for name, is_number in columns:
-        table.add_column(Text(name), justify="right" if is_number else "left")
+        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    # Off a terminal nothing may be cut: a table is as wide as its cells.
+    # Nothing may be cut: off a terminal a table is as wide as its cells, on one that is too narrow they are folded.
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 

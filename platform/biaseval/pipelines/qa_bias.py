@@ -356,9 +356,7 @@ order by model, dataset, heuristic
 """
 
 _CHANGES = """
-select
-    model, dataset, heuristic, is_addressed, n_rows, exact_match, gap, gap_change, gap_change_low, gap_change_high,
-    bias_significance, worse_high, is_nearly_broken
+select model, dataset, heuristic, exact_match, gap, bias_significance, is_nearly_broken
 from qa_debiasing
 inner join trained_models using (model)
 where is_addressed or qa_debiasing.method = 'standard'

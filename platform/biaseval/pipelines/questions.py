@@ -60,7 +60,7 @@ def measuring_stage(
     n_actors = min(n_cores(), _MOST_MEASURING_ACTORS) if asked == "auto" else asked
     return Parts(
         name="measuring",
-        verb="measured by heuristics",
+        verb="measured by heuristics" if heuristics is None else "measured for training",
         noun="questions",
         units=units,
         execution=ExecutionSpec(actors=n_actors, gpus_per_actor=0),

@@ -170,7 +170,7 @@ class TrainingStages:
         ]
         return Training(
             name="training",
-            verb="trained",
+            verb="trained with guides" if set(methods) <= set(GUIDED) else "trained",
             noun="readers",
             units=units,
             execution=self.spec.execution,

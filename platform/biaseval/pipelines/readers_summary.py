@@ -42,7 +42,7 @@ class ReadersSummary:
         ]
         if self.overhead_share is not None:
             lines += [
-                ("seconds", f"{self.seconds:,.1f}"),
+                ("seconds of trainings", f"{self.seconds:,.1f}"),
                 ("outside steps, evaluations", f"{self.overhead_share:.1%} of them"),
             ]
         return lines

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.qa_judging import judged
 from biaseval.errors import InputError
+from biaseval.progress import say
 from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS, biased_questions
 from biaseval.spec import QaBiasSpec, QaTrainSpec
 from biaseval.store import Run
@@ -82,14 +83,18 @@ class Segments:
         tables["examples"] = examples.set_column(QA_EXAMPLES.schema.get_field_index("role"), "role", role)
         found = judged(self.spec, given, heuristics=self.train.biases, **tables)
         problems = [
-            f"train.biases: {row['heuristic']}: {work['judge']} shows no biased segment on {row['dataset']} "
-            f"({row['status']}; each needs bootstrap.sample, {self.spec.bootstrap.sample}, questions); give "
-            f"train.thresholds a number for it, a larger validation set, or leave it out"
+            self._unjudged(row, work["judge"], tables["attributes"], given.get(row["heuristic"]))
             for row in found
             if row["biased_segment"] is None
         ]
         if problems:
             raise InputError.of(problems)
+        for row in found:
+            if row["bias_significance"] == 0:
+                say(
+                    f"{row['heuristic']}: {work['judge']} shows no significant bias on {row['dataset']}; the "
+                    f"{row['biased_segment']} segment is taken for the biased one, and nothing supports that"
+                )
         return {
             row["heuristic"]: {
                 "threshold": row["threshold"],
@@ -102,6 +107,24 @@ class Segments:
             }
             for row in found
         }
+
+    def _unjudged(self, row: Mapping[str, Any], judge: str, attributes: pa.Table, threshold: float | None) -> str:
+        """Return why a standard reader's answers on validation do not say which segment is biased."""
+        sample = self.spec.bootstrap.sample
+        if threshold is not None:
+            own = attributes.filter((pc.field("heuristic") == row["heuristic"]) & pc.field("is_measured"))
+            n_lower = pc.sum(pc.less_equal(own["value"], threshold)).as_py() or 0
+            return (
+                f"train.biases: {row['heuristic']} (threshold {threshold:g}): {row['dataset']} has {n_lower:,} lower "
+                f"and {own.num_rows - n_lower:,} higher questions, and judging takes bootstrap.sample, {sample:,}, of "
+                "each; choose another threshold, a larger validation set or a smaller sample, in another --run-dir, or "
+                "leave it out"
+            )
+        return (
+            f"train.biases: {row['heuristic']}: {judge} shows no biased segment on {row['dataset']} ({row['status']}; "
+            f"each needs bootstrap.sample, {sample:,}, questions); give train.thresholds a number for it, a larger "
+            "validation set, or leave it out"
+        )
 
     def _counts(self, row: Mapping[str, Any], values: Mapping[str, pa.Table]) -> dict[str, int]:
         is_biased = {

@@ -102,14 +102,13 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     for role, sources in (("train", train.data), ("validation", train.validation)):
         for name, source in sources.items():
             with problems.noted():
-                sets.append(
-                    (
-                        role,
-                        asked[name]
-                        if _is_asked(spec, role, name, source, asked)
-                        else read_source(spec, source, name, role),
-                    )
-                )
+                if _is_asked(spec, role, name, source, asked):
+                    sets.append((role, asked[name]))
+                    continue
+                try:
+                    sets.append((role, read_source(spec, source, name, role)))
+                except InputError as error:
+                    raise InputError(f"train.{'data' if role == 'train' else role}.{name}: {error}") from error
     with problems.noted():
         check_deepspeed(reader_recipe(train, train.bases[0], "standard", train.seeds[0]))
     training = [questions for role, questions in sets if role == "train"]

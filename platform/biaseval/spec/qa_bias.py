@@ -222,7 +222,8 @@ class QaBiasSpec(RunSpec):
         problems = []
         if "heuristics" in known:
             problems += [
-                f"train.biases: {bias} is not among heuristics; add it there, so that it is measured"
+                f"train.biases: {bias} is not among heuristics ({', '.join(known['heuristics'])}); mend its name, or "
+                "add it there, so that it is measured"
                 for bias in train.biases
                 if bias not in known["heuristics"]
             ]
