@@ -119,7 +119,8 @@ def _parquet(uri: str) -> pa.Table:
             "of a number for each token), and window where questions have several"
         )
     windows = table["window"] if "window" in table.column_names else pa.array([0] * table.num_rows)
-    biases = table["bias"] if "bias" in table.column_names else pa.nulls(table.num_rows, pa.string())
+    is_for_one = "bias" in table.column_names
+    biases = pc.cast(table["bias"], pa.string()) if is_for_one else pa.nulls(table.num_rows, pa.string())
     lists = pa.large_list(pa.float32())
     columns = {"example_id": table["example_id"], "window": windows, "bias": biases}
     columns |= {name: pc.cast(table[name], lists, safe=False) for name in sides}
