@@ -312,9 +312,10 @@ class TrainingStages:
     def _answered(self, units: Sequence[Unit], table: str) -> Stage:
         from biaseval.execute.parts import Parts
 
+        who = "trained" if table == "qa_examples" else "standard"
         return Parts(
-            name="answering by trained readers",
-            verb="answered by trained readers",
+            name=f"answering by {who} readers",
+            verb=f"answered by {who} readers",
             noun="questions",
             units=units,
             execution=self.spec.execution,
