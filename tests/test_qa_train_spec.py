@@ -172,3 +172,42 @@ def test_a_spec_must_name_models_or_train_some(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "jobs" / "specs").glob("*.yaml")), ids=lambda path: str(path.stem))
 def test_the_specs_that_come_with_the_jobs_are_valid(path: Path) -> None:
     assert load_spec(path).name
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [
+        (
+            {"thresholds": "mikula"},
+            [
+                "train.thresholds: input should be 'mikula2024' or 'search', or a mapping of keys, found 'mikula'; "
+                "change it"
+            ],
+        ),
+        (
+            {"validation": {"check": {"planted": {"shortcut": "ans_pos", "strength": 3, "questions": 5}}}},
+            ["train.validation.check.planted.strength: input should be less than or equal to 1, found 3; change it"],
+        ),
+        (
+            {"validation": {"check": {"plantd": {}}}},
+            [
+                "train.validation.check.planted: is required and missing; add it",
+                "train.validation.check.plantd: unknown key; did you mean planted?",
+            ],
+        ),
+        (
+            {"validation": {"check": 5}},
+            [
+                "train.validation.check: input should be a valid string, or a mapping of keys, found 5; change it",
+            ],
+        ),
+    ],
+)
+def test_a_value_of_several_kinds_is_told_by_its_key_alone(
+    tmp_path: Path, train: dict[str, Any], expected: list[str]
+) -> None:
+    """Where something inside one of the kinds is wrong, the others are not spoken of."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, train)
+    found = str(caught.value)
+    assert [line.partition("spec.yaml: ")[2] for line in found.splitlines() if "spec.yaml: " in line] == expected

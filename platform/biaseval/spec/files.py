@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from biaseval.errors import InputError
-from biaseval.spec.sections import RunSpec, SpecError
+from biaseval.spec.mistakes import problems_of
+from biaseval.spec.sections import RunSpec
 
 S = TypeVar("S", bound=RunSpec)
 
@@ -56,7 +55,7 @@ def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[
     try:
         return kinds[kind].model_validate(content)
     except ValidationError as error:
-        raise InputError.of([f"{source}: {problem}" for problem in _problems(error, kinds[kind])]) from error
+        raise InputError.of([f"{source}: {problem}" for problem in problems_of(error, kinds[kind], content)]) from error
 
 
 def with_absolute_paths(spec: S, folder: Path) -> S:
@@ -126,37 +125,6 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
             raise InputError(f"--set {override}: {parent} is not a section of the spec")
         section = child
     section[last] = _parse_yaml(value, f"--set {override}")
-
-
-def _problems(error: ValidationError, model: type[BaseModel]) -> Iterable[str]:
-    for detail in error.errors():
-        location = [part for part in detail["loc"] if part not in ("constrained-int", "int", "literal['auto']")]
-        key = ".".join(str(part) for part in location) or "spec"
-        if detail["type"] == "extra_forbidden":
-            known = _known_keys(model, location[:-1])
-            close = difflib.get_close_matches(str(location[-1]), known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known keys here: {', '.join(known)}"
-            yield f"{key}: unknown key; {hint}"
-        elif detail["type"] == "missing":
-            yield f"{key}: is required and missing; add it"
-        elif detail["type"] == "value_error":
-            mistake = detail["ctx"]["error"]
-            yield f"{'spec' if isinstance(mistake, SpecError) else key}: {mistake}"
-        else:
-            yield f"{key}: {detail['msg'][0].lower()}{detail['msg'][1:]}, found {detail['input']!r}; change it"
-
-
-def _known_keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
-    for part in location:
-        if isinstance(part, int):  # a place in a list of sections
-            continue
-        annotation = model.model_fields[part].annotation
-        candidates = (annotation, *typing.get_args(annotation))
-        section = next((own for own in candidates if isinstance(own, type) and issubclass(own, BaseModel)), None)
-        if section is None:
-            return []
-        model = section
-    return list(model.model_fields)
 
 
 def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:

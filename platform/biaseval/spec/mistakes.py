@@ -1,0 +1,120 @@
+"""What pydantic finds wrong with a spec, by the keys that its author wrote."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from biaseval.spec.sections import SpecError
+
+_MISMATCH = "input should be "
+"""What messages begin with that say what a value may be."""
+
+
+@dataclass(frozen=True)
+class _Mistake:
+    key: tuple[str | int, ...]
+    """Names, and places in lists, as they are written; empty for the whole spec."""
+    known: Sequence[str]
+    """Names that may stand in the place of the last."""
+    detail: Mapping[str, Any]
+    """Pydantic's."""
+
+    @property
+    def message(self) -> str:
+        text: str = self.detail["msg"]
+        text = re.sub(" or instance of [A-Za-z]+", "", text[0].lower() + text[1:])
+        return text.replace("a valid dictionary", "a mapping of keys")
+
+    @property
+    def is_mismatch(self) -> bool:
+        """Whether the value is of another kind than it should be, so that one of several may be meant."""
+        kind: str = self.detail["type"]
+        return self.message.startswith(_MISMATCH) and kind.endswith(("_type", "_parsing", "literal_error"))
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], content: Mapping[str, Any]) -> list[str]:
+    """Return a line for each mistake.
+
+    Args:
+        error: of the content.
+        model: the spec's class.
+        content: as parsed from YAML.
+    """
+    mistakes = [_Mistake(*_place(detail["loc"], model, content), detail) for detail in error.errors()]
+    # Of values that may be of several kinds pydantic says what is wrong with each. Where something inside one is wrong,
+    # that kind was meant.
+    mistakes = [
+        own
+        for own in mistakes
+        if not (
+            own.is_mismatch
+            and any(len(other.key) > len(own.key) == _n_common(own.key, other.key) for other in mistakes)
+        )
+    ]
+    lines: dict[tuple[Any, ...], str] = {}
+    for number, own in enumerate(mistakes):
+        if own.is_mismatch:
+            kinds = [other.message.removeprefix(_MISMATCH) for other in mistakes if _is_same(own, other)]
+            text = f"{_MISMATCH}{', or '.join(dict.fromkeys(kinds))}, found {own.detail['input']!r}; change it"
+            lines[own.key] = f"{_shown(own.key)}: {text}"
+        else:
+            lines[(*own.key, number)] = _line(own)
+    return list(lines.values())
+
+
+def _is_same(own: _Mistake, other: _Mistake) -> bool:
+    return other.is_mismatch and own.key == other.key
+
+
+def _n_common(own: Sequence[Any], other: Sequence[Any]) -> int:
+    pairs = zip(own, other, strict=False)
+    return next((place for place, (one, two) in enumerate(pairs) if one != two), min(len(own), len(other)))
+
+
+def _line(mistake: _Mistake) -> str:
+    key, detail = _shown(mistake.key), mistake.detail
+    if detail["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(str(mistake.key[-1]), mistake.known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known keys here: {', '.join(mistake.known)}"
+        return f"{key}: unknown key; {hint}"
+    if detail["type"] == "missing":
+        return f"{key}: is required and missing; add it"
+    if detail["type"] == "value_error":
+        error = detail["ctx"]["error"]
+        return f"{'spec' if isinstance(error, SpecError) else key}: {error}"
+    return f"{key}: {mistake.message}, found {detail['input']!r}; change it"
+
+
+def _shown(key: Sequence[str | int]) -> str:
+    return ".".join(map(str, key)) or "spec"
+
+
+def _place(
+    location: Sequence[str | int], model: type[BaseModel], content: Any
+) -> tuple[tuple[str | int, ...], list[str]]:
+    """Return where a mistake is, without what pydantic calls the kinds of a value, and the names known there."""
+    models, known, key = [model], list(model.model_fields), []
+    for part in location:
+        fields = [own.model_fields[part] for own in models if isinstance(part, str) and part in own.model_fields]
+        is_there = part in content if isinstance(content, dict) else isinstance(part, int) and isinstance(content, list)
+        if not fields and not is_there:
+            continue
+        key.append(part)
+        known = [name for own in models for name in own.model_fields]
+        models = [found for field in fields for found in _models_in(field.annotation)] if fields else models
+        content = content[part] if is_there else None
+    return tuple(key), known
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in typing.get_args(annotation):
+        yield from _models_in(inner)
