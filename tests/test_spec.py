@@ -113,7 +113,17 @@ lora: {}
         (MINIMAL + "lora: {rank: 64}\n", "lora.rank: unknown key"),
         (MINIMAL + "seed: -1\n", "seed:"),
         (MINIMAL + "calibration: [cc, cc]\n", "names a method twice"),
-        (MINIMAL + "calibration: [cd]\n", "calibration.0: input should be 'cc', 'dc' or 'looc', found 'cd'; change it"),
+        (
+            MINIMAL + "calibration: [cd]\n",
+            "calibration.0: 'cd' is no calibration; use one of cc, dc, looc, or with a strength, as in cc@0.7",
+        ),
+        (MINIMAL + "calibration: [cc@1.6]\n", "calibration.0: 'cc@1.6': a strength is 0 (no calibration) to 1.5"),
+        (
+            MINIMAL + "calibration: [cc@1-2]\n",
+            "calibration.0: 'cc@1-2': '1-2' is no number; write a strength as in cc@0.7",
+        ),
+        (MINIMAL + "calibration: [dc/21]\n", "calibration.0: 'dc/21': dc has 20 inputs, not 21; lower the number"),
+        (MINIMAL + "calibration: [cc, cc@1.0]\n", "calibration ['cc', 'cc'] names a method twice; name each once"),
         (MINIMAL.replace("path: tasks", "path: tasks, suite: selection"), "tasks.table"),
         (MINIMAL.replace("path: tasks", "path: tasks, min_instances: 96"), "tasks.min_instances"),
     ],

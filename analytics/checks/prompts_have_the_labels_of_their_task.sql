@@ -1,5 +1,5 @@
 -- Rows here: a prompt of an unknown task, with other labels than its task's, or without the gold label it needs.
--- The gold of a main row is one of the labels; the other rows are drawn apart, and theirs need not be.
+-- The gold of a main or held-out row is one of the labels; the other rows are drawn apart, and theirs need not be.
 with
 
 task_labels as (
@@ -16,7 +16,7 @@ texts as (
     select
         prompts.*,
         task_labels.task is not null as is_known,
-        purpose in ('main', 'bias_score') or coalesce(leaves_one_out, false) as needs_gold,
+        purpose in ('main', 'bias_score', 'held_out') or coalesce(leaves_one_out, false) as needs_gold,
         task_labels.labels as task_labels,
         coalesce(prompts.task, 'null') as task_text,
         coalesce(prompts.gold, 'null') as gold_text,
@@ -41,5 +41,5 @@ where
     not is_known
     or labels is distinct from task_labels
     or (needs_gold and gold is null)
-    or (purpose = 'main' and not list_contains(task_labels, gold))
+    or (purpose in ('main', 'held_out') and not list_contains(task_labels, gold))
 order by all

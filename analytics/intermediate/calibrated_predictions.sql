@@ -1,6 +1,6 @@
--- One row per (prompt of main, bias_score or majority, method): probabilities after calibration, and the prediction.
--- q = p * w / sum(p * w) with w = 1 / p_hat; methods none and lora are p itself. On ties the first label in code-point
--- order.
+-- One row per (prompt of main, bias_score, held_out or majority, method): probabilities after calibration, and the prediction.
+-- q = p * w / sum(p * w) with w = 1 / p_hat ^ strength; methods none and lora are p itself. On ties the first label in
+-- code-point order.
 with
 
 log_weights as (
@@ -13,7 +13,7 @@ log_weights as (
         instruction,
         adaptation,
         method,
-        list(-log_p_hat order by label) as log_weights
+        list(-strength * log_p_hat order by label) as log_weights
     from calibration_means
     group by all
 
@@ -26,7 +26,7 @@ unnormalized as (
         adaptation as method,
         log_probabilities as logs
     from prompt_probabilities
-    where purpose in ('main', 'bias_score', 'majority')
+    where purpose in ('main', 'bias_score', 'held_out', 'majority')
 
     union all by name
 
@@ -43,7 +43,7 @@ unnormalized as (
             and prompt_probabilities.demo_set = log_weights.demo_set
             and prompt_probabilities.setting is not distinct from log_weights.setting
             and prompt_probabilities.instruction is not distinct from log_weights.instruction
-    where purpose in ('main', 'bias_score', 'majority')
+    where purpose in ('main', 'bias_score', 'held_out', 'majority')
 
 ),
 

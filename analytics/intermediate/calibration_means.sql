@@ -1,7 +1,18 @@
--- One row per (task, n_demos, demo_set, setting, instruction, method, label): the logarithm of
+-- One row per (task, n_demos, demo_set, setting, instruction, calibration of the run, label): the logarithm of
 -- p_hat, the label's mean probability. The method names the adaptation too where there is one: lora+cc.
 -- The plain mean over the method's rows, or, by gold (looc), the mean of the means within each gold label that occurs.
+-- A variant takes the first of them (dc/5) and raises p_hat to its strength (dc@0.7) where it divides.
 with
+
+-- Variants of a method that take as many of its inputs share their means.
+takes as (
+
+    select distinct
+        purpose,
+        n_inputs
+    from calibration_variants
+
+),
 
 label_probabilities as (
 
@@ -12,13 +23,16 @@ label_probabilities as (
         setting,
         instruction,
         adaptation,
-        method_name(adaptation, purpose) as method,
+        purpose,
+        takes.n_inputs,
         row,
         case when is_by_gold then gold end as gold,
         unnest(labels) as label,
         unnest(log_probabilities) as log_probability
     from prompt_probabilities
     inner join calibration_methods on purpose = calibration_methods.method
+    inner join takes using (purpose)
+    where row < coalesce(takes.n_inputs, row + 1)
 
 ),
 
@@ -53,17 +67,31 @@ label_lists as (
     from gold_means
     group by all
 
+),
+
+means as (
+
+    select
+        * exclude (logs, peak),
+        peak + ln(list_avg(list_transform(logs, lambda x: exp(x - peak)))) as log_p_hat
+    from label_lists
+
 )
 
 select
-    task,
-    n_demos,
-    demo_set,
-    setting,
-    instruction,
-    adaptation,
-    method,
-    label,
-    peak + ln(list_avg(list_transform(logs, lambda x: exp(x - peak)))) as log_p_hat,
-    n_rows
-from label_lists
+    means.task,
+    means.n_demos,
+    means.demo_set,
+    means.setting,
+    means.instruction,
+    means.adaptation,
+    method_name(means.adaptation, calibration_variants.method) as method,
+    calibration_variants.strength,
+    means.label,
+    means.log_p_hat,
+    means.n_rows
+from means
+inner join calibration_variants
+    on
+        means.purpose = calibration_variants.purpose
+        and means.n_inputs is not distinct from calibration_variants.n_inputs

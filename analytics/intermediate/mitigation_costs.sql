@@ -1,8 +1,9 @@
 -- One row per (model, n_demos, instruction, method): what a method needs beyond scoring the rows with the model itself,
--- over all tasks, sets and settings. n_prompts: calibration inputs. tokens: theirs, a prefix that the rows have too not
--- counted and one of their own once, and those of the training rows in all epochs. trained_parameters: of each of
--- n_adapters. seconds: of training as measured, and of scoring in proportion to tokens; null where the run does not say.
--- Where text is generated too, the run measures both as one: its time is spread over the tokens that are scored.
+-- over all tasks, sets and settings. n_prompts: calibration inputs; of a variant (cc@0.7) all those of its method.
+-- tokens: theirs, a prefix that the rows have too not counted and one of their own once, and those of the training rows
+-- in all epochs. trained_parameters: of each of n_adapters. seconds: of training as measured, and of scoring in proportion
+-- to tokens; null where the run does not say. Where text is generated too, the run measures both as one: its time is
+-- spread over the tokens that are scored.
 with
 
 label_tokens as (
@@ -116,13 +117,13 @@ needs as (
     select
         n_demos,
         instruction,
-        method_name(adaptation, purpose) as method,
+        method_name(adaptation, calibration_variants.method) as method,
         n_prompts,
         tokens,
         0 as n_adapters,
         seconds
     from scored
-    semi join calibration_methods on purpose = calibration_methods.method
+    inner join calibration_variants using (purpose)
 
     union all
 
@@ -143,8 +144,9 @@ needs as (
     semi join (
         select
             n_demos,
-            method_name(adaptation, purpose) as method
+            method_name(adaptation, calibration_variants.method) as method
         from scored
+        inner join calibration_variants using (purpose)
 
         union all
 

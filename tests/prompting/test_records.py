@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import duckdb
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from biaseval.analysis import open_runs
 from biaseval.errors import BiasevalError
@@ -55,8 +56,10 @@ def _made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_spec_may_ask_for_each_record_and_for_nothing_else() -> None:
     for spec in (LabelBiasSpec, MajorityBiasSpec):
-        (methods,) = get_args(spec.model_fields["calibration"].annotation)
-        assert get_args(methods) == tuple(CALIBRATIONS)
+        calibration = TypeAdapter(spec.model_fields["calibration"].annotation)
+        assert calibration.validate_python(list(CALIBRATIONS)) == list(CALIBRATIONS)
+        with pytest.raises(ValidationError, match=f"use one of {', '.join(CALIBRATIONS)},"):
+            calibration.validate_python(["cd"])
 
 
 @pytest.mark.usefixtures("_made_up")

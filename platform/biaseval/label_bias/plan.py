@@ -21,7 +21,7 @@ from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
 from biaseval.prompting.task_files import Instance, Task, read_task
-from biaseval.spec import MIN_INSTANCES, LabelBiasSpec, TasksSpec
+from biaseval.spec import MIN_INSTANCES, LabelBiasSpec, TasksSpec, training_positions
 from biaseval.tables import CONTEXTS, SPLITS, TASKS, TRAINING_ROWS
 
 _INPUT = "input"
@@ -178,10 +178,22 @@ class _TaskPlanner:
             problems=[problem for problem in problems if problem],
         )
 
+    def _held_out(self, splits: Splits, n_demos: int, demo_set: int) -> Iterator[tuple[int, Instance]]:
+        """Yield the pool's rows, with their positions, that a setting neither shows nor trains on."""
+        if not self._spec.held_out:
+            return
+        seen = set(range(n_demos * demo_set, n_demos * (demo_set + 1)))
+        if self._spec.lora is not None:
+            seen.update(training_positions(n_demos, demo_set, self._spec.lora.n_examples))
+        for row, instance in enumerate(splits.demonstrations):
+            if row not in seen and instance.label in splits.labels:
+                yield row, instance
+
     def _rows(self, task: Task, splits: Splits, inputs: Mapping[str, Inputs]) -> _Rows:
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
-        fitter.lengths.measure(test_text(instance.input) for instance in (*splits.main, *splits.bias_score))
+        measured = (*splits.main, *splits.bias_score, *(splits.demonstrations if self._spec.held_out else ()))
+        fitter.lengths.measure(test_text(instance.input) for instance in measured)
         left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
         for n_demos in self._spec.prompt.n_demos:
             for demo_set in range(self._spec.prompt.demo_sets if n_demos else 1):
@@ -192,6 +204,8 @@ class _TaskPlanner:
                     setting.add("main", row, instance.input, instance)
                 for row, instance in enumerate(splits.bias_score):
                     setting.add("bias_score", row, instance.input, instance)
+                for row, instance in self._held_out(splits, n_demos, demo_set):
+                    setting.add("held_out", row, instance.input, instance)
                 for method, own in inputs.items():
                     for row, fields in enumerate(own):
                         setting.add(method, row, fields[_INPUT])

@@ -1,15 +1,17 @@
 """Calibration methods: a table of records. Planning, specs, SQL and reports go over it and name no method themselves.
 
 A method divides a label's probability by the mean that the label has over inputs that carry no answer (P1 section 3):
-what such inputs are, and how the mean is taken, is all that tells methods apart. Imports nothing heavy.
+what such inputs are, and how the mean is taken, is all that tells methods apart. A variant does so with another
+strength, or over fewer inputs. Imports nothing heavy.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from biaseval.errors import InputError
 
@@ -45,6 +47,8 @@ class Calibration:
 
     None: a setting's inputs are its own demonstrations, each with its label and left out of its own prompt.
     """
+    n_inputs: int | None = None
+    """How many there are; None: as many as a setting has demonstrations."""
     needs_words: bool = False
     """Whether inputs are made of the words of the task's own; otherwise there are none."""
     is_by_gold: bool = False
@@ -69,6 +73,7 @@ CALIBRATIONS = {
             "inputs.",
             by="content-free inputs (Zhao et al. 2021)",
             inputs=lambda fields, _words, _generator: [dict.fromkeys(fields, text) for text in CC_INPUTS],
+            n_inputs=len(CC_INPUTS),
             reference="Tony Z. Zhao, Eric Wallace, Shi Feng, Dan Klein and Sameer Singh. 2021. Calibrate Before Use: "
             "Improving Few-Shot Performance of Language Models. ICML 2021.",
         ),
@@ -79,6 +84,7 @@ CALIBRATIONS = {
             "inputs.",
             by="random words of the test inputs (Fei et al. 2023)",
             inputs=random_words,
+            n_inputs=N_DC_INPUTS,
             needs_words=True,
             reference="Yu Fei, Yifan Hou, Zeming Chen and Antoine Bosselut. 2023. Mitigating Label Biases for "
             "In-Context Learning. ACL 2023.",
@@ -97,9 +103,59 @@ CALIBRATIONS = {
 """The methods by name, in the order of prompts, tables and figures."""
 
 
+MOST_STRENGTH = 1.5
+"""Of calibration: at 0 there is none, at 1 it is as published."""
+
+_VARIANT = re.compile(r"(?P<method>[a-z]+)(@(?P<strength>[0-9][0-9.e-]*))?(/(?P<inputs>[1-9][0-9]*))?")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method as specs ask for it: ``cc``, ``cc@0.7`` or ``dc@0.7/5``.
+
+    Probabilities are divided by ``p_hat ** strength`` (the published methods have 1), where ``p_hat`` is the mean over
+    the method's first ``inputs`` inputs, or over all of them (None).
+    """
+
+    method: str
+    strength: float = 1.0
+    inputs: int | None = None
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """Return what a name stands for.
+
+        Raises:
+            ValueError: it stands for nothing; the message says why.
+        """
+        found = _VARIANT.fullmatch(name)
+        if found is None or found["method"] not in CALIBRATIONS:
+            known = ", ".join(CALIBRATIONS)
+            raise ValueError(f"{name!r} is no calibration; use one of {known}, or with a strength, as in cc@0.7")
+        try:
+            strength = float(found["strength"] or 1)
+        except ValueError:
+            raise ValueError(f"{name!r}: {found['strength']!r} is no number; write a strength as in cc@0.7") from None
+        if not 0 <= strength <= MOST_STRENGTH:
+            raise ValueError(
+                f"{name!r}: a strength is 0 (no calibration) to {MOST_STRENGTH} (1: as published); change {strength:g}"
+            )
+        inputs = None if found["inputs"] is None else int(found["inputs"])
+        most = CALIBRATIONS[found["method"]].n_inputs
+        if inputs is not None and most is not None and inputs > most:
+            raise ValueError(f"{name!r}: {found['method']} has {most} inputs, not {inputs}; lower the number")
+        return cls(found["method"], strength, inputs)
+
+    def __str__(self) -> str:
+        """Return the name; a strength of 1 is left out."""
+        strength = "" if self.strength == 1 else f"@{self.strength!r}".removesuffix(".0")
+        return f"{self.method}{strength}{'' if self.inputs is None else f'/{self.inputs}'}"
+
+
 def calibrations(names: Collection[str]) -> list[Calibration]:
-    """Return the methods of these names, in the order of `CALIBRATIONS`."""
-    return [method for method in CALIBRATIONS.values() if method.name in names]
+    """Return the methods that these names need, in the order of `CALIBRATIONS`."""
+    needed = {Variant.of(name).method for name in names}
+    return [method for method in CALIBRATIONS.values() if method.name in needed]
 
 
 def shared_inputs(

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from biaseval.analysis import open_runs
-from biaseval.report.methods import is_adapted, method_order, mitigation_of
+from biaseval.report.methods import Order, is_adapted, method_order, mitigation_of
 from biaseval.store import Run
 
 Row = dict[str, Any]
@@ -131,11 +131,11 @@ def read_adaptation(connection: duckdb.DuckDBPyConnection, changes: Sequence[Row
     )
 
 
-def _setting_order(row: Row) -> tuple[int, tuple[int, str]]:
+def _setting_order(row: Row) -> tuple[int, Order]:
     return (row["n_demos"], method_order(row["method"]))
 
 
-def _change_order(row: Row) -> tuple[int, tuple[int, str], tuple[int, str]]:
+def _change_order(row: Row) -> tuple[int, Order, Order]:
     return (*_setting_order(row), method_order(row["against_method"]))
 
 

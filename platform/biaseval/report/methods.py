@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from biaseval.prompting.calibration import CALIBRATIONS
+from biaseval.prompting.calibration import CALIBRATIONS, Variant
 
 METHODS = {
     "none": "no calibration",
@@ -12,13 +13,31 @@ METHODS = {
     "lora": "LoRA",
     **{f"lora+{method.name}": f"LoRA + {method.shown}" for method in CALIBRATIONS.values()},
 }
-"""The display names of the methods, in the order of tables and figures; others go by their own name."""
+"""The display names of the methods, in the order of tables and figures; variants go by that of their method."""
 
 
-def method_order(method: str) -> tuple[int, str]:
-    """Return the sort key of a method: those of `METHODS` first, in their order."""
-    known = list(METHODS)
-    return (known.index(method) if method in known else len(known), method)
+Order = tuple[int, float, float]
+"""A sort key of methods."""
+
+
+def method_order(method: str) -> Order:
+    """Return the sort key of a method: in the order of `METHODS`, variants behind their method, others last."""
+    known, (own, variant) = list(METHODS), _variant(method)
+    if variant is None:
+        return (known.index(own) if own in known else len(known), -1, 0)
+    return (known.index(own), variant.strength, variant.inputs or math.inf)
+
+
+def _variant(method: str) -> tuple[str, Variant | None]:
+    """Return the method of `METHODS` that a method varies, with how it does; else itself, and None."""
+    if method in METHODS:
+        return method, None
+    adapted, plus, calibration = method.rpartition("+")
+    try:
+        variant = Variant.of(calibration)
+    except ValueError:
+        return method, None
+    return f"{adapted}{plus}{variant.method}", variant
 
 
 def method_name(method: str, mitigation: str = "calibration") -> str:
@@ -28,7 +47,14 @@ def method_name(method: str, mitigation: str = "calibration") -> str:
         method: a method of the marts.
         mitigation: what ``none`` is without, as `mitigation_of` says.
     """
-    return f"no {mitigation}" if method == "none" else METHODS.get(method, method)
+    if method == "none":
+        return f"no {mitigation}"
+    own, variant = _variant(method)
+    shown = METHODS.get(own, own)
+    if variant is None:
+        return shown
+    strength = "" if variant.strength == 1 else f" {variant.strength:g}"
+    return f"{shown}{strength}{'' if variant.inputs is None else f' (first {variant.inputs})'}"
 
 
 def is_adapted(method: str) -> bool:

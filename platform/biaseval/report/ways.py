@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from biaseval.report.findings import Row
-from biaseval.report.methods import method_name, method_order
+from biaseval.report.methods import Order, method_name, method_order
 
 WAYS = {"likelihood": "label likelihood", "generate": "free generation", "constrained": "constrained generation"}
 """The display names of the ways of predicting, in the order of tables and figures."""
@@ -23,12 +23,12 @@ def way_name(predict: str, method: str) -> str:
     return shown if method == "none" else f"{shown}, {method_name(method)}"
 
 
-def row_order(row: Row) -> tuple[tuple[int, tuple[int, str]], int]:
+def row_order(row: Row) -> tuple[tuple[int, Order], int]:
     """Return the sort key of a row's way of predicting, calibration and instruction."""
     return way_order(row), list(INSTRUCTIONS).index(row["instruction"])
 
 
-def way_order(row: Row) -> tuple[int, tuple[int, str]]:
+def way_order(row: Row) -> tuple[int, Order]:
     """Return the sort key of a row's way of predicting and calibration."""
     ways = list(WAYS)
     return (ways.index(row["predict"]) if row["predict"] in ways else len(ways), method_order(row["method"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -82,11 +82,17 @@ class LabelBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*",)
+    # Keys of other kinds that a search asks for.
+    thresholds: ClassVar[Mapping[str, float]] = {}
+    train: ClassVar[None] = None
 
     kind: Literal["label_bias"]
     model: ModelSpec
     tasks: TasksSpec
     prompt: PromptSpec = PromptSpec()
+    held_out: bool = False
+    """Whether each setting scores the demonstrations of others too, with the purpose ``held_out``: metrics do not count
+    them, and a search may choose on them (``choose_on: held_out``)."""
     calibration: list[Method] = []
     scoring: ScoringSpec = ScoringSpec()
     lora: LoraSpec | None = None

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import fnmatch
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from biaseval.prompting.calibration import CALIBRATIONS
+from biaseval.prompting.calibration import Variant
 
-if TYPE_CHECKING:
-    Method = str
-else:
-    Method = Literal[tuple(CALIBRATIONS)]
+Method = Annotated[str, AfterValidator(lambda name: str(Variant.of(name)))]
+"""A calibration, or a variant of it, such as ``cc@0.7``."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -97,11 +96,21 @@ class ExecutionSpec(Section):
     gpus_per_actor: Literal["auto"] | Annotated[int, Field(ge=0)] = "auto"
     part_rows: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
 
+    @property
+    def n_at_once(self) -> int:
+        """Runs that a Ray of this run's own has room for at a time."""
+        return 1
+
 
 def refuse(problems: Sequence[str], error: type[ValueError] = ValueError) -> None:
     """Raise ``error`` with all problems, if there are any."""
     if problems:
         raise error("; ".join(problems))
+
+
+def is_among(key: str, patterns: Sequence[str]) -> bool:
+    """Return whether a dotted key is one of these, in which ``*`` stands for any name or place."""
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
 
 
 def named_twice(key: str, values: Sequence[object], noun: str = "one") -> list[str]:
