@@ -19,7 +19,7 @@ from biaseval.qa_bias.significance import (
     PUBLISHED_THRESHOLDS,
     biased_questions,
     biased_segment,
-    fixed_thresholds,
+    given_thresholds,
     segment_draws,
     threshold_grid,
 )
@@ -104,10 +104,10 @@ def test_too_many_thresholds_are_refused(variant: Literal["paper", "reference"])
     assert len(threshold_grid("my:own", 0, MAX_THRESHOLDS, variant=variant)) == MAX_THRESHOLDS
 
 
-def test_fixed_thresholds_are_the_published_ones_or_those_of_the_spec() -> None:
-    assert fixed_thresholds("search") == {}
-    assert fixed_thresholds({"ans_len": 2.5}) == {"ans_len": 2.5}
-    assert fixed_thresholds("mikula2024") is PUBLISHED_THRESHOLDS
+def test_given_thresholds_are_the_published_ones_or_those_of_the_spec() -> None:
+    assert given_thresholds("search") == {}
+    assert given_thresholds({"ans_len": 2.5}) == {"ans_len": 2.5}
+    assert given_thresholds("mikula2024") is PUBLISHED_THRESHOLDS
     assert set(PUBLISHED_THRESHOLDS) == set(HEURISTICS)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from biaseval.analysis.relations import connect, create_tables, create_views, literal, local_copy, relations, rows
 from biaseval.qa_bias.heuristics import Variant
-from biaseval.qa_bias.significance import fixed_thresholds, segment_draws, threshold_grid
+from biaseval.qa_bias.significance import given_thresholds, segment_draws, threshold_grid
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
 from biaseval.tables import (
@@ -43,7 +43,7 @@ def derive_qa_bias(run: Run, spec: QaBiasSpec, trained: Sequence[str] = ()) -> N
     with local_copy(run, _MEASUREMENTS) as source, closing(connect([source])) as connection:
         create_tables(source, _MEASUREMENTS.values(), connection)
         create_views(relations("intermediate", tables=_MEASUREMENTS), connection)
-        thresholds = thresholds_to_try(spec.variant, fixed_thresholds(spec.thresholds), connection)
+        thresholds = thresholds_to_try(spec.variant, given_thresholds(spec.thresholds), connection)
         run.write_part(QA_THRESHOLDS.name, 0, thresholds)
         for number, model in enumerate([*(model.name for model in spec.models), *trained]):
             measured = rows(
@@ -100,12 +100,14 @@ def _numbered(rows: Sequence[Mapping[str, object]]) -> pa.Table:
     return QA_MODELS.rows([{**nothing, **row, "number": number} for number, row in enumerate(rows)])
 
 
-def thresholds_to_try(variant: Variant, fixed: Mapping[str, float], connection: duckdb.DuckDBPyConnection) -> pa.Table:
+def thresholds_to_try(
+    variant: Variant, given: Mapping[str, float | Sequence[float]], connection: duckdb.DuckDBPyConnection
+) -> pa.Table:
     """Return the thresholds to try of each data set and heuristic of ``qa_attributes``, as ``qa_thresholds``.
 
     Args:
         variant: whose rule.
-        fixed: by heuristic; it is the only one.
+        given: by heuristic, the only one or those to try; of others all that its rule knows.
         connection: that has the attributes.
 
     Raises:
@@ -121,11 +123,15 @@ def thresholds_to_try(variant: Variant, fixed: Mapping[str, float], connection: 
     found: list[dict[str, object]] = []
     for span in ranges.to_pylist():
         dataset, heuristic, lowest, highest = span.values()
-        grid: list[float] = []
-        if heuristic in fixed:
-            grid = [fixed[heuristic]]
+        grid: Sequence[float] = []
+        own = given.get(heuristic)
+        is_fixed = isinstance(own, float | int)
+        if isinstance(own, float | int):
+            grid = [own]
+        elif own is not None:
+            grid = sorted(set(own))
         elif lowest is not None:
             grid = threshold_grid(heuristic, lowest, highest, variant=variant)
-        place = {"dataset": dataset, "heuristic": heuristic, "is_fixed": heuristic in fixed}
+        place = {"dataset": dataset, "heuristic": heuristic, "is_fixed": is_fixed}
         found += [{**place, "threshold": threshold} for threshold in grid]
     return QA_THRESHOLDS.rows(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -85,8 +85,8 @@ def threshold_grid(
     return grid
 
 
-def fixed_thresholds(thresholds: str | Mapping[str, float]) -> Mapping[str, float]:
-    """Return the thresholds that the key of a spec gives, by heuristic; those of the others are searched."""
+def given_thresholds(thresholds: str | Mapping[str, float | Sequence[float]]) -> Mapping[str, float | Sequence[float]]:
+    """Return what the key of a spec gives by heuristic: a threshold, or those among which it is searched."""
     if isinstance(thresholds, str):
         return PUBLISHED_THRESHOLDS if thresholds == "mikula2024" else {}
     return thresholds

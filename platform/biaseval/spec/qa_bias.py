@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -106,6 +106,9 @@ class QaTextSpec(Section):
     """A pipeline's name or directory, such as ``en_core_web_sm``."""
 
 
+Threshold = Annotated[float, Field(allow_inf_nan=False)]
+
+
 class QaBiasSpec(RunSpec):
     """A QA prediction-bias run (P3)."""
 
@@ -123,6 +126,9 @@ class QaBiasSpec(RunSpec):
     NAMES = ("models.*.path", "models.*.adapter", "text.spacy", "train.bases.*.path")
     RESOURCES = ("execution.*", *QaTrainSpec.RESOURCES)
     ANALYSIS = ("thresholds", "thresholds.*", "bootstrap.*")
+    # Keys of other kinds that a search asks for.
+    calibration: ClassVar[Sequence[str]] = ()
+    held_out: ClassVar[bool] = False
 
     kind: Literal["qa_bias"]
     models: list[QaModelSpec] = []
@@ -130,8 +136,11 @@ class QaBiasSpec(RunSpec):
     datasets: QaDatasetsSpec
     heuristics: Annotated[list[str], Field(min_length=1)] = list(HEURISTICS)
     """Ids of P3's heuristics, or ``module:function`` for one of the user's."""
-    thresholds: Literal["search", "mikula2024"] | dict[str, Annotated[float, Field(allow_inf_nan=False)]] = "search"
-    """Searched, the published ones, or heuristic to threshold (the others are searched).
+    thresholds: (
+        Literal["search", "mikula2024"] | dict[str, Threshold | Annotated[list[Threshold], Field(min_length=1)]]
+    ) = "search"
+    """Searched, the published ones, or heuristic to threshold or to those among which it is searched (those of other
+    heuristics are searched among all).
 
     ``variant: paper`` keeps those of the first model that has one for all models; ``reference`` searches for each.
     """
