@@ -86,8 +86,10 @@ TRAINED_MODELS = TableSchema(
             ("n_windows", pa.int64()),  # that it was trained on in an epoch
             ("n_workers", pa.int32()),
             ("device", pa.string()),  # 'cpu', or the accelerator's name
+            ("is_stopped", pa.bool_()),  # a search ended it early, which is its problem then
         ]
     ),
+    later={"is_stopped": "false"},
 )
 
 EVALUATIONS = TableSchema(

@@ -176,6 +176,26 @@ class Watch:
     """Evaluations without a better one after which training ends; None: it goes on to its last step."""
     against: frozenset[str] = frozenset()
     """Names of the sets whose mean is subtracted, where what counts is a difference."""
+    cutoffs: Mapping[int, float] = field(default_factory=dict)
+    """Optimizer steps to the F1 on the sets that decide that must be reached at the first evaluation behind so many;
+    where it is not, training ends without a result."""
+
+    def stops(self, before: int, n_steps: int, scores: Sequence[Scores]) -> str | None:
+        """Return why training ends at an evaluation that misses a cutoff, or None.
+
+        Args:
+            before: steps at the evaluation before, 0 where there was none.
+            n_steps: at this one.
+            scores: of it.
+        """
+        due = [cutoff for rung, cutoff in self.cutoffs.items() if before < rung <= n_steps]
+        found = [own.f1 for own in scores if own.dataset in self.deciding]
+        f1 = sum(found) / max(1, len(found))
+        if not due or f1 >= max(due):
+            return None
+        return (
+            f"stopped early behind {n_steps:,} steps: F1 {f1:.4f} on validation, and the search asks for {max(due):.4f}"
+        )
 
     def selection(self) -> Selection:
         """Return what hears of the evaluations of a training."""

@@ -59,6 +59,8 @@ class Outcome:
     """Behind which the weights are that were kept; None where nothing was."""
     problem: str | None = None
     """Why it is not complete."""
+    is_stopped: bool = False
+    """A search ended it early."""
 
 
 def train(
@@ -101,7 +103,7 @@ def train(
                 if notes.ask(ready, share):
                     write_weights(run, _kept(work, record.step), ready, share, recipe.saved_dtype)
                     notes.drop_others()
-                if notes.is_over:
+                if notes.is_over or notes.stopped is not None:
                     break
             is_due = recipe.checkpoint_steps is not None and n_done % recipe.checkpoint_steps == 0
             if is_due and not is_last and record.is_finite:
@@ -109,7 +111,7 @@ def train(
                 write_checkpoint(run, work.checkpoints, n_done, ready, share)
                 notes.hold()
         notes.write()
-        problem = _problem(record, notes.best_step, work, planned[record.step][1])
+        problem = notes.stopped or _problem(record, notes.best_step, work, planned[record.step][1])
         if problem is None and notes.best_step is not None:
             _write_kept(run, base, work, recipe, folder, notes.best_step)
         elif problem is None:
@@ -118,7 +120,7 @@ def train(
     if share.rank == 0:
         if work.row is not None:
             _write_row(run, base, work, folder, outcome)
-        if outcome.is_complete:
+        if outcome.is_complete or outcome.is_stopped:
             _drop_served(run, work)
     return outcome
 
@@ -143,6 +145,7 @@ def _write_row(run: Run, base: Base, work: Work, folder: str, outcome: Outcome) 
         "steps": outcome.n_steps,
         "best_step": outcome.best_step,
         "problem": outcome.problem,
+        "is_stopped": outcome.is_stopped,
         "n_windows": work.objective.n_rows,
         "n_workers": base.share.n_workers,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
@@ -167,6 +170,9 @@ class _Notes:
         self._steps: list[Row] = []
         self._evaluations: list[Row] = []
         self._selection = None if work.watch is None else work.watch.selection()
+        self.stopped: str | None = None
+        """Why a search ends it here; None: it does not."""
+        self._asked_behind = 0
         self._held_step: int | None = None
         """The best one that the last checkpoint knows: training goes on from it, if it is killed."""
         self._run, self._work, self._is_first = run, work, is_first
@@ -194,6 +200,9 @@ class _Notes:
         return self._hear(self._steps[-1]["step"], scores)
 
     def _hear(self, step: int, scores: Sequence[Scores]) -> bool:
+        if self._work.watch is not None:
+            self.stopped = self._work.watch.stops(self._asked_behind, step + 1, scores)
+            self._asked_behind = step + 1
         self._evaluations += [{"model": self._work.key["model"], "step": step, **asdict(own)} for own in scores]
         return self._selection is not None and self._selection.add(step, [asdict(own) for own in scores])
 
@@ -209,6 +218,7 @@ class _Notes:
             evaluation_seconds=self._evaluation_seconds,
             best_step=self.best_step,
             problem=problem,
+            is_stopped=self.stopped is not None,
         )
 
     def read(self, n_steps: int) -> None:

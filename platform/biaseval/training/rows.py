@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from biaseval.training.batches import EncodedRow
 
+CUTOFFS = "cutoffs.json"
+"""The file of a run in which a search says what its readers must reach to go on: reader to steps to F1."""
+
 MODEL_CONFIG = "config.json"
 """The last file of a tuned model: a folder with it is complete."""
 

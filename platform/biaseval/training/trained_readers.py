@@ -28,6 +28,7 @@ from biaseval.training.questions import (
     Questions,
     Standard,
 )
+from biaseval.training.rows import CUTOFFS
 from biaseval.training.work import Work
 
 _OVERFLOW = (
@@ -206,7 +207,14 @@ def _watch(run: Run, unit: Mapping[str, Any], base: Base, inputs: Sequence[str],
         how.train.best,
         frozenset(asked.dataset for asked in how.sets if asked.decides),
         how.train.patience if how.train.steps_of(unit["row"]["method"]) is None else None,
+        cutoffs=_cutoffs(run, unit["row"]["model"]),
     )
+
+
+def _cutoffs(run: Run, reader: str) -> dict[int, float]:
+    """Return what a search asks of a reader, by steps; nothing where the run is no trial."""
+    known = run.read_json(CUTOFFS) if run.has(CUTOFFS) else {}
+    return {int(n_steps): f1 for n_steps, f1 in known.get(reader, {}).items()}
 
 
 def _watch_segments(
