@@ -21,7 +21,7 @@ LAYERS = [
     {"label_bias", "majority_bias"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
-    {"units", "environment"},
+    {"units", "environment", "tuning"},  # the last is pure: it knows specs, and not what a trial is
     {"spec"},
     {"prompting", "qa_bias"},  # their records are what a spec may ask for
     {"store"},
@@ -85,6 +85,7 @@ def test_the_source_root_does_not_shadow_the_standard_library() -> None:
     [
         *("cli", "spec", "store", "analysis", "report", "pipelines"),
         *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.attributes", "qa_bias.significance"),
+        *("tuning.samplers", "analysis.objectives"),
     ],
 )
 def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:

@@ -50,6 +50,12 @@ CONTENTS: dict[str, dict[str, Any]] = {
         "training": {"learning_rate": 1.0e-4},
     },
 }
+CONTENTS["search"] = {
+    "spec": {"kind": "label_bias", "name": "x", **CONTENTS["label_bias"]},
+    "search": {"prompt.demo_sets": [1, 2], "scoring.normalization": ["mean", "sum"]},
+    "objective": {"sql": "select avg(rsd) as rsd from label_bias_by_task", "maximize": False},
+    "trials": 3,
+}
 
 
 def _loaded(folder: Path, kind: str) -> Spec:
@@ -117,6 +123,7 @@ def test_the_keys_of_analysis() -> None:
             *("bootstrap.trials", "bootstrap.sample", "bootstrap.replacement"),
         },
         "InstructSpec": set(),
+        "SearchSpec": set(),
     }
 
 
@@ -136,6 +143,10 @@ def test_the_keys_of_analysis() -> None:
             },
         ),
         ("instruct", {"data.path": "c.jsonl"}),
+        (
+            "search",
+            {"spec.tasks.table": "t.csv", "spec.tasks.templates": None, "spec.tasks.splits": "s3://b/splits"},
+        ),
     ],
 )
 def test_input_files_are_recorded_under_these_names(tmp_path: Path, kind: str, files: dict[str, str | None]) -> None:
@@ -148,8 +159,14 @@ def test_input_files_are_recorded_under_these_names(tmp_path: Path, kind: str, f
 @pytest.mark.parametrize("kind", ["label_bias", "majority_bias", "instruct"])
 def test_the_one_model_of_a_run_stands_under_model(tmp_path: Path, kind: str) -> None:
     spec = _loaded(tmp_path, kind)
-    assert spec.kind != "qa_bias"
+    assert spec.kind not in ("qa_bias", "search")
     assert spec.models_used() == {("model",): spec.model}
+
+
+def test_a_search_loads_the_models_of_what_it_searches(tmp_path: Path) -> None:
+    spec = _loaded(tmp_path, "search")
+    assert spec.kind == "search"
+    assert spec.models_used() == spec.spec.models_used() == {("model",): _loaded(tmp_path, "label_bias").model}
 
 
 def test_models_that_answer_stand_under_their_names(tmp_path: Path) -> None:

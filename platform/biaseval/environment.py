@@ -24,6 +24,7 @@ _PACKAGES = (
     "pyarrow",
     "duckdb",
     "numpy",
+    "optuna",
     "nltk",
     "scikit-learn",
     "spacy",

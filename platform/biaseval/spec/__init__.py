@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from biaseval.errors import InputError
-from biaseval.spec.files import differences, dump_spec, read_content, validated, with_absolute_paths
+from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, PromptSpec, TasksSpec
 from biaseval.spec.majority_bias import (
@@ -35,20 +35,27 @@ from biaseval.spec.qa_bias import (
 )
 from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec
 from biaseval.spec.score import ScoreSpec
+from biaseval.spec.search import ObjectiveSpec, SearchedSpec, SearchSpec, StopEarlySpec
 from biaseval.spec.sections import ExecutionSpec, Method, ModelSpec, ScoringSpec
 from biaseval.spec.training import AdapterSpec, LoraSpec, TrainingSpec
 
 CausalSpec = LabelBiasSpec | MajorityBiasSpec
 """What scores labels with a causal LM."""
 
-Spec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec | InstructSpec
+Spec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec | InstructSpec | SearchSpec
 """Every kind of spec that a file may hold."""
 
 AnySpec = Spec | ScoreSpec
 """Every kind of spec that a run directory may hold."""
 
 _KINDS: dict[str, type[Spec]] = {get_args(own.model_fields["kind"].annotation)[0]: own for own in get_args(Spec)}
+_SEARCHED: dict[str, type[SearchedSpec]] = {
+    get_args(own.model_fields["kind"].annotation)[0]: own for own in get_args(SearchedSpec)
+}
 _STORED: dict[str, type[AnySpec]] = {**_KINDS, "score": ScoreSpec}
+
+
+_OF_SEARCHED = "spec."
 
 
 def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
@@ -62,8 +69,34 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
         InputError: the file cannot be read, or has mistakes; the message lists all of them.
     """
     path = Path(path).expanduser()
-    content = read_content(path, overrides)
+    of_searched = [override for override in overrides if override.startswith(_OF_SEARCHED)]
+    content = read_content(path, [override for override in overrides if override not in of_searched])
+    if content.get("kind") == "search":
+        return _search(content, path, [override.removeprefix(_OF_SEARCHED) for override in of_searched])
+    override_keys(content, of_searched)
     return with_absolute_paths(validated(content, str(path), _KINDS), path.resolve().parent)
+
+
+def _search(content: dict[str, Any], path: Path, overrides: Sequence[str]) -> Spec:
+    """Return the spec of a search; what is searched is named by its spec file, or stands in place, and is overridden.
+
+    Raises:
+        InputError: either has mistakes.
+    """
+    base, source = content.get("spec"), f"{path}: spec"
+    if isinstance(base, str):
+        own = (path.resolve().parent / Path(base).expanduser()).resolve()
+        source, folder, base = str(own), own.parent, read_content(own, overrides)
+    else:
+        folder = path.resolve().parent
+        override_keys(content, [f"{_OF_SEARCHED}{override}" for override in overrides])
+        base = content.get("spec")
+    if not isinstance(base, dict):
+        raise InputError(f"{source}: is missing; name the spec file whose keys are searched, or write it in place")
+    if not isinstance(base.get("kind"), str) or base["kind"] not in _SEARCHED:
+        raise InputError(f"{source}: kind: {base.get('kind')!r} cannot be searched; use {' or '.join(_SEARCHED)}")
+    searched = with_absolute_paths(validated(base, source, _SEARCHED), folder)
+    return validated({**content, "spec": searched.model_dump()}, str(path), _KINDS)
 
 
 def stored_spec(content: object, source: str) -> AnySpec:
@@ -107,6 +140,7 @@ __all__ = [
     "MajorityPromptSpec",
     "Method",
     "ModelSpec",
+    "ObjectiveSpec",
     "Prediction",
     "PromptSpec",
     "QaBaseSpec",
@@ -117,8 +151,11 @@ __all__ = [
     "QaTrainSpec",
     "ScoreSpec",
     "ScoringSpec",
+    "SearchSpec",
+    "SearchedSpec",
     "SimplexSpec",
     "Spec",
+    "StopEarlySpec",
     "TasksSpec",
     "TrainingSpec",
     "WindowsSpec",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from pydantic import ValidationError
 
 from biaseval.errors import InputError
 from biaseval.spec.mistakes import problems_of
-from biaseval.spec.sections import RunSpec
+from biaseval.spec.sections import RunSpec, is_among
 
 S = TypeVar("S", bound=RunSpec)
 
@@ -32,9 +31,14 @@ def read_content(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     content = _parse_yaml(text, str(path))
     if not isinstance(content, dict):
         raise InputError(f"{path}: a spec is a mapping of keys such as kind, name and model; this file is not")
+    override_keys(content, overrides)
+    return content
+
+
+def override_keys(content: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Set keys of a spec's content; Raises InputError: an override has no place."""
     for override in overrides:
         _apply_override(content, override)
-    return content
 
 
 def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[S]]) -> S:
@@ -87,8 +91,8 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
         return [f"kind: the run has {old.kind!r}, the spec {new.kind!r}"]
     before = _flatten(old.model_dump(mode="json"), new.PATHS)
     after = _flatten(new.model_dump(mode="json"), new.PATHS)
-    keys = [key for key in dict.fromkeys([*before, *after]) if not _is_among(key, new.RESOURCES)]
-    paths = [key for key in keys if _is_among(key, new.PATHS)]
+    keys = [key for key in dict.fromkeys([*before, *after]) if not is_among(key, new.RESOURCES)]
+    paths = [key for key in keys if is_among(key, new.PATHS)]
 
     def line(key: str) -> str:
         return f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}"
@@ -98,10 +102,6 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
         *new.further_differences(before, after),
         *(line(key) for key in paths if (before.get(key) is None) != (after.get(key) is None)),
     ]
-
-
-def _is_among(key: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
 
 
 def _parse_yaml(text: str, source: str) -> Any:

@@ -6,7 +6,7 @@ import math
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -123,6 +123,10 @@ class MajorityBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*",)
+    # Keys of other kinds that a search asks for.
+    thresholds: ClassVar[Mapping[str, float]] = {}
+    train: ClassVar[None] = None
+    held_out: ClassVar[bool] = False
 
     kind: Literal["majority_bias"]
     model: ModelSpec

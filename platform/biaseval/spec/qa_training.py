@@ -78,7 +78,7 @@ class LearnedMixinSpec(Section):
     ``variant`` is ``reference``."""
     bias_scale: Share = 0.2
     """What the bias model's logits are multiplied by: u of protocol section 9.4; 1 is the original method."""
-    entropy_penalty: Annotated[float, Field(ge=0)] = 0.4
+    entropy_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.4
     max_steps: Steps = 100_000
 
     _numbers = field_validator("bias_scale", "entropy_penalty", mode="before")(number_of)

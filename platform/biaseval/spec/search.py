@@ -1,0 +1,408 @@
+"""The spec of a search: which keys of another spec are varied, what is looked for, and how."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+
+from biaseval.prompting.calibration import Variant
+from biaseval.spec.label_bias import LabelBiasSpec
+from biaseval.spec.majority_bias import MajorityBiasSpec
+from biaseval.spec.mistakes import problems_of
+from biaseval.spec.presets import EVERY_THRESHOLD, PRESETS
+from biaseval.spec.qa_bias import QaBiasSpec, QaModelSpec
+from biaseval.spec.qa_training import QaBaseSpec
+from biaseval.spec.sections import ExecutionSpec, ModelSpec, RunSpec, Section, SpecError, is_among, named_twice, refuse
+from biaseval.spec.training import number_of
+
+SearchedSpec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec
+"""What can be searched: what has metrics."""
+
+_KINDS: tuple[type[SearchedSpec], ...] = (LabelBiasSpec, MajorityBiasSpec, QaBiasSpec)
+
+Domain = Mapping[str, Sequence[Any]]
+"""Where values of a key come from: one of `DOMAINS`, and its list."""
+
+DOMAINS: dict[str, str] = {
+    "grid": "numbers of which one is taken, in their order",
+    "choice": "values of any sort without an order",
+    "uniform": "[lowest, highest], any number between them",
+    "loguniform": "[lowest, highest] above 0, any number between them by its logarithm",
+    "int": "[lowest, highest], any whole number between them",
+}
+"""The domains that a key may have, and what their lists are."""
+
+_OF_VARIANTS = ("calibration.*.strength", "calibration.*.inputs")
+"""Keys that are no key of a spec: they vary a method that its ``calibration`` names."""
+
+_PLANTED = ".planted."
+"""In keys of generated questions, which stand where a file has its place."""
+
+_IS_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class ObjectiveSpec(Section):
+    """What is looked for: a number that a query over a trial's run returns, in one row and one column."""
+
+    sql: str
+    """Over the tables and marts of the searched kind; the column's name is that of the objective."""
+    maximize: bool
+    """Whether more is better."""
+
+
+class StopEarlySpec(Section):
+    """Successive halving of trainings (Li et al. 2020, ASHA), by the F1 that readers have on their validation sets.
+
+    A reader is looked at behind ``grace_steps``, ``grace_steps * reduction``, ``grace_steps * reduction^2`` … steps,
+    and goes on if it is among the best ``1 / reduction`` of the same readers there, of trials of earlier batches.
+    """
+
+    grace_steps: Annotated[int, Field(gt=0)]
+    reduction: Annotated[float, Field(gt=1)] = 3
+
+    _numbers = field_validator("reduction", mode="before")(number_of)
+
+
+class SearchExecutionSpec(ExecutionSpec):
+    """Resources of a search: those of each trial, as in other specs, and how many trials share them."""
+
+    at_once: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
+    """Trials that run at a time, each with its share of what there is; auto: one on CPUs, else as many as GPUs allow.
+    The choice does not depend on it."""
+
+    @property
+    def n_at_once(self) -> int:
+        """Trials that a Ray of the search's own has room for at a time."""
+        return 1 if self.at_once == "auto" else self.at_once
+
+    @property
+    def of_a_trial(self) -> ExecutionSpec:
+        """What each trial is told."""
+        return ExecutionSpec.model_validate(self.model_dump(exclude={"at_once"}))
+
+
+class SearchSpec(RunSpec):
+    """A search over keys of another spec."""
+
+    PATHS: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.PATHS))
+    NAMES: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.NAMES))
+    RESOURCES: ClassVar[tuple[str, ...]] = (
+        "execution.*",
+        *dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.RESOURCES),
+    )
+
+    kind: Literal["search"]
+    spec: Annotated[SearchedSpec, Field(discriminator="kind")]
+    """What is searched, as a mapping; in a file also the path of its spec file."""
+    preset: str | None = None
+    """One of `PRESETS`, a search of a paper, in place of ``search``, ``objective``, ``per`` and ``algorithm``."""
+    search: Annotated[dict[str, Domain], Field(min_length=1)]
+    """Dotted key of that spec to where its values come from; a plain list is a ``grid`` of numbers, else a
+    ``choice``."""
+    objective: Annotated[list[ObjectiveSpec], Field(min_length=1)]
+    """One, or several: those that no trial beats in all of them are its Pareto front."""
+    per: list[str] = []
+    """Columns of the objectives' queries that say of what each of their rows is, such as ``task``: a point is chosen
+    for each. None: of the one row that they return."""
+    algorithm: Literal["grid", "random", "optuna"] = Field(default="optuna", validate_default=True)
+    """All combinations; drawn; or Optuna's: TPE (Bergstra et al. 2011), for several objectives NSGA-II (Deb et al.
+    2002)."""
+    trials: Annotated[int, Field(gt=0)] | None = Field(default=None, validate_default=True)
+    """How many; a grid has as many as it has combinations."""
+    batch: Annotated[int, Field(gt=0)] = 4
+    """Trials whose points are chosen together, knowing the results of all before them. What is chosen depends on it,
+    and not on how many run at a time."""
+    stop_early: StopEarlySpec | None = None
+    """Null: every trial runs to its end."""
+    choose_on: Literal["half", "held_out", "published"] = "half"
+    """What objectives are computed on: one half of what they read, by article (QA) or row, the other being shown
+    beside it; held-out rows (label bias), BiasScore's and the demonstrations of other settings in place of the main
+    rows, which are shown beside them, and one half of BiasScore's for itself; or all, as the papers chose on their
+    test sets."""
+    execution: SearchExecutionSpec = Field(default=SearchExecutionSpec(), validate_default=True)
+    """What is left out is that of the spec."""
+
+    def files(self) -> dict[str, str | None]:
+        """Return the files of what is searched."""
+        return {f"spec.{key}": uri for key, uri in self.spec.files().items()}
+
+    def models_used(self) -> Mapping[tuple[str, ...], ModelSpec | QaModelSpec | QaBaseSpec]:
+        """Return the models of what is searched."""
+        return self.spec.models_used()
+
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether trials differ only in what is computed from outputs that all of them share."""
+        return all(is_among(key, (*self.spec.ANALYSIS, *_OF_VARIANTS)) for key in self.search)
+
+    @property
+    def n_trials(self) -> int:
+        """How many trials there are."""
+        if self.trials is not None:
+            return self.trials
+        return math.prod(len(domain["grid" if "grid" in domain else "choice"]) for domain in self.search.values())
+
+    def at(self, parameters: Mapping[str, Any]) -> SearchedSpec:
+        """Return the spec of a trial: with keys set to these values, and the search's resources.
+
+        Raises:
+            ValidationError: one cannot have its value.
+        """
+        return _changed(self.spec, parameters).model_copy(update={"execution": self.execution.of_a_trial})
+
+    @field_validator("preset")
+    @classmethod
+    def _a_preset_fits_the_spec(cls, preset: str | None, info: ValidationInfo) -> str | None:
+        if preset is not None and "spec" in info.data:
+            problems = PRESETS[preset].problems(info.data["spec"])
+            refuse([f"preset: {preset} {problem}" for problem in problems], SpecError)
+        return preset
+
+    @field_validator("search", mode="before")
+    @classmethod
+    def _a_list_is_a_domain(cls, search: Any) -> Any:
+        if not isinstance(search, dict):
+            return search
+        return {
+            key: {"grid" if all(map(_is_number, domain)) else "choice": domain} if isinstance(domain, list) else domain
+            for key, domain in search.items()
+        }
+
+    @field_validator("search")
+    @classmethod
+    def _domains_are_whole(cls, search: dict[str, Domain]) -> dict[str, Domain]:
+        problems = [f"search.{key}: {problem}" for key, domain in search.items() for problem in _wrong(domain)]
+        refuse(problems, SpecError)
+        return search
+
+    @field_validator("search")
+    @classmethod
+    def _keys_can_be_searched(cls, search: dict[str, Domain], info: ValidationInfo) -> dict[str, Domain]:
+        refuse(
+            [
+                f"search.{key}: {other} is searched, too; leave one out"
+                for key in search
+                for other in _within(key, search)
+            ],
+            SpecError,
+        )
+        if {"spec", "preset"} <= info.data.keys():
+            spec = info.data["spec"]
+            refuse([problem for key, own in search.items() for problem in _unsearchable(spec, key, own)], SpecError)
+        return search
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def _one_objective_is_a_list(cls, objective: Any) -> Any:
+        return [objective] if isinstance(objective, dict) else objective
+
+    @field_validator("objective")
+    @classmethod
+    def _objectives_differ(cls, objective: list[ObjectiveSpec]) -> list[ObjectiveSpec]:
+        refuse(named_twice("objective", [own.sql for own in objective], "a query"), SpecError)
+        return objective
+
+    @field_validator("per")
+    @classmethod
+    def _columns_are_named_once(cls, per: list[str]) -> list[str]:
+        refuse(named_twice("per", per, "a column"), SpecError)
+        return per
+
+    @field_validator("algorithm")
+    @classmethod
+    def _a_sampler_looks_for_one_point(cls, algorithm: str, info: ValidationInfo) -> str:
+        if algorithm == "optuna" and info.data.get("per"):
+            raise SpecError(
+                f"per: optuna looks for one point, not for one for each {' and '.join(info.data['per'])}; take the "
+                "algorithm grid or random, or leave per out"
+            )
+        return algorithm
+
+    @field_validator("trials")
+    @classmethod
+    def _trials_can_be_counted(cls, trials: int | None, info: ValidationInfo) -> int | None:
+        algorithm, search = info.data.get("algorithm"), info.data.get("search")
+        if algorithm is None or search is None:
+            return trials
+        if algorithm != "grid" and trials is None:
+            raise SpecError(f"trials: is missing; say how many the algorithm {algorithm} makes")
+        if algorithm == "grid":
+            endless = [key for key, domain in search.items() if not {"grid", "choice"} & domain.keys()]
+            problems = [f"search.{key}: {_kind(search[key])} has no end; algorithm grid takes lists" for key in endless]
+            if trials is not None:
+                problems.append("trials: a grid has as many as it has combinations; leave it out, or take random")
+            refuse(problems, SpecError)
+        return trials
+
+    @field_validator("choose_on")
+    @classmethod
+    def _held_out_rows_are_scored(cls, choose_on: str, info: ValidationInfo) -> str:
+        spec = info.data.get("spec")
+        if choose_on == "held_out" and spec is not None and not spec.held_out:
+            what = "set held_out: true in its spec" if "held_out" in type(spec).model_fields else "choose on half"
+            raise SpecError(f"choose_on: the {spec.kind} run scores no held-out rows; {what}")
+        return choose_on
+
+    @field_validator("stop_early")
+    @classmethod
+    def _trials_report_on_the_way(cls, stop_early: StopEarlySpec | None, info: ValidationInfo) -> StopEarlySpec | None:
+        spec = info.data.get("spec")
+        if stop_early is not None and spec is not None and spec.train is None:
+            raise SpecError(
+                "stop_early: only readers that are trained (train) say on the way how they do; leave it out"
+            )
+        if stop_early is not None and info.data.get("per"):
+            raise SpecError("stop_early: a trial that is stopped for one reader is lost to all of per; leave one out")
+        return stop_early
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_preset_says_what_is_searched(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or content.get("preset") is None:
+            return content
+        name = content["preset"]
+        if not isinstance(name, str) or name not in PRESETS:
+            raise SpecError(f"preset: {name!r} is unknown; use {' or '.join(PRESETS)}")
+        own = PRESETS[name].content
+        other = [key for key in (*own, "trials") if content.get(key, own.get(key)) != own.get(key)]
+        if other:
+            raise SpecError(f"preset: {name} says what {', '.join(own)} are; leave out {', '.join(other)}")
+        return {**content, **own}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resources_are_those_of_the_spec(cls, content: Any) -> Any:
+        """Take the resources of what is searched where the search names no others."""
+        if isinstance(content, dict) and isinstance(content.get("spec"), dict):
+            own, given = content["spec"].get("execution"), content.get("execution", {})
+            if isinstance(own, dict) and isinstance(given, dict):
+                return {**content, "execution": {**own, **given}}
+        return content
+
+
+def _within(key: str, search: Mapping[str, Domain]) -> list[str]:
+    """Return the other keys that a key is a part of."""
+    parts = [other for other in search if other != key and (key.startswith(f"{other}."))]
+    return parts + [other for other in search if other == EVERY_THRESHOLD != key and key.startswith("thresholds.")]
+
+
+def _kind(domain: Domain) -> str:
+    return next(iter(domain), "nothing")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _wrong(domain: Domain) -> list[str]:
+    """Return what is wrong with a domain, whatever its key is."""
+    known = ", ".join(DOMAINS)
+    if len(domain) != 1 or _kind(domain) not in DOMAINS:
+        return [f"{dict(domain)!r} is no domain; write a list, or one of {known} with its list"]
+    [(kind, values)] = domain.items()
+    if not values:
+        return [f"{kind} is empty; give it values, or leave the key out"]
+    endless = [repr(value) for value in values if isinstance(value, float) and not math.isfinite(value)]
+    if endless:
+        return [f"{', '.join(endless)} is no finite number; change it"]
+    # 1 and 1.0 are the same.
+    shown = [repr(float(value)).removesuffix(".0") if _is_number(value) else repr(value) for value in values]
+    twice = sorted({value for value in shown if shown.count(value) > 1})
+    if kind in ("grid", "choice"):
+        numbers = [] if kind == "choice" or all(map(_is_number, values)) else ["grid takes numbers; choice takes all"]
+        return [*numbers, *([f"{', '.join(twice)} stands there twice; name each once"] if twice else [])]
+    if len(values) != 2 or not all(map(_is_number, values)) or not values[0] < values[1]:
+        return [f"{kind} takes [lowest, highest] with lowest < highest, found {list(values)!r}; change it"]
+    if kind == "loguniform" and values[0] <= 0:
+        return [f"loguniform begins above 0, found {values[0]!r}; change it, or take uniform"]
+    if kind == "int" and any(value != int(value) for value in values):
+        return [f"int takes whole numbers, found {list(values)!r}; change it, or take uniform"]
+    return []
+
+
+def _unsearchable(spec: SearchedSpec, key: str, domain: Domain) -> list[str]:
+    """Return why a key of a spec cannot take the values of a domain."""
+    place = f"search.{key}"
+    if key != EVERY_THRESHOLD and not all(_IS_WORD.fullmatch(part) for part in key.split(".")):
+        return [f"{place}: is no key; write the names from the top of the spec on, with dots between them"]
+    if key in ("kind", "name"):
+        return [f"{place}: says which run it is, not how it is made; search another key"]
+    if is_among(key, spec.RESOURCES):
+        return [f"{place}: changes what a run costs, not what it computes; search another key"]
+    if is_among(key, spec.PATHS) and _PLANTED not in key:
+        return [f"{place}: names a file or a model; make a search for each"]
+    if any(pattern.startswith(f"{key}.") for pattern in (*spec.PATHS, *spec.RESOURCES)) or _is_section(spec, key):
+        return [f"{place}: is a section; name one of its keys"]
+    if key.rpartition(".")[0] in _thresholds_by_name(spec):
+        return [f"{place}: the spec has mikula2024 there; write its numbers out, to search one of them"]
+    if key.startswith("calibration."):
+        problems = _unsearchable_calibration(spec, key)
+        if problems:
+            return problems
+    for value in domain[_kind(domain)]:
+        number = float(value) if _kind(domain) in ("uniform", "loguniform") else value
+        try:
+            _changed(spec, {key: number})
+        except ValidationError as error:
+            content = _content(spec, {key: number})
+            return [f"{place}: {problem}" for problem in problems_of(error, type(spec), content)]
+    return []
+
+
+def _thresholds_by_name(spec: SearchedSpec) -> list[str]:
+    """Return the keys of a spec that name the published thresholds; one number of them would drop the others."""
+    named = {"thresholds": spec.thresholds, "train.thresholds": spec.train and spec.train.thresholds}
+    return [key for key, value in named.items() if value == "mikula2024"]
+
+
+def _is_section(spec: SearchedSpec, key: str) -> bool:
+    found: Any = spec
+    for part in key.split("."):
+        found = getattr(found, part, None)
+    return isinstance(found, Section)
+
+
+def _content(spec: SearchedSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    content = spec.model_dump()
+    for key, value in parameters.items():
+        section, names = content, key.split(".")
+        if is_among(key, _OF_VARIANTS) and "calibration" in content:
+            content["calibration"] = _varied(content["calibration"], names[1], names[2], value)
+            continue
+        if key == EVERY_THRESHOLD and "heuristics" in content:
+            content["thresholds"] = dict.fromkeys(content["heuristics"], value)
+            continue
+        for name in names[:-1]:
+            if not isinstance(section.get(name), dict):
+                section[name] = {}
+            section = section[name]
+        section[names[-1]] = value
+    return content
+
+
+def _varied(calibration: Sequence[str], method: str, what: str, value: Any) -> list[str]:
+    """Return the calibrations of a spec, with another strength or number of inputs of one."""
+    return [
+        str(replace(variant, **{what: value})) if variant.method == method else str(variant)
+        for variant in map(Variant.of, calibration)
+    ]
+
+
+def _unsearchable_calibration(spec: SearchedSpec, key: str) -> list[str]:
+    """Return why a key below ``calibration`` cannot be searched."""
+    if not is_among(key, _OF_VARIANTS):
+        return [f"search.{key}: is no key; search calibration.METHOD.strength or calibration.METHOD.inputs"]
+    method, known = key.split(".")[1], [Variant.of(name).method for name in getattr(spec, "calibration", [])]
+    if known.count(method) != 1:
+        how = "has several variants of" if method in known else "does not name"
+        return [f"search.{key}: the spec's calibration {how} {method}; name it there once"]
+    return []
+
+
+def _changed(spec: SearchedSpec, parameters: Mapping[str, Any]) -> SearchedSpec:
+    return type(spec).model_validate(_content(spec, parameters))

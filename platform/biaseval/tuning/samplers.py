@@ -1,0 +1,136 @@
+"""Which points a search tries: all of a grid, or what Optuna draws and learns from what came of those before.
+
+A sampler is asked for a batch of points, and told what came of all of them, in their order, before it is asked again:
+the same seed and the same answers give the same points, whatever ran at a time or was begun again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from biaseval.spec import SearchSpec
+from biaseval.spec.search import Domain
+
+if TYPE_CHECKING:
+    import optuna
+
+Point = dict[str, Any]
+"""Searched key to its value."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a trial."""
+
+    objectives: Sequence[float] | None
+    """In the order of the spec; None: it was stopped, or failed."""
+    reached: Mapping[int, float] = field(default_factory=dict)
+    """Of one that was stopped: steps to how its readers did there, more being better."""
+
+
+class Sampler(Protocol):
+    """Chooses points."""
+
+    def ask(self, n_points: int) -> list[Point]:
+        """Return the next points."""
+
+    def tell(self, results: Sequence[Result]) -> None:
+        """Hear what came of the points asked for last, in their order."""
+
+
+def sampler_of(spec: SearchSpec) -> Sampler:
+    """Return the sampler of a search, from its start."""
+    return Grid(spec.search) if spec.algorithm == "grid" else Drawn(spec)
+
+
+class Grid:
+    """All combinations, the last key's values going round first."""
+
+    def __init__(self, search: Mapping[str, Domain]) -> None:
+        lists = [domain["grid" if "grid" in domain else "choice"] for domain in search.values()]
+        self._points: Iterator[Point] = (dict(zip(search, own, strict=True)) for own in itertools.product(*lists))
+
+    def ask(self, n_points: int) -> list[Point]:
+        """Return the next combinations."""
+        return list(itertools.islice(self._points, n_points))
+
+    def tell(self, results: Sequence[Result]) -> None:
+        """Hear nothing: the points are known beforehand."""
+
+
+class Drawn:
+    """Optuna's: random, TPE, or NSGA-II for several objectives.
+
+    A list of numbers is drawn by its place among them, so that neighbours are known to be such.
+    """
+
+    def __init__(self, spec: SearchSpec) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._search = {
+            key: {kind: sorted(values) if kind == "grid" else values}
+            for key, domain in spec.search.items()
+            for kind, values in domain.items()
+        }
+        directions: list[Literal["maximize", "minimize"]]
+        directions = ["maximize" if own.maximize else "minimize" for own in spec.objective]
+        self._directions = directions
+        self._study = optuna.create_study(sampler=_optuna_sampler(spec), directions=directions)
+        self._distributions = {key: _distribution(domain) for key, domain in self._search.items()}
+        self._learns = spec.algorithm != "random"
+        self._asked: list[optuna.trial.Trial] = []
+
+    def ask(self, n_points: int) -> list[Point]:
+        """Return points that the sampler draws, knowing the results of all batches before."""
+        self._asked = [self._study.ask(self._distributions) for _ in range(n_points)]
+        return [{key: _value(self._search[key], drawn) for key, drawn in own.params.items()} for own in self._asked]
+
+    def tell(self, results: Sequence[Result]) -> None:
+        """Hear of the batch; one that was stopped counts with how far it came, one that failed not at all."""
+        from optuna.trial import TrialState
+
+        if not self._learns:  # objectives may be several numbers each (per)
+            return
+        for trial, result in zip(self._asked, results, strict=True):
+            if result.objectives is not None:
+                self._study.tell(trial, list(result.objectives))
+            elif result.reached and len(self._directions) == 1:
+                sign = 1 if self._directions[0] == "maximize" else -1
+                for step, value in result.reached.items():
+                    trial.report(sign * value, step)
+                self._study.tell(trial, state=TrialState.PRUNED)
+            else:
+                self._study.tell(trial, state=TrialState.FAIL)
+
+
+def _optuna_sampler(spec: SearchSpec) -> optuna.samplers.BaseSampler:
+    import optuna
+
+    if spec.algorithm == "random":
+        return optuna.samplers.RandomSampler(seed=spec.seed)
+    if len(spec.objective) > 1:
+        return optuna.samplers.NSGAIISampler(seed=spec.seed, population_size=2 * spec.batch)
+    return optuna.samplers.TPESampler(seed=spec.seed)
+
+
+def _distribution(domain: Domain) -> optuna.distributions.BaseDistribution:
+    from optuna import distributions
+
+    [(kind, values)] = domain.items()
+    if kind == "grid":
+        return distributions.IntDistribution(0, len(values) - 1)
+    if kind == "choice":  # Optuna takes no lists
+        return distributions.CategoricalDistribution([json.dumps(value) for value in values])
+    if kind == "int":
+        return distributions.IntDistribution(int(values[0]), int(values[1]))
+    return distributions.FloatDistribution(float(values[0]), float(values[1]), log=kind == "loguniform")
+
+
+def _value(domain: Domain, drawn: Any) -> Any:
+    [(kind, values)] = domain.items()
+    return values[drawn] if kind == "grid" else json.loads(drawn) if kind == "choice" else drawn

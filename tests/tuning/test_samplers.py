@@ -1,0 +1,223 @@
+"""Samplers: the points that they choose are those of their seed and of the answers that they heard, and no others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from biaseval.pipelines.trials import result_of
+from biaseval.spec import SearchSpec, stored_spec
+from biaseval.tuning.halving import Reached
+from biaseval.tuning.samplers import Point, Result, sampler_of
+from tests.searches import searched
+
+RATE, ROWS, SORT = "lora.learning_rate", "tasks.max_eval", "scoring.normalization"
+SPACE: dict[str, Any] = {RATE: {"loguniform": [1e-5, 1e-1]}, ROWS: {"int": [1, 1000]}, SORT: ["mean", "sum"]}
+TWO = [{"sql": "select 1 as a", "maximize": True}, {"sql": "select 2 as b", "maximize": False}]
+
+Answer = Callable[[Point], Result]
+
+
+def spec_of(space: dict[str, Any], **changes: Any) -> SearchSpec:
+    spec = stored_spec(searched(**{"search": space, "trials": 40, **changes}), "spec")
+    assert isinstance(spec, SearchSpec)
+    return spec
+
+
+def drawn(spec: SearchSpec, n_points: int, answer: Answer) -> list[Point]:
+    """Return the points that a sampler chooses, in batches, each told what came of the one before."""
+    sampler, points = sampler_of(spec), list[Point]()
+    while len(points) < n_points:
+        batch = sampler.ask(spec.batch)
+        points += batch
+        sampler.tell([answer(point) for point in batch])
+    return points[:n_points]
+
+
+def distance(point: Point) -> Result:
+    """Be the better the nearer the rate is to 0.001."""
+    return Result([-abs(math.log10(point[RATE]) + 3)])
+
+
+def trade(point: Point) -> Result:
+    """Have more of the one objective with a larger rate, and less of the other with fewer rows."""
+    return Result([math.log10(point[RATE]), point[ROWS] / 1000])
+
+
+def opposite(answer: Answer) -> Answer:
+    def other(point: Point) -> Result:
+        found = answer(point).objectives
+        assert found is not None
+        return Result([-value for value in found])
+
+    return other
+
+
+def failed(point: Point) -> Result:
+    return Result(None)
+
+
+def stopped(point: Point) -> Result:
+    """Have come as far as two rungs, the better the nearer the rate is to 0.001."""
+    f1 = 1 / (1 + abs(math.log10(point[RATE]) + 3))
+    return Result(None, {3: f1 / 2, 6: f1})
+
+
+def n_near(points: Sequence[Point]) -> int:
+    """Return how many rates lie within a quarter of a decade around 0.001: by chance an eighth of them."""
+    return sum(abs(math.log10(point[RATE]) + 3) < 0.25 for point in points)
+
+
+# A grid
+
+
+def test_a_grid_is_every_combination_the_last_key_going_round_first() -> None:
+    space = {ROWS: [30, 10, 20], SORT: ["mean", "sum"]}
+    points = drawn(spec_of(space, algorithm="grid", trials=..., batch=6), 6, failed)
+    assert points == [{ROWS: rows, SORT: sort} for rows in (30, 10, 20) for sort in ("mean", "sum")]
+
+
+def test_batches_of_a_grid_go_on_where_the_last_one_ended_and_end_with_it() -> None:
+    sampler = sampler_of(spec_of({ROWS: [1, 2, 3, 4, 5]}, algorithm="grid", trials=...))
+    batches = [sampler.ask(2) for _ in range(4)]
+    assert [[point[ROWS] for point in batch] for batch in batches] == [[1, 2], [3, 4], [5], []]
+
+
+# What is drawn
+
+ALGORITHMS = [
+    ({"algorithm": "random"}, distance),
+    ({"algorithm": "optuna"}, distance),
+    ({"algorithm": "optuna", "objective": TWO}, trade),
+]
+
+
+@pytest.mark.parametrize(("changes", "answer"), ALGORITHMS)
+def test_the_same_seed_and_answers_give_the_same_points(changes: dict[str, Any], answer: Answer) -> None:
+    points = drawn(spec_of(SPACE, **changes), 40, answer)
+    assert drawn(spec_of(SPACE, **changes), 40, answer) == points
+    assert drawn(spec_of(SPACE, seed=43, **changes), 4, answer) != points[:4]
+
+
+@pytest.mark.parametrize(("changes", "answer"), ALGORITHMS)
+def test_points_lie_in_their_domains(changes: dict[str, Any], answer: Answer) -> None:
+    points = drawn(spec_of(SPACE, **changes), 40, answer)
+    assert all(1e-5 <= point[RATE] <= 1e-1 for point in points)
+    assert all(type(point[ROWS]) is int and 1 <= point[ROWS] <= 1000 for point in points)
+    assert {point[SORT] for point in points} == {"mean", "sum"}
+    assert len({point[RATE] for point in points}) > 10
+
+
+def test_a_search_at_random_hears_nothing() -> None:
+    spec = spec_of(SPACE, algorithm="random")
+    assert drawn(spec, 40, distance) == drawn(spec, 40, opposite(distance)) == drawn(spec, 40, failed)
+
+
+def test_a_search_at_random_may_look_for_a_point_for_each_of_several(recwarn: pytest.WarningsRecorder) -> None:
+    row = {"state": "done", "objectives": '{"a": {"task001": 0.5, "task002": null}}'}
+    spec = spec_of(SPACE, algorithm="random", per=["task"])
+    assert drawn(spec, 8, lambda _: result_of(row, [])) == drawn(spec, 8, failed)
+    assert not recwarn.list
+
+
+def test_what_a_sampler_hears_of_a_trial() -> None:
+    reached = [Reached("bert", 3, 0.25), Reached("roberta", 3, 0.75), Reached("bert", 6, 0.5)]
+    done = {"state": "done", "objectives": '{"f1": 0.5, "cost": 2.0}'}
+    assert result_of(done, reached) == Result([0.5, 2.0])
+    # Of one that was stopped, the mean over its readers.
+    assert result_of({"state": "stopped"}, reached) == Result(None, {3: 0.5, 6: 0.5})
+    assert result_of({"state": "failed"}, reached) == Result(None, {})
+
+
+def test_what_optuna_draws_depends_on_the_answers_once_there_are_enough() -> None:
+    """TPE draws ten at random before it learns."""
+    points, others = (drawn(spec_of(SPACE), 40, answer) for answer in (distance, opposite(distance)))
+    assert points[:8] == others[:8]
+    assert points[12:] != others[12:]
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_optuna_comes_nearer_to_what_is_planted(maximize: bool) -> None:
+    objective = {"sql": "select 1 as a", "maximize": maximize}
+    towards, away = (distance, opposite(distance)) if maximize else (opposite(distance), distance)
+    points = drawn(spec_of(SPACE, objective=objective), 40, towards)
+    assert n_near(drawn(spec_of(SPACE, objective=objective), 40, away)[20:]) < 20 / 8
+    assert n_near(points[20:]) >= 2 * 20 / 8
+
+
+def test_of_several_objectives_a_generation_is_two_batches() -> None:
+    """NSGA-II draws its first generation at random, and breeds the next of what came of it."""
+    spec = spec_of(SPACE, objective=TWO, batch=5)
+    points, others = (drawn(spec, 40, answer) for answer in (trade, opposite(trade)))
+    assert points[:10] == others[:10]
+    assert points[10:20] != others[10:20]
+
+
+def test_of_several_objectives_the_front_moves_to_what_is_better() -> None:
+    points = drawn(spec_of(SPACE, objective=TWO), 40, trade)
+
+    def score(some: Sequence[Point]) -> float:
+        return float(sum(math.log10(point[RATE]) - point[ROWS] / 1000 for point in some) / len(some))
+
+    assert score(points[-16:]) > score(points[:16]) + 0.5
+
+
+# Trials without a value
+
+
+def test_of_a_failed_trial_nothing_is_learned() -> None:
+    assert drawn(spec_of(SPACE), 16, failed) == drawn(spec_of(SPACE, algorithm="random"), 16, failed)
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_a_stopped_trial_counts_with_how_far_it_came(maximize: bool) -> None:
+    """Its F1 says that it is good where more is, whatever the objective's direction."""
+    spec = spec_of(SPACE, objective={"sql": "select 1 as a", "maximize": maximize})
+    points = drawn(spec, 40, stopped)
+    assert points[:8] == drawn(spec, 8, failed)
+    assert n_near(points[20:]) >= 2 * 20 / 8
+
+
+def test_a_stopped_trial_of_several_objectives_is_one_that_failed() -> None:
+    spec = spec_of(SPACE, objective=TWO)
+    assert drawn(spec, 20, stopped) == drawn(spec, 20, failed)
+
+
+def test_answers_belong_to_the_batch_that_was_asked_for() -> None:
+    sampler = sampler_of(spec_of(SPACE))
+    points = sampler.ask(3)
+    with pytest.raises(ValueError, match="shorter"):
+        sampler.tell([distance(point) for point in points[:2]])
+
+
+# Values
+
+
+def test_numbers_of_a_list_are_drawn_by_their_place_among_them() -> None:
+    """The order in which they are written does not matter, and large ones are no further apart than small ones."""
+    space, turned = {RATE: [1e-4, 1e-3, 1e-1]}, {RATE: [1e-1, 1e-4, 1e-3]}
+    points = drawn(spec_of(space), 40, distance)
+    assert drawn(spec_of(turned), 40, distance) == points
+    assert {point[RATE] for point in points} == {1e-4, 1e-3, 1e-1}
+    places = drawn(spec_of({ROWS: {"int": [1, 3]}}), 8, failed)
+    assert [space[RATE][point[ROWS] - 1] for point in places] == [point[RATE] for point in points[:8]]
+
+
+def test_one_number_is_drawn_where_there_is_one() -> None:
+    assert drawn(spec_of({ROWS: [7]}), 4, failed) == [{ROWS: 7}] * 4
+
+
+def test_values_of_any_sort_are_what_they_were() -> None:
+    values = [None, "task1*", ["task1*", "task2*"]]
+    points = drawn(spec_of({"tasks.include": {"choice": values}, "scoring.eos": [True, False]}), 40, failed)
+    assert {repr(point["tasks.include"]) for point in points} == {repr(value) for value in values}
+    assert {repr(point["scoring.eos"]) for point in points} == {"True", "False"}
+
+
+def test_limits_may_be_written_without_a_point() -> None:
+    points = drawn(spec_of({"lora.weight_decay": {"uniform": [0, 1]}}), 20, failed)
+    assert {type(point["lora.weight_decay"]) for point in points} == {float}
+    assert len({point["lora.weight_decay"] for point in points}) == 20
