@@ -11,11 +11,18 @@ from biaseval.analysis import query
 from biaseval.pipelines import analyse_run
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
+from tests.searches import Search
 from tests.test_analysis import two_tasks
 from tests.test_majority_sql import MajorityPlan
 from tests.test_qa_sql import two_segments
 
-FILES = {"spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts"}
+FILES = {"spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml"}
+
+
+def one_trial() -> Search:
+    search = Search()
+    search.trial({"prompt.demo_sets": 2}, [0.5], [0.6])
+    return search
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -25,7 +32,7 @@ def test_a_table_says_its_grain_its_key_and_who_has_it(name: str) -> None:
     assert table.grain
     assert table.key
     assert {*table.key, *table.later} <= set(table.schema.names)
-    assert table.kinds <= {"label_bias", "majority_bias", "qa_bias", "instruct", "score"}
+    assert table.kinds <= {"label_bias", "majority_bias", "qa_bias", "instruct", "score", "search"}
     assert table.if_asked <= table.kinds
     if table.part_of is not None:
         assert table.kinds <= TABLES[table.part_of].kinds
@@ -38,6 +45,7 @@ def test_a_table_says_its_grain_its_key_and_who_has_it(name: str) -> None:
         ("label_bias", lambda folder: two_tasks().write(folder)),
         ("majority_bias", lambda folder: MajorityPlan(calibration=("cc",)).write(folder)),
         ("qa_bias", lambda folder: two_segments().write(folder)),
+        ("search", lambda folder: one_trial().write(folder)),
     ],
 )
 def test_a_run_has_the_tables_of_its_kind_with_their_schemas(

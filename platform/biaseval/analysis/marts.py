@@ -17,6 +17,7 @@ from biaseval.analysis.relations import (
     create_tables,
     create_views,
     local_copy,
+    needed,
     read_parquet,
     relations,
 )
@@ -68,7 +69,7 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     tables = tables_of(kind)
     checks, marts = relations("checks", tables=tables), relations("marts", tables=tables)
     mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
-    between = _needed(relations("intermediate", tables=tables), [*checks, *marts])
+    between = needed(relations("intermediate", tables=tables), [*checks, *marts])
     read = {name for relation in (*between, *checks, *marts) for name in relation.reads & tables.keys()}
     with local_copy(run, read) as source, closing(connect([source])) as connection:
         create_tables(source, [table for name, table in tables.items() if name in read], connection)
@@ -92,15 +93,6 @@ def _results_database(run: Run, kind: str) -> bytes:
             for mart in relations("marts", tables=tables):
                 create("table", mart.name, read_parquet(run, mart_file(mart.name)), connection)
         return database.read_bytes()
-
-
-def _needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
-    """Return the relations, in their order, that those of ``by`` read, or that what they read is made of."""
-    reads = set().union(*(relation.reads for relation in by))
-    for relation in reversed(made):
-        if relation.name in reads:
-            reads |= relation.reads
-    return [relation for relation in made if relation.name in reads]
 
 
 def _check(run: Run, checks: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:

@@ -65,6 +65,15 @@ def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
     return [relation for relation in allowed if relation.layer in layers]
 
 
+def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
+    """Return the relations, in their order, that those of ``by`` read, or that what they read is made of."""
+    reads = set().union(*(relation.reads for relation in by))
+    for relation in reversed(made):
+        if relation.name in reads:
+            reads |= relation.reads
+    return [relation for relation in made if relation.name in reads]
+
+
 def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.DuckDBPyConnection:
     """Return a connection with the macros, and the table ``calibration_methods`` of the records of planning.
 

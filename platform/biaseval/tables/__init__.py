@@ -36,6 +36,7 @@ from biaseval.tables.qa import (
     QA_VALIDATION_PREDICTIONS,
 )
 from biaseval.tables.schema import TableSchema
+from biaseval.tables.search import SEARCH_SETTINGS, TRIAL_EVALUATIONS, TRIAL_VALUES, TRIALS
 from biaseval.tables.training import CONVERSATIONS, EVALUATIONS, TRAINED_MODELS, TRAINING, TRAINING_ROWS
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "QA_VALIDATION_PREDICTIONS",
     "ROW_DRAWS",
     "RUN_SETTINGS",
+    "SEARCH_SETTINGS",
     "SETTINGS",
     "SPLITS",
     "TABLES",
@@ -73,6 +75,9 @@ __all__ = [
     "TRAINED_MODELS",
     "TRAINING",
     "TRAINING_ROWS",
+    "TRIALS",
+    "TRIAL_EVALUATIONS",
+    "TRIAL_VALUES",
     "TableSchema",
     "output_tables",
     "run_outputs",
@@ -114,6 +119,10 @@ TABLES: dict[str, TableSchema] = {
         QA_FEATURES,
         QA_GUIDE_LOGITS,
         QA_CHANGE_DRAWS,
+        TRIALS,
+        TRIAL_VALUES,
+        TRIAL_EVALUATIONS,
+        SEARCH_SETTINGS,
     )
 }
 """Every table that a run may have, by name."""

@@ -1,0 +1,32 @@
+-- One row per (trial that is done, objective, scope, sample): its value, and the same with each group of articles or rows
+-- left out, in the order of the groups. scope: what the value is of, where there are several; else all. sample: choice, what
+-- is chosen on; evaluation, what the choice did not see. What queries return beside their objectives is not here.
+with
+
+left_out as (
+
+    select
+        trial,
+        objective,
+        scope,
+        sample,
+        list(value order by left_out) as left_out_values
+    from trial_values
+    where left_out is not null
+    group by all
+
+)
+
+select
+    trial_values.trial,
+    trial_values.objective,
+    trial_values.scope,
+    trial_values.sample,
+    trial_values.value,
+    left_out.left_out_values,
+    jackknife_error(left_out.left_out_values) as error,
+    t_quantile(len(left_out.left_out_values) - 1) as quantile
+from trial_values
+inner join left_out using (trial, objective, scope, sample)
+semi join search_objectives using (objective)
+where trial_values.left_out is null and trial_values.value is not null

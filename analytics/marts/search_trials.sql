@@ -1,0 +1,97 @@
+-- One row per (trial, objective, scope): what it came to, and how it differs from the chosen trial.
+-- value: on the data that the choice is made on; evaluation: on the other half, null with choose_on published. Intervals
+-- are 95 %, by leaving out each of up to ten groups of articles or rows in turn. difference: value minus that of the
+-- chosen trial, on the same data, and evaluation_difference on the other half, which the choice did not see.
+-- is_within_noise: the interval of difference holds 0, so that nothing tells the two apart; null where there is none.
+-- Of trials that were stopped or failed, or that lack the objective in the scope, all of this is null.
+with
+
+chosen as (
+
+    select
+        objective,
+        scope,
+        sample,
+        value,
+        left_out_values
+    from search_values
+    inner join search_front using (trial, scope)
+    where is_chosen
+
+),
+
+compared as (
+
+    select
+        search_values.trial,
+        objective,
+        scope,
+        sample,
+        search_values.value,
+        search_values.error,
+        search_values.quantile,
+        search_values.value - chosen.value as difference,
+        jackknife_error(
+            list_transform(
+                list_zip(search_values.left_out_values, chosen.left_out_values),
+                lambda pair: pair[1] - pair[2]
+            )
+        ) as difference_error
+    from search_values
+    left join chosen using (objective, scope, sample)
+
+),
+
+on_choice as (
+
+    select *
+    from compared
+    where sample = 'choice'
+
+),
+
+on_evaluation as (
+
+    select *
+    from compared
+    where sample = 'evaluation'
+
+),
+
+scopes as (
+
+    select distinct scope
+    from search_values
+
+)
+
+select
+    trials.trial,
+    search_objectives.objective,
+    scopes.scope,
+    trials.parameters,
+    trials.state,
+    on_choice.value,
+    on_choice.value - on_choice.quantile * on_choice.error as value_low,
+    on_choice.value + on_choice.quantile * on_choice.error as value_high,
+    on_evaluation.value as evaluation,
+    on_evaluation.value - on_evaluation.quantile * on_evaluation.error as evaluation_low,
+    on_evaluation.value + on_evaluation.quantile * on_evaluation.error as evaluation_high,
+    on_choice.difference,
+    on_choice.difference - on_choice.quantile * on_choice.difference_error as difference_low,
+    on_choice.difference + on_choice.quantile * on_choice.difference_error as difference_high,
+    on_evaluation.difference as evaluation_difference,
+    on_evaluation.difference - on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_low,
+    on_evaluation.difference + on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_high,
+    abs(on_choice.difference) <= on_choice.quantile * on_choice.difference_error + 1e-12 as is_within_noise,
+    coalesce(search_front.is_on_front, false) as is_on_front,
+    coalesce(search_front.is_chosen, false) as is_chosen,
+    trials.steps,
+    trials.problem
+from trials
+cross join search_objectives
+cross join scopes
+left join on_choice using (trial, objective, scope)
+left join on_evaluation using (trial, objective, scope)
+left join search_front using (trial, scope)
+order by search_objectives.number, scopes.scope, trials.trial

@@ -1,0 +1,384 @@
+"""Numbers that queries over a run return, on all that it measured or on samples of it."""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+import duckdb
+
+from biaseval.analysis.relations import (
+    Relation,
+    connect,
+    create,
+    create_tables,
+    create_views,
+    literal,
+    local_copy,
+    needed,
+    read_parquet,
+    relations,
+    rows,
+)
+from biaseval.analysis.samples import (
+    ROW_BY_ROW,
+    ChooseOn,
+    assigned,
+    groups,
+    is_part,
+    kept,
+    made_once,
+    part_of,
+    parts_of,
+    samples_of,
+)
+from biaseval.errors import BiasevalError, InputError
+from biaseval.store import Run
+from biaseval.tables import TABLES, tables_of
+
+EVERYTHING = "all"
+"""The scope of an objective that is one number of a run."""
+
+_SETTINGS = {"bootstrap_draws", "qa_models", "qa_settings", "run_settings"}
+"""Tables that are derived of a spec, whatever was measured."""
+
+_DRAWS = {"qa_change_draws", "qa_draws", "qa_thresholds", "row_draws"}
+"""Tables that are derived of what was measured; of a sample they are other ones."""
+
+_HEAVY = {"qa_features", "qa_guide_logits", "qa_training_examples", "qa_training_attributes", "qa_tfidf"}
+"""Tables that nothing is derived of."""
+
+_DERIVED_OF: dict[str, Collection[str]] = {
+    "label_bias": ("tasks",),
+    "majority_bias": ("prompts",),
+    "qa_bias": tables_of("qa_bias").keys() - _SETTINGS - _DRAWS - _HEAVY,
+}
+
+_NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT|FLOAT|DOUBLE|DEC)")
+
+
+class Value(NamedTuple):
+    """What an objective is on a sample."""
+
+    objective: str
+    """Or what its query returns beside it."""
+    scope: str
+    """What it is of, where it is several numbers of a run; else `EVERYTHING`."""
+    sample: str
+    """``choice``, ``evaluation`` or ``all``."""
+    left_out: int | None
+    """The group of the sample that is left out."""
+    value: float | None
+    """None: it is not to be had of these rows."""
+
+
+_IS_SEEN = {
+    "method": "list_contains(getvariable('own'), method)",
+    "threshold": "coalesce(threshold = getvariable('own')[heuristic], true)",
+}
+"""Column by which specs that are computed as one differ, to which rows of it are one's own."""
+
+
+@dataclass(frozen=True)
+class Computing:
+    """Specs over what a run has stored, that differ at most in methods, or thresholds, and are computed as one."""
+
+    derive: Callable[[Run], None]
+    """Writes what SQL reads beside the outputs, for all of them."""
+    own: Sequence[Collection[str] | Mapping[str, float]]
+    """Of each spec, its methods, or its thresholds by heuristic; nothing where it is alone."""
+
+    @property
+    def by(self) -> str | None:
+        """The column by which they differ."""
+        if not any(self.own):
+            return None
+        return "threshold" if isinstance(self.own[0], Mapping) else "method"
+
+
+def is_by_threshold(kind: str, queries: Sequence[str]) -> bool:
+    """Return whether queries ask of single thresholds, so that those of several specs may be tried as one."""
+    views = relations("intermediate", "marts", tables=tables_of(kind))
+    for name in set().union(*(Relation("objective", "", query).reads for query in queries)):
+        own = [view for view in views if view.name == name]
+        under = {name}.union(*(view.reads for view in (*needed(views, own), *own)))
+        if under & _DRAWS and name != "qa_bias_candidates":
+            return False
+    return kind == "qa_bias"
+
+
+def objective_names(
+    kind: str, queries: Sequence[str], per: Sequence[str] = (), choose_on: ChooseOn = "published"
+) -> list[list[str]]:
+    """Return what each query calls its number, and those beside it, having made sure that a run can be asked.
+
+    Args:
+        kind: of the run.
+        queries: of the objectives.
+        per: columns that say of what a row is.
+        choose_on: what each is computed on.
+
+    Raises:
+        InputError: one fails, has other columns, has no number, is called as another, or is the same on any part of
+            the data.
+    """
+    problems: list[str] = []
+    names: list[list[str]] = []
+    tables = tables_of(kind)
+    with closing(connect([])) as connection:
+        for table in tables.values():
+            connection.from_arrow(table.empty()).create(table.name)
+        create_views(relations("intermediate", "marts", tables=tables), connection)
+        for query in queries:
+            try:
+                relation = connection.sql(f"from ({query}\n)")
+                columns = list(zip(relation.columns, relation.types, strict=True))
+            except duckdb.Error as error:
+                problems.append(f"objective.sql: {' '.join(str(error).split())}; mend the query: {query}")
+                continue
+            own = [(name, sort) for name, sort in columns if name not in per]
+            lacking = [name for name in per if name not in relation.columns]
+            if not own or not all(_NUMBER.match(str(sort)) for _, sort in own) or (len(own) > 1 and not per):
+                found = ", ".join(f"{name} ({sort})" for name, sort in own) or "nothing"
+                beside = f" beside {', '.join(per)}" if per else ""
+                problems.append(f"objective.sql: returns {found}{beside}; it must return one number: {query}")
+            elif lacking:
+                problems.append(
+                    f"objective.sql: lacks the column {', '.join(lacking)} that per names; select it: {query}"
+                )
+            elif choose_on != "published" and not _has_parts(kind, query):
+                problems.append(
+                    f"objective.sql: is the same on every half of what is measured; ask for what is computed of rows "
+                    f"or answers, or choose on all (choose_on: published): {query}"
+                )
+            else:
+                names.append([name for name, _ in own])
+    given = [name for own in names for name in own]
+    problems += [
+        f"objective.sql: {name} is the name of several; name them apart (select … as name)"
+        for name in dict.fromkeys(given)
+        if given.count(name) > 1
+    ]
+    if problems:
+        raise InputError.of(problems)
+    return names
+
+
+def _has_parts(kind: str, query: str) -> bool:
+    """Return whether a query asks of rows of which a sample has a part."""
+    reading = _Reading(Objectives(kind, ["objective"], [query], (), "half", 0))
+    return bool(reading.parts) and not {"evaluations", "training"} & reading.asked
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What is asked of runs of a kind."""
+
+    kind: str
+    names: Sequence[str]
+    """What each query calls its number; beside it are those that it returns, too."""
+    queries: Sequence[str]
+    per: Sequence[str]
+    """Columns that say of what each row of a query is; none: it returns one row."""
+    choose_on: ChooseOn
+    """What each is computed on."""
+    seed: int
+    """Of the halves."""
+
+    def values(
+        self, run: Run, computings: Sequence[Computing], threads: int | None = None
+    ) -> Iterator[tuple[int, Value | BiasevalError]]:
+        """Yield each objective of each spec on each sample, and on the same with each of its groups left out.
+
+        Args:
+            run: that has made all outputs of the specs.
+            computings: the specs; their places are counted over all of them.
+            threads: that DuckDB takes; None: as many as there are cores.
+
+        Returns:
+            The place of a spec, and a value or why its objectives have none: a query fails, or returns no number on a
+            what the choice sees.
+
+        Raises:
+            BiasevalError: what was measured cannot be halved.
+        """
+        members = assigned(run, self.kind, self.choose_on, self.seed)
+        samples = [
+            (sample, left_out) for sample in samples_of(members) for left_out in (None, *groups(members, sample))
+        ]
+        reading = _Reading(self)
+        with local_copy(run, reading.tables) as source, closing(connect([source])) as connection:
+            if threads is not None:
+                connection.execute(f"set threads = {threads}").fetchall()
+            create_tables(source, [TABLES[name] for name in reading.tables], connection)
+            connection.from_arrow(members).create("members")
+            first = 0
+            for computing in computings:
+                reading.derive(run, computing, connection)
+                for sample, left_out in samples:
+                    connection.execute("drop table if exists main.kept").fetchall()
+                    connection.from_arrow(kept(members, sample, left_out)).create("main.kept")
+                    reading.draw(run, computing, sample, left_out, connection)
+                    for place, own in enumerate(computing.own, first):
+                        connection.execute(f"set variable own = {_variable(own)}").fetchall()
+                        for found in self._asked(sample, left_out, connection):
+                            yield place, found
+                first += len(computing.own)
+
+    def _asked(
+        self, sample: str, left_out: int | None, connection: duckdb.DuckDBPyConnection
+    ) -> Iterator[Value | BiasevalError]:
+        for name, query in zip(self.names, self.queries, strict=True):
+            try:
+                must_be = sample == "choice" and left_out is None  # what the choice does not see decides nothing
+                for own in self._answers(name, query, connection, must_be=must_be):
+                    yield Value(own[0], own[1], sample, left_out, own[2])
+            except BiasevalError as error:
+                yield error
+
+    def _answers(
+        self, objective: str, query: str, connection: duckdb.DuckDBPyConnection, *, must_be: bool
+    ) -> Iterator[tuple[str, str, float | None]]:
+        try:
+            answer = connection.execute(query)
+            columns, found = [column[0] for column in answer.description or ()], answer.fetchall()
+        except duckdb.Error as error:
+            raise BiasevalError(f"objective.sql: {' '.join(str(error).split())}; mend the query: {query}") from error
+        if must_be and not found:
+            raise BiasevalError(f"objective {objective}: the query returns no row; it must return one of every trial")
+        if not self.per:
+            values = [_finite(own) for [own] in found]
+            if must_be and (len(values) > 1 or values[0] is None):
+                what = f"{len(values)} rows" if len(values) > 1 else "null or no finite number"
+                raise BiasevalError(
+                    f"objective {objective}: the query returns {what}; it must return one number of every trial"
+                )
+            yield objective, EVERYTHING, values[0] if len(values) == 1 else None
+            return
+        places = [columns.index(column) for column in self.per]
+        scopes = [", ".join(str(row[place]) for place in places) for row in found]
+        if len(set(scopes)) < len(scopes):
+            twice = next(scope for scope in scopes if scopes.count(scope) > 1)
+            raise BiasevalError(
+                f"objective {objective}: the query returns several rows of {twice}; let per name what tells them apart"
+            )
+        numbers = [(place, name) for place, name in enumerate(columns) if name not in self.per]
+        for scope, row in zip(scopes, found, strict=True):
+            yield from ((name, scope, _finite(row[place])) for place, name in numbers)
+
+
+class _Reading:
+    """What queries read: tables of a run, and the relations over them.
+
+    Schemas: ``main`` has the run's tables, ``whole`` what is made once of all rows, ``drawn`` what is made of a sample,
+    and ``seen`` what one of several specs has of that.
+    """
+
+    def __init__(self, objectives: Objectives) -> None:
+        known = tables_of(objectives.kind)
+        queries = [Relation("objective", "", query) for query in objectives.queries]
+        made = needed(relations("intermediate", "marts", tables=known), queries)
+        row_by_row = [view for view in made if view.name in ROW_BY_ROW]
+        self._whole = [view for view in made if view in row_by_row or view in needed(made, row_by_row)]
+        self._sampled = needed([view for view in made if view not in row_by_row], queries)
+        self._seen = sorted(set().union(*(query.reads for query in queries)) & {view.name for view in made})
+        read = set().union(*(view.reads for view in (*made, *queries))) & known.keys()
+        self.asked = read
+        """Tables that queries come down to."""
+        self._settings, self._draws = sorted(read & _SETTINGS), sorted(read & _DRAWS)
+        self._derived_of = sorted(known.keys() & set(_DERIVED_OF[objectives.kind]))
+        of_samples = set().union(*(view.reads for view in (*self._sampled, *queries)))
+        of_samples |= set(self._derived_of) if self._draws else set()
+        self.parts = parts_of(of_samples)
+        """Tables and views of which a sample has a part."""
+        tables = read | set(self._derived_of) | {*self.parts} & known.keys()
+        self.tables = sorted(tables - _DRAWS - _SETTINGS)
+        """Of the run."""
+
+    def derive(self, run: Run, computing: Computing, connection: duckdb.DuckDBPyConnection) -> None:
+        """Make what does not depend on the sample."""
+        connection.execute("set search_path = 'main'").fetchall()
+        connection.execute("drop schema if exists whole cascade; create schema whole").fetchall()
+        if self._settings:
+            with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
+                self._derived(run, Run.open(folder), "main", computing.derive, connection)
+                self._take(Run.open(folder), self._settings, "whole", connection)
+        if "prompts" in self.parts:  # read once, as each sample has a part of it
+            create("table", "whole.prompts", "from main.prompts", connection)
+        connection.execute("set search_path = 'whole,main'").fetchall()
+        for view in self._whole:
+            if view.name in ROW_BY_ROW:
+                create("table", f"whole.{view.name}", made_once(view.name, view.sql), connection)
+            else:
+                create("view", f"whole.{view.name}", view.sql, connection)
+
+    def draw(
+        self,
+        run: Run,
+        computing: Computing,
+        sample: str,
+        left_out: int | None,
+        connection: duckdb.DuckDBPyConnection,
+    ) -> None:
+        """Make what queries read of a sample without a group; ``main.kept`` has the keys of its rows."""
+        connection.execute("set search_path = 'whole,main'").fetchall()
+        for schema in ("drawn", "seen"):
+            connection.execute(f"drop schema if exists {schema} cascade; create schema {schema}").fetchall()
+        for name in self.parts:
+            part = part_of(name, self._place(name), sample, left_out)
+            is_read_often = name in ("prompts", "prediction_counts")
+            create("table" if is_read_often else "view", f"drawn.{name}", part, connection)
+        connection.execute("set search_path = 'drawn,whole,main'").fetchall()
+        if self._draws:
+            with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
+                self._derived(run, Run.open(folder), "drawn", computing.derive, connection)
+                self._take(Run.open(folder), self._draws, "drawn", connection)
+        for view in self._sampled:
+            create("table", f"drawn.{view.name}", view.sql, connection)
+        if computing.by is not None:
+            drawn = {view.name for view in self._sampled}
+            for name in self._seen:
+                if computing.by in connection.table(name).columns:
+                    place = "drawn" if name in self.parts or name in drawn else "whole"
+                    chosen = f"select * from {place}.{name} where {_IS_SEEN[computing.by]}"
+                    create("view", f"seen.{name}", chosen, connection)
+            connection.execute("set search_path = 'seen,drawn,whole,main'").fetchall()
+
+    def _place(self, name: str) -> str:
+        """Return the schema that has all rows of a table or view."""
+        return "whole" if name == "prompts" or any(view.name == name for view in self._whole) else "main"
+
+    def _derived(
+        self, run: Run, sample: Run, schema: str, derive: Callable[[Run], None], connection: duckdb.DuckDBPyConnection
+    ) -> None:
+        """Write a sample as a run, as far as something is derived of it, and derive that."""
+        for name in ("plan.json", "environment.json"):
+            if run.has(name):
+                sample.write_bytes(name, run.read_bytes(name))
+        for table in self._derived_of:
+            if run.parts(table):
+                own = schema if is_part(table) and table in self.parts else "main"
+                sample.write_part(table, 0, rows(f"from {own}.{table}", connection).cast(TABLES[table].schema))
+        derive(sample)
+
+    def _take(self, sample: Run, tables: Sequence[str], schema: str, connection: duckdb.DuckDBPyConnection) -> None:
+        for table in tables:
+            if sample.parts(table):
+                create("table", f"{schema}.{table}", read_parquet(sample, f"{table}/part-*.parquet"), connection)
+
+
+def _variable(own: Collection[str] | Mapping[str, float]) -> str:
+    """Return as SQL what tells one of several specs from the others."""
+    if isinstance(own, Mapping):
+        return f"map {{{', '.join(f'{literal(name)}: {value!r}::double' for name, value in own.items())}}}"
+    return f"[{', '.join(map(literal, sorted(own)))}]::varchar[]"
+
+
+def _finite(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float | Decimal) and math.isfinite(value) else None

@@ -1,0 +1,185 @@
+"""Searches in the making: trials, and what objectives came to, written by hand, whose relations DuckDB computes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import yaml
+
+from biaseval.analysis import relations
+from biaseval.analysis.objectives import EVERYTHING
+from biaseval.spec import stored_spec
+from biaseval.store import Run
+from biaseval.tables import SEARCH_SETTINGS, TABLES, TRIAL_EVALUATIONS, TRIAL_VALUES, TRIALS, tables_of
+from tests.qa_debiasing.study import within_transaction
+
+Rows = list[dict[str, Any]]
+
+BASE: dict[str, Any] = {
+    "kind": "label_bias",
+    "name": "tiny",
+    "model": {"path": "models/tiny"},
+    "tasks": {"path": "tasks"},
+}
+"""What is searched: each of its trials plans and scores for itself where the number of its sets is searched."""
+
+
+def searched(**changes: Any) -> dict[str, Any]:
+    """Return the content of a spec of the kind search."""
+    content = {
+        "kind": "search",
+        "name": "sets",
+        "spec": BASE,
+        "search": {"prompt.demo_sets": [1, 2, 3, 4]},
+        "objective": {"sql": "select avg(rsd) as rsd from label_bias_by_task", "maximize": False},
+        "trials": 4,
+    }
+    return {key: value for key, value in {**content, **changes}.items() if value is not ...}
+
+
+def write_file(path: Path, content: Mapping[str, Any]) -> Path:
+    path.write_text(yaml.safe_dump(dict(content), sort_keys=False))
+    return path
+
+
+class Search:
+    """The tables of a search in the making.
+
+    Args:
+        objectives: by name, whether more is better.
+        settings: columns of ``search_settings``.
+    """
+
+    def __init__(self, objectives: Mapping[str, bool] | None = None, **settings: Any) -> None:
+        self.objectives = {"rsd": False} if objectives is None else objectives
+        self.settings: dict[str, Any] = {
+            "name": "sets",
+            "searched": "label_bias",
+            "objectives": list(self.objectives),
+            "are_maximized": list(self.objectives.values()),
+            "keys": ["prompt.demo_sets"],
+            "per": [],
+            "algorithm": "optuna",
+            "choose_on": "half",
+            "batch": 4,
+            "seed": 42,
+            "shared_steps": 0,
+            **settings,
+        }
+        self.trials: Rows = []
+        self.values: Rows = []
+
+    def trial(
+        self,
+        point: Mapping[str, Any],
+        choice: Sequence[float] | Mapping[str, Sequence[float]] = (),
+        evaluation: Sequence[float] | Mapping[str, Sequence[float]] = (),
+        **row: Any,
+    ) -> int:
+        """Add a trial, with its objectives on both halves; one without them did not come to an end.
+
+        Args:
+            point: searched key to value.
+            choice: value of each objective there, or scope to these.
+            evaluation: the same of the other half.
+            row: other columns of ``trials``.
+        """
+        number = len(self.trials)
+        is_done = bool(choice)
+        self.trials.append(
+            {
+                "trial": number,
+                "parameters": json.dumps(dict(point)),
+                "state": "done" if is_done else "failed",
+                "objectives": self._json(choice),
+                "evaluation": self._json(evaluation),
+                "steps": 0,
+                "seconds": 1.0,
+                "seed": 42,
+                "run": f"trials/{number:05d}",
+                "problem": None if is_done else "it broke",
+                **row,
+            }
+        )
+        for sample, found in (("choice", choice), ("evaluation", evaluation)):
+            for scope, values in (found if isinstance(found, Mapping) else {EVERYTHING: found}).items():
+                for objective, value in zip(self.objectives, values, strict=False):
+                    self.value(number, objective, sample, value, [value] * 2, scope)
+        return number
+
+    def _json(self, found: Sequence[float] | Mapping[str, Sequence[float]]) -> str | None:
+        if not found:
+            return None
+        if isinstance(found, Mapping):
+            places = enumerate(self.objectives)
+            return json.dumps({name: {scope: own[place] for scope, own in found.items()} for place, name in places})
+        return json.dumps(dict(zip(self.objectives, found, strict=True)))
+
+    def value(
+        self,
+        trial: int,
+        objective: str,
+        sample: str,
+        value: float | None,
+        left_out: Sequence[float | None],
+        scope: str = EVERYTHING,
+    ) -> None:
+        """Say what an objective is on a half, and with each group of it left out, in place of what it was."""
+        place = {"trial": trial, "objective": objective, "scope": scope, "sample": sample}
+        self.values = [row for row in self.values if {key: row[key] for key in place} != place]
+        self.values += [
+            {**place, "left_out": group, "value": one} for group, one in enumerate([value, *left_out], start=-1)
+        ]
+        for row in self.values:
+            row["left_out"] = None if row["left_out"] == -1 else row["left_out"]
+
+    @contextmanager
+    def opened(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield a connection with the search's relations, until the block ends."""
+        tables = {
+            "trials": TRIALS.rows(self.trials),
+            "trial_values": TRIAL_VALUES.rows(self.values),
+            "trial_evaluations": TRIAL_EVALUATIONS.empty(),
+            "search_settings": SEARCH_SETTINGS.rows([self.settings]),
+        }
+        with within_transaction() as connection:
+            for name in tables_of("search"):
+                connection.from_arrow(tables.get(name, TABLES[name].empty())).create(name)
+            relations.create_views(_made(), connection)
+            yield connection
+
+    def rows(self, sql: str) -> Rows:
+        """Return the rows of a query."""
+        with self.opened() as connection:
+            found: Rows = connection.sql(sql).to_arrow_table().to_pylist()
+            return found
+
+    def problems(self, check: str) -> list[str]:
+        """Return what a check finds."""
+        return sorted(row["problem"] for row in self.rows(f"from {check}"))
+
+    def write(self, folder: Path, **changes: Any) -> str:
+        """Write the search as a run directory whose trials have ended, and return its place."""
+        run = Run.open(str(folder))
+        run.create()
+        spec = stored_spec(searched(trials=len(self.trials), **changes), "spec")
+        run.write_text("spec.yaml", yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False))
+        for row in self.trials:
+            own = [value for value in self.values if value["trial"] == row["trial"]]
+            run.write_part("trials", row["trial"], TRIALS.rows([row]))
+            run.write_part("trial_values", row["trial"], TRIAL_VALUES.rows(own))
+            run.write_part("trial_evaluations", row["trial"], TRIAL_EVALUATIONS.empty())
+        plan = {"n_trials": len(self.trials), "objectives": list(self.objectives), "batch": 4}
+        run.write_json("plan.json", plan)
+        return run.uri
+
+
+@cache
+def _made() -> list[relations.Relation]:
+    return relations.relations("intermediate", "marts", "checks", tables=tables_of("search"))

@@ -1,0 +1,410 @@
+"""What a search came to by SQL: the chosen trial, its front, noise, slices and importance, done by hand; its checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tests.qa_debiasing.study import ask
+from tests.searches import Search
+
+# By hand: two groups, and the 97.5 % quantile of t with one degree of freedom.
+T_OF_TWO = 12.706205
+
+
+def sets(*values: float, maximize: bool = False) -> Search:
+    """Return a search of one objective that came to these values, in the order of its trials, on both halves."""
+    search = Search({"rsd": maximize})
+    for number, value in enumerate(values, start=1):
+        search.trial({"prompt.demo_sets": number}, [value], [value])
+    return search
+
+
+def best(search: Search) -> dict[str, Any]:
+    [row] = search.rows("from search_best")
+    return row
+
+
+# The macros
+
+
+def test_the_error_of_a_jackknife_by_hand() -> None:
+    # Two groups: 0.4 and 0.6 lie 0.1 from their mean; sqrt(1/2 * (0.01 + 0.01)).
+    assert ask("jackknife_error([0.4, 0.6])") == pytest.approx(0.1, abs=1e-12)
+    # Three: sqrt(2/3 * (1 + 0 + 1)).
+    assert ask("jackknife_error([1, 2, 3])") == pytest.approx((4 / 3) ** 0.5, abs=1e-12)
+    assert ask("jackknife_error([0.5, 0.5, 0.5])") == 0
+
+
+def test_there_is_no_error_of_one_group_or_where_a_group_has_no_value() -> None:
+    assert ask("jackknife_error([0.5])") is None
+    assert ask("jackknife_error([]::double[])") is None
+    assert ask("jackknife_error(null::double[])") is None
+    assert ask("jackknife_error([0.4, null, 0.6])") is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(-100, 100), min_size=10, max_size=40))
+def test_the_jackknife_of_a_mean_has_its_standard_error(values: list[float]) -> None:
+    n = len(values)
+    left_out = [(sum(values) - one) / (n - 1) for one in values]
+    mean = sum(values) / n
+    expected = (sum((one - mean) ** 2 for one in values) / (n - 1) / n) ** 0.5
+    assert ask("jackknife_error(?::double[])", left_out) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_the_quantiles_of_t_are_those_of_the_tables() -> None:
+    found = [ask(f"t_quantile({df})::double") for df in range(1, 10)]
+    assert found == pytest.approx([float(stats.t.ppf(0.975, df)) for df in range(1, 10)], abs=1e-6)
+    assert ask("t_quantile(0)") is None
+
+
+# The chosen trial
+
+
+@pytest.mark.parametrize(("maximize", "chosen"), [(True, 1), (False, 2)])
+def test_the_best_trial_is_chosen_and_of_equals_the_first(maximize: bool, chosen: int) -> None:
+    search = sets(0.5, 0.7, 0.3, 0.7, 0.3, maximize=maximize)
+    assert best(search)["trial"] == chosen
+    assert search.rows("select trial from search_trials where is_chosen") == [{"trial": chosen}]
+    assert best(search)["n_on_front"] == 2  # the other one is as good
+
+
+def test_trials_that_did_not_come_to_an_end_are_shown_and_never_chosen() -> None:
+    search = sets(0.5, 0.4, maximize=True)
+    search.trial({"prompt.demo_sets": 9}, state="stopped", problem="it was slow", steps=7)
+    search.trial({"prompt.demo_sets": 8})
+    found = search.rows("select trial, state, value, difference, is_within_noise, is_on_front, is_chosen, problem "
+                        "from search_trials where trial > 1")  # fmt: skip
+    nothing = {"value": None, "difference": None, "is_within_noise": None, "is_on_front": False, "is_chosen": False}
+    assert found == [
+        {"trial": 2, "state": "stopped", "problem": "it was slow", **nothing},
+        {"trial": 3, "state": "failed", "problem": "it broke", **nothing},
+    ]
+    row = best(search)
+    names = ("trial", "n_done", "n_stopped", "n_failed", "n_trials", "steps")
+    assert {name: row[name] for name in names} == {
+        "trial": 0, "n_done": 2, "n_stopped": 1, "n_failed": 1, "n_trials": 4, "steps": 7
+    }  # fmt: skip
+
+
+def test_there_is_no_best_where_no_trial_came_to_an_end() -> None:
+    search = sets()
+    search.trial({"prompt.demo_sets": 1})
+    assert not search.rows("from search_best")
+    assert not search.rows("from search_trials")  # there is no scope that they could be of
+    assert search.rows("select state, n_trials from search_costs") == [{"state": "failed", "n_trials": 1}]
+
+
+def two_objectives() -> Search:
+    """Return a search in which trial 3 is beaten, and trial 1 lies between two that are best of one objective each."""
+    search = Search({"f1": True, "cost": False}, keys=["seed"])
+    for f1, cost in ((0.9, 10.0), (0.8, 5.0), (0.5, 1.0), (0.7, 6.0)):
+        search.trial({"seed": len(search.trials)}, [f1, cost], [f1 - 0.1, cost + 1])
+    return search
+
+
+def test_of_several_objectives_the_front_and_its_knee_by_hand() -> None:
+    # Over the front F1 spans 0.4 and cost 9. Trial 0 misses all of the cost: 1. Trial 2 all of F1: 1. Trial 1:
+    # (0.1 / 0.4)^2 + (4 / 9)^2 = 0.26.
+    search = two_objectives()
+    found = search.rows("select distinct trial, is_on_front, is_chosen from search_trials order by trial")
+    assert [(row["is_on_front"], row["is_chosen"]) for row in found] == [
+        (True, False), (True, True), (True, False), (False, False)
+    ]  # fmt: skip
+    rows = search.rows("select objective, is_maximized, trial, value, n_on_front from search_best")
+    assert rows == [
+        {"objective": "f1", "is_maximized": True, "trial": 1, "value": 0.8, "n_on_front": 3},
+        {"objective": "cost", "is_maximized": False, "trial": 1, "value": 5.0, "n_on_front": 3},
+    ]
+
+
+def test_of_several_objectives_equal_trials_do_not_beat_each_other_and_the_first_is_chosen() -> None:
+    search = Search({"f1": True, "cost": False})
+    for f1, cost in ((0.1, 9.0), (0.9, 1.0), (0.9, 1.0)):
+        search.trial({"seed": len(search.trials)}, [f1, cost], [f1, cost])
+    found = search.rows("select trial from search_trials where is_on_front and objective = 'f1' order by trial")
+    assert [row["trial"] for row in found] == [1, 2]
+    assert {row["trial"] for row in search.rows("from search_best")} == {1}
+
+
+def test_an_objective_in_which_the_front_does_not_differ_does_not_decide() -> None:
+    search = Search({"f1": True, "cost": False})
+    search.trial({"seed": 1}, [0.9, 5.0], [0.9, 5.0])
+    search.trial({"seed": 2}, [0.9, 5.0], [0.9, 5.0])
+    assert {row["trial"] for row in search.rows("from search_best")} == {0}
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=8))
+def test_the_front_is_what_no_other_trial_beats(points: list[tuple[int, int]]) -> None:
+    search = Search({"f1": True, "cost": False})
+    for f1, cost in points:
+        search.trial({"seed": 1}, [float(f1), float(cost)], [0.0, 0.0])
+
+    def beats(one: tuple[int, int], other: tuple[int, int]) -> bool:
+        return one != other and one[0] >= other[0] and one[1] <= other[1]
+
+    expected = [not any(beats(other, own) for other in points) for own in points]
+    found = search.rows("select trial, is_on_front, is_chosen from search_trials where objective = 'f1' order by trial")
+    assert [row["is_on_front"] for row in found] == expected
+    [chosen] = [row["trial"] for row in found if row["is_chosen"]]
+    assert expected[chosen]
+
+
+# Noise, and what choosing costs
+
+
+def test_intervals_and_differences_from_the_chosen_trial_by_hand() -> None:
+    search = Search({"f1": True})
+    for value in (0.8, 0.7, 0.1):
+        search.trial({"seed": len(search.trials)}, [value], [value])
+    search.value(0, "f1", "choice", 0.8, [0.7, 0.9])
+    search.value(1, "f1", "choice", 0.7, [0.62, 0.78])
+    search.value(2, "f1", "choice", 0.1, [0.01, 0.19])
+    search.value(1, "f1", "evaluation", 0.6, [0.55, 0.65])
+    found = search.rows("from search_trials order by trial")
+    # Of the first the groups lie 0.1 around their mean, so the error is 0.1; of the second 0.08; of the third 0.09.
+    reaches = [T_OF_TWO * error for error in (0.1, 0.08, 0.09)]
+    for row, value, reach in zip(found, (0.8, 0.7, 0.1), reaches, strict=True):
+        assert (row["value_low"], row["value_high"]) == pytest.approx((value - reach, value + reach))
+    assert found[1]["evaluation_low"] == pytest.approx(0.6 - T_OF_TWO * 0.05)
+    assert found[1]["evaluation_high"] == pytest.approx(0.6 + T_OF_TWO * 0.05)
+    # Group by group the second lies 0.08 and 0.12 below the first: error 0.02; the third 0.69 and 0.71: error 0.01.
+    assert [row["difference"] for row in found] == pytest.approx([0, -0.1, -0.7])
+    assert found[1]["difference_low"] == pytest.approx(-0.1 - T_OF_TWO * 0.02)
+    assert found[1]["difference_high"] == pytest.approx(-0.1 + T_OF_TWO * 0.02)
+    assert found[2]["difference_high"] == pytest.approx(-0.7 + T_OF_TWO * 0.01)
+    assert [row["is_within_noise"] for row in found] == [True, True, False]
+    assert best(search)["n_within_noise"] == 1  # the chosen one is not counted
+
+
+def test_nothing_is_said_of_noise_where_a_group_is_all_there_is() -> None:
+    search = sets(0.5, 0.6)
+    for trial, value in enumerate((0.5, 0.6)):
+        search.value(trial, "rsd", "choice", value, [None])
+    found = search.rows("select value, value_low, is_within_noise from search_trials order by trial")
+    assert found == [{"value": value, "value_low": None, "is_within_noise": None} for value in (0.5, 0.6)]
+    assert (best(search)["trial"], best(search)["n_within_noise"]) == (0, 0)
+
+
+@pytest.mark.parametrize(("maximize", "sign"), [(True, 1), (False, -1)])
+def test_optimism_and_gains_are_positive_where_choosing_looks_too_good_or_helps(maximize: bool, sign: int) -> None:
+    search = Search({"f1": maximize})
+    # Chosen on 0.9 (or -0.9), where all come to 0.6 on average; on the other half it has 0.7, and all 0.55.
+    for choice, evaluation in ((0.3, 0.4), (0.9, 0.7)):
+        search.trial({"seed": len(search.trials)}, [sign * choice], [sign * evaluation])
+    row = best(search)
+    assert row["trial"] == 1
+    assert row["value"] == pytest.approx(sign * 0.9)
+    assert row["optimism"] == pytest.approx(0.2)
+    assert row["gain"] == pytest.approx(0.3)
+    assert row["evaluation_gain"] == pytest.approx(0.15)
+
+
+def test_a_choice_on_all_of_it_is_shown_on_nothing_else() -> None:
+    search = Search({"f1": True}, choose_on="published", shared_steps=6)
+    for value in (0.3, 0.9):
+        search.trial({"seed": len(search.trials)}, [value], steps=5)
+    row = best(search)
+    unknown = ("evaluation", "evaluation_low", "evaluation_high", "optimism", "evaluation_gain")
+    assert [row[name] for name in unknown] == [None] * 5
+    assert (row["value"], row["choose_on"]) == (0.9, "published")
+    assert row["gain"] == pytest.approx(0.3)
+    assert (row["steps"], row["shared_steps"]) == (10, 6)
+    assert not search.problems("trials_are_whole")
+
+
+def test_the_interval_of_a_gain_is_of_the_data_that_the_choice_did_not_see_by_hand() -> None:
+    search = Search({"f1": True})
+    for choice, evaluation in ((0.9, 0.8), (0.6, 0.5)):
+        search.trial({"seed": len(search.trials)}, [choice], [evaluation])
+    search.value(0, "f1", "evaluation", 0.8, [0.7, 0.9])
+    # The chosen one is better than the mean of both by 0.7 - 0.6 without one group and by 0.9 - 0.7 without the other:
+    # they lie 0.05 around their mean.
+    row = best(search)
+    assert row["evaluation_gain"] == pytest.approx(0.8 - 0.65)
+    assert row["evaluation_gain_low"] == pytest.approx(0.15 - T_OF_TWO * 0.05)
+    assert row["evaluation_gain_high"] == pytest.approx(0.15 + T_OF_TWO * 0.05)
+    # Where one trial has no value without a group, there is no interval.
+    search.value(1, "f1", "evaluation", 0.5, [0.5, None])
+    row = best(search)
+    assert row["evaluation_gain"] == pytest.approx(0.15)
+    assert (row["evaluation_gain_low"], row["evaluation_gain_high"]) == (None, None)
+
+
+def test_trials_are_counted_that_are_told_from_the_chosen_one() -> None:
+    """Of the trial between them it is one objective each that the two ends of the front are better in."""
+    search = two_objectives()
+    found = search.rows("select objective, trial, n_within_noise, n_compared, n_worse, n_better from search_best")
+    assert [tuple(row.values()) for row in found] == [("f1", 1, 0, 3, 2, 1), ("cost", 1, 0, 3, 2, 1)]
+    # Without one group the end is 0.1 better, without the other as good: that is not told from it.
+    search.value(0, "f1", "choice", 0.9, [0.9, 0.8])
+    search.value(3, "f1", "choice", 0.7, [0.7, None])
+    found = search.rows("select n_within_noise, n_compared, n_worse, n_better from search_best where objective = 'f1'")
+    assert [tuple(row.values()) for row in found] == [(1, 2, 1, 0)]
+
+
+def test_what_states_cost_by_hand() -> None:
+    search = Search()
+    for steps in (12, 12):
+        search.trial({"seed": steps}, [0.5], [0.5], steps=steps)
+    for steps in (3, 6):
+        search.trial({"seed": steps}, state="stopped", problem="it was slow", steps=steps)
+    assert [tuple(row.values()) for row in search.rows("from search_costs")] == [
+        ("done", 2, 24, 12, 12), ("stopped", 2, 9, 3, 6)
+    ]  # fmt: skip
+
+
+# A choice for each of several
+
+
+def by_task() -> Search:
+    """Return a search that looks for a point for each of two tasks, one of which the last trial does not have."""
+    search = Search({"f1": True}, per=["task"], keys=["b"])
+    for b, values in (("p", {"one": 0.9, "two": 0.1}), ("q", {"one": 0.2, "two": 0.8}), ("q", {"one": 0.4})):
+        own = {task: [value] for task, value in values.items()}
+        search.trial({"b": b}, own, {task: [value - 0.1] for [task, [value]] in own.items()})
+    return search
+
+
+def test_each_scope_has_a_choice_of_its_own() -> None:
+    found = by_task().rows("select scope, trial, parameters, value, evaluation, n_compared, n_done from search_best")
+    assert found == [
+        {"scope": "one", "trial": 0, "parameters": '{"b": "p"}', "value": 0.9, "evaluation": 0.8, "n_compared": 2,
+         "n_done": 3},
+        {"scope": "two", "trial": 1, "parameters": '{"b": "q"}', "value": 0.8, "evaluation": pytest.approx(0.7),
+         "n_compared": 1, "n_done": 3},
+    ]  # fmt: skip
+    rows = by_task().rows("select trial, scope, value, difference, is_chosen, is_on_front from search_trials")
+    assert [tuple(row.values()) for row in rows] == [
+        (0, "one", 0.9, 0.0, True, True),
+        (1, "one", 0.2, pytest.approx(-0.7), False, False),
+        (2, "one", 0.4, pytest.approx(-0.5), False, False),
+        (0, "two", 0.1, pytest.approx(-0.7), False, False),
+        (1, "two", 0.8, 0.0, True, True),
+        (2, "two", None, None, False, False),
+    ]
+    assert not by_task().problems("trials_are_whole")
+
+
+def test_the_gain_of_a_scope_is_over_the_mean_of_the_trials_that_have_it() -> None:
+    found = by_task().rows("select scope, gain, optimism from search_best")
+    # The mean of one is 0.5, and of two 0.45.
+    assert found == [
+        {"scope": "one", "gain": pytest.approx(0.4), "optimism": pytest.approx(0.1)},
+        {"scope": "two", "gain": pytest.approx(0.35), "optimism": pytest.approx(0.1)},
+    ]
+
+
+def test_a_number_beside_the_objective_is_kept_and_decides_nothing() -> None:
+    search = by_task()
+    expected = search.rows("from search_best")
+    for trial in range(3):
+        search.value(trial, "n_rows", "choice", 100.0 - trial, [100.0, 100.0], "one")
+    assert search.rows("from search_best") == expected
+    assert {row["objective"] for row in search.rows("from search_trials")} == {"f1"}
+    assert {row["objective"] for row in search.rows("from search_slices")} == {"f1"}
+    assert not search.problems("trials_are_whole")
+    # It is no objective that is there.
+    search.values = [row for row in search.values if (row["trial"], row["objective"]) != (2, "f1")]
+    assert search.problems("trials_are_whole") == ["trial 2 has 0 objectives"]
+
+
+def test_the_sample_of_all_questions_decides_nothing() -> None:
+    search = sets(0.5, 0.3)
+    expected = search.rows("from search_best")
+    for trial in range(2):
+        search.value(trial, "rsd", "all", 0.1 * trial, [])
+    assert search.rows("from search_best") == expected
+    assert not search.problems("trials_are_whole")
+
+
+def test_slices_and_importance_are_those_of_a_scope() -> None:
+    found = by_task().rows("select scope, bin, mean, n_trials from search_slices")
+    assert [tuple(row.values()) for row in found] == [
+        ("one", "p", 0.9, 1), ("one", "q", pytest.approx(0.3), 2), ("two", "p", 0.1, 1), ("two", "q", 0.8, 1)
+    ]  # fmt: skip
+    # Of one: the mean is 0.5, total 0.16 + 0.09 + 0.01 = 0.26, within 0.01 + 0.01 = 0.02 with 3 - 2 degrees of
+    # freedom, so (0.26 - 0.02 - 0.02) / 0.26. Of two each bin has one trial.
+    found = by_task().rows("select scope, share from search_importance")
+    assert found == [{"scope": "one", "share": pytest.approx(0.22 / 0.26)}, {"scope": "two", "share": None}]
+
+
+def test_a_trial_that_lacks_one_of_two_objectives_in_a_scope_is_not_compared_there() -> None:
+    search = Search({"f1": True, "cost": False}, per=["task"])
+    for f1, cost in ((0.5, 5.0), (0.9, 9.0)):
+        search.trial({"seed": len(search.trials)}, {"one": [f1, cost]}, {"one": [f1, cost]})
+    search.value(1, "cost", "choice", None, [None, None], "one")
+    found = search.rows("select trial, n_on_front from search_best")
+    assert found == [{"trial": 0, "n_on_front": 1}] * 2
+    rows = search.rows("select is_on_front, is_chosen from search_trials where trial = 1")
+    assert rows == [{"is_on_front": False, "is_chosen": False}] * 2
+
+
+# Slices and importance
+
+
+def grid_of_two_keys() -> Search:
+    """Return a search in which the objective goes with one key, and not with the other."""
+    search = Search({"f1": True}, keys=["a.x", "b"])
+    for (x, b), value in {(0.5, "p"): 1.0, (0.5, "q"): 2.0, (2.0, "p"): 4.0, (2.0, "q"): 5.0}.items():
+        search.trial({"a.x": x, "b": b}, [value], [value])
+    search.trial({"a.x": 9.0, "b": "p"})  # failed: in no slice
+    return search
+
+
+def test_slices_by_hand() -> None:
+    found = grid_of_two_keys().rows("from search_slices")
+    names = ("key", "bin", "lowest", "highest", "mean", "smallest", "largest", "n_trials")
+    assert [tuple(row[name] for name in names) for row in found] == [
+        ("a.x", "0.5", 0.5, 0.5, 1.5, 1.0, 2.0, 2),
+        ("a.x", "2.0", 2.0, 2.0, 4.5, 4.0, 5.0, 2),
+        ("b", "p", None, None, 2.5, 1.0, 4.0, 2),
+        ("b", "q", None, None, 3.5, 2.0, 5.0, 2),
+    ]
+
+
+def test_importance_is_epsilon_squared_by_hand() -> None:
+    # Total 4 + 1 + 1 + 4 = 10. By a.x: within 0.5 + 0.5 = 1 with 4 - 2 degrees of freedom, so (10 - 1 - 0.5) / 10.
+    # By b: within 4.5 + 4.5 = 9, so (10 - 9 - 4.5) / 10 < 0.
+    found = grid_of_two_keys().rows("select key, share, n_bins, n_trials from search_importance")
+    assert found == [
+        {"key": "a.x", "share": pytest.approx(0.85), "n_bins": 2, "n_trials": 4},
+        {"key": "b", "share": 0.0, "n_bins": 2, "n_trials": 4},
+    ]
+
+
+def test_importance_is_not_known_where_each_bin_has_one_trial_or_nothing_differs() -> None:
+    found = sets(0.1, 0.2, 0.3).rows("select share, n_bins from search_importance")
+    assert found == [{"share": None, "n_bins": 3}]
+    search = Search({"f1": True})
+    for b in "ppq":
+        search.trial({"b": b}, [0.5], [0.5])
+    assert search.rows("select share, n_bins from search_importance") == [{"share": None, "n_bins": 2}]
+
+
+def test_many_numbers_are_cut_into_quarters_and_many_texts_are_not() -> None:
+    search = Search({"f1": True})
+    for number in (3, 1, 4, 8, 5, 7, 2, 6):
+        search.trial({"n": number, "t": f"text {number}"}, [float(number)], [0.0])
+    quarters = search.rows("select bin, lowest, highest, mean, n_trials from search_slices where key = 'n'")
+    assert [tuple(row.values()) for row in quarters] == [
+        ("1", 1, 2, 1.5, 2), ("2", 3, 4, 3.5, 2), ("3", 5, 6, 5.5, 2), ("4", 7, 8, 7.5, 2)
+    ]  # fmt: skip
+    texts = search.rows("select bin, n_trials from search_slices where key = 't'")
+    assert texts == [{"bin": f"text {number}", "n_trials": 1} for number in range(1, 9)]
+
+
+def test_values_of_any_sort_have_slices_of_their_own() -> None:
+    search = Search({"f1": True})
+    for value in (None, True, ["a", "b"], 3, None):
+        search.trial({"train.patience": value}, [1.0], [1.0])
+    found = search.rows("select bin, lowest, n_trials from search_slices")
+    assert sorted(((row["bin"] or ""), row["lowest"], row["n_trials"]) for row in found) == [
+        ("", None, 2), ("3", 3.0, 1), ('["a","b"]', None, 1), ("true", None, 1)
+    ]  # fmt: skip
