@@ -7,7 +7,7 @@ scores.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from biaseval.execute import groups, parts, workers
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.resources import Resources
+from biaseval.execute.tuning import Attempts
 
 
 @contextmanager
@@ -32,6 +33,7 @@ def in_this_process() -> Iterator[None]:
         patch.setattr(workers, "this_node", lambda: None)
         patch.setattr("ray.wait", lambda led, **of_ray: (led, []))
         patch.setattr("ray.get", _Led.result)
+        patch.setattr("biaseval.execute.tuning.try_all", _try_all)
         for module in (parts, groups, workers):  # it would silence this process
             patch.setattr(module, "quiet_worker", lambda: None)
         yield
@@ -60,6 +62,16 @@ class _Batches:
     def iter_rows(self) -> Iterator[dict[str, Any]]:
         for batch in self._batches:
             yield from batch.to_pylist()
+
+
+def _try_all(
+    numbers: Sequence[int], attempts: Attempts, has_ended: Callable[[int], bool]
+) -> Iterator[tuple[int, str | None]]:
+    """Have trials of a search made, one after another; one that Ray Tune would have to give up is an error."""
+    for number in numbers:
+        attempts.attempt(number, **attempts.arguments)
+        assert has_ended(number)
+        yield number, None
 
 
 class _Led:

@@ -35,7 +35,10 @@ CONTRACT = (
 )
 """Every command that the design promises."""
 
-HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed", "spacy", "nltk", "sklearn", "matplotlib", "pandas"}
+HEAVY = {
+    *("torch", "transformers", "ray", "peft", "deepspeed", "optuna"),
+    *("spacy", "nltk", "sklearn", "matplotlib", "pandas"),
+}
 
 
 def _commands() -> dict[str, Any]:

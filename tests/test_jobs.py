@@ -182,7 +182,9 @@ def test_a_local_run_does_not_join_somebody_elses_head(ended: Commands) -> None:
     assert done.out.split()[:2] == ["True", "1"], done.err
 
 
-@pytest.mark.parametrize("name", ["label_bias", "majority_bias", "qa_bias", "train_lora", "train_instruct", "train_qa"])
+@pytest.mark.parametrize(
+    "name", ["label_bias", "majority_bias", "qa_bias", "train_lora", "train_instruct", "train_qa", "tune"]
+)
 def test_a_run_that_a_job_could_not_leave_behind_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["--run-dir", "runs/x"], ["--run-dir=x"]):
         assert run_job(name, "spec.yaml", *arguments) == 2
@@ -198,6 +200,7 @@ def test_a_run_that_a_job_could_not_leave_behind_is_refused(name: str, capsys: p
         ("train_lora", "biaseval train lora"),
         ("train_instruct", "biaseval train instruct"),
         ("train_qa", "biaseval train qa"),
+        ("tune", "biaseval tune"),
     ],
 )
 def test_each_job_is_a_command(name: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:

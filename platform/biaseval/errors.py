@@ -1,7 +1,8 @@
 """The errors that a user can meet.
 
 BiasevalError            something failed: exit code 1
-└── InputError           a file, a key or a command that the user can mend: exit code 2
+├── InputError           a file, a key or a command that the user can mend: exit code 2
+└── TransientError       work that gave out and may come to its end when it is begun again
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class InputError(BiasevalError):
             return cls(problems[0])
         lines = "\n".join(f"  - {problem}" for problem in problems)
         return cls(f"{len(problems)} problems:\n{lines}", problems)
+
+
+class TransientError(BiasevalError):
+    """Work that did not come to its end, for reasons that may pass: a worker, a node or a lock gave out."""
 
 
 class Problems:

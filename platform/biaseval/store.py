@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import yaml
 from filelock import FileLock, Timeout
 
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError, InputError, TransientError
 
 _PART = re.compile(r"part-(\d{5,})\.parquet")
 _SMALLEST_PART = 12
@@ -282,7 +282,7 @@ class Run:
         An object store has no lock: two runs of different specs on one prefix at the same time are not noticed.
 
         Raises:
-            BiasevalError: another process holds it.
+            TransientError: another process holds it.
         """
         if not self.is_local:
             yield
@@ -291,7 +291,7 @@ class Run:
             with FileLock(self.path(_LOCK), timeout=0):
                 yield
         except Timeout as error:
-            raise BiasevalError(
+            raise TransientError(
                 f"{self.uri}: another process is working on this run; wait for it, or choose another directory"
             ) from error
 

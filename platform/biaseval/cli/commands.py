@@ -40,7 +40,6 @@ NOT_YET: Mapping[str, str] = {
     "analyse": "biaseval sql RUN QUERY asks anything of what is stored",
     "check": "biaseval sql RUN QUERY --format json gives the numbers to check",
     "compare": "biaseval sql RUN RUN QUERY asks several runs at once",
-    "tune": "biaseval run SPEC --set KEY=VALUE runs one setting",
     "import lm-eval": "biaseval score scores prompts anew",
     "figures": "biaseval report RUN writes RUN/figures",
 }
@@ -133,7 +132,28 @@ def run(
 
     Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
     """
-    _run(spec, run_dir, overrides or ())
+    _make(_load(spec, overrides), run_dir)
+
+
+@app.command()
+def tune(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec of the kind search: which keys, and for what.")],
+    run_dir: RunDirOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Search keys of another spec for what a query returns. Run it again to resume: trials that ended are kept.
+
+    Every trial is a row of the table trials, and those that run a model are runs in RUN/trials. RUN/best.yaml is the
+    chosen spec, ready for `biaseval run`; where one is chosen for each task or model, ask the mart search_best.
+
+    Example: biaseval tune jobs/specs/search-planted-mixin.yaml --run-dir runs/mixin --set trials=8 --set spec.seed=7
+    """
+    from biaseval.spec import SearchSpec
+
+    loaded = _load(spec, overrides)
+    if not isinstance(loaded, SearchSpec):
+        raise InputError(f"{spec}: is of the kind {loaded.kind}; biaseval tune takes a search, biaseval run the others")
+    _make(loaded, run_dir)
 
 
 @app.command()
@@ -293,9 +313,9 @@ def demo(
     from biaseval.demo import QA_SPEC_PATH, SPEC_PATH
 
     if what is Demo.qa:
-        _run(QA_SPEC_PATH, run_dir or "runs/demo-qa", ())
+        _make(_load(QA_SPEC_PATH, ()), run_dir or "runs/demo-qa")
     else:
-        _run(SPEC_PATH, run_dir or "runs/demo", ())
+        _make(_load(SPEC_PATH, ()), run_dir or "runs/demo")
 
 
 @tasks_app.command("check")
@@ -387,10 +407,9 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def _run(spec: Path, run_dir: str | None, overrides: Sequence[str]) -> None:
+def _make(loaded: Spec, run_dir: str | None) -> None:
     from biaseval.pipelines import headline, run_spec
 
-    loaded = _load(spec, overrides)
     with _resumable():
         finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
     print_metrics(finished.uri, headline(loaded))

@@ -17,7 +17,7 @@ import ray
 import biaseval
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import n_cores
-from biaseval.execute.resources import Resources, local_cpus
+from biaseval.execute.resources import Resources, local_cpus, share_of
 from biaseval.spec import ExecutionSpec
 
 _SETTLING_S = 60.0
@@ -32,10 +32,12 @@ class Cluster:
 
     Args:
         execution: of the spec; its actors decide how many logical CPUs a Ray of this run's own has.
+        at_once: runs of a search that share it equally, of which this is one; None: it has all of it.
     """
 
-    def __init__(self, execution: ExecutionSpec) -> None:
+    def __init__(self, execution: ExecutionSpec, at_once: int | None = None) -> None:
         self._execution = execution
+        self._at_once = at_once
         self._is_connected = False
         self._is_ours = False
         self._is_local = False
@@ -50,7 +52,7 @@ class Cluster:
             ray.shutdown()
 
     def resources(self) -> Resources:
-        """Return what there is to share now; connects where nothing has yet.
+        """Return what there is to share now for one of the runs; connects where nothing has yet.
 
         Raises:
             BiasevalError: Ray cannot be started or reached.
@@ -58,7 +60,8 @@ class Cluster:
         self._connect()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         threads = os.environ.get("OMP_NUM_THREADS", "")
-        return Resources(nodes, self._is_local, n_cores(), int(threads) if threads.isdigit() else None)
+        found = Resources(nodes, self._is_local, n_cores(), int(threads) if threads.isdigit() else None)
+        return found if self._at_once is None else share_of(found, self._at_once)
 
     def settle(self) -> None:
         """Wait until actors of an earlier stage have given back the CPUs and GPUs that they held; not for ever."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
 
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, allocate
 from biaseval.spec import ExecutionSpec
@@ -110,7 +110,7 @@ class Parts:
                 yield done
         except (RayError, RuntimeError) as error:
             lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
-            raise BiasevalError(f"{self.name} failed: {lines[-1]}; run the same command again to resume") from error
+            raise TransientError(f"{self.name} failed: {lines[-1]}; run the same command again to resume") from error
         finally:
             if recorder is not None:
                 recorder.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from biaseval.errors import InputError
@@ -11,6 +11,9 @@ from biaseval.spec import ExecutionSpec, TrainingSpec
 
 SPARE_CPUS = 2
 """Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
+
+LEADER_CPUS = 0.01
+"""What a run that another one starts takes beside its work: Ray Tune gives nothing to what takes nothing."""
 
 _MOST_ACTORS = 1000
 
@@ -83,7 +86,75 @@ class Groups:
 def local_cpus(execution: ExecutionSpec, n_cores: int) -> int:
     """Return the logical CPUs of a Ray of this machine's own."""
     n_actors = 1 if execution.actors == "auto" else execution.actors
-    return n_actors * max(1, n_cores // n_actors) + SPARE_CPUS
+    at_once = execution.n_at_once
+    of_one = n_actors * max(1, n_cores // at_once // n_actors) + SPARE_CPUS
+    return at_once * of_one + (at_once > 1)  # what starts them takes some of one
+
+
+def share_of(resources: Resources, at_once: int) -> Resources:
+    """Return what each of several runs at once gets: as many GPUs, from the first nodes on, and its part of the CPUs.
+
+    Together they never ask for more than there is, so that none waits for what another holds and itself waits for.
+    """
+    left = resources.n_gpus // at_once
+    nodes = []
+    for node in resources.nodes:
+        n_gpus = min(left, int(node.get("GPU", 0)))
+        left -= n_gpus
+        nodes.append({"CPU": (node.get("CPU", 0) - LEADER_CPUS * at_once) / at_once, "GPU": float(n_gpus)})
+    return replace(resources, nodes=nodes, n_cores=max(1, resources.n_cores // at_once))
+
+
+def runs_at_once(
+    asked: int | None, execution: ExecutionSpec, gpus_of_one: int, n_runs: int, resources: Resources
+) -> int:
+    """Return how many runs, which may train, share a cluster at a time.
+
+    Args:
+        asked: by the spec; None: one on CPUs, else as many as the GPUs allow; all where GPUs come on demand.
+        execution: of each.
+        gpus_of_one: that one needs where there are GPUs.
+        n_runs: that there are.
+        resources: of the cluster.
+
+    Raises:
+        InputError: the cluster cannot hold as many as are asked for.
+    """
+    if not resources.is_local and execution.gpus_per_actor not in ("auto", 0):
+        return min(n_runs, asked or n_runs)
+    has_gpus = bool(resources.n_gpus) and execution.gpus_per_actor != 0
+    n_actors = 1 if execution.actors == "auto" else execution.actors
+    if has_gpus:
+        most = max(1, resources.n_gpus // max(1, gpus_of_one * n_actors))
+    else:
+        if execution.actors == "auto" and not resources.is_local:
+            n_actors = len(resources.cpus)  # one on every node
+        most = int((sum(resources.cpus) - LEADER_CPUS) // (SPARE_CPUS + 0.5 * n_actors + LEADER_CPUS))
+        # A worker that trains takes a whole CPU of a node.
+        most = max(1, min(most, int(max(resources.cpus, default=0) // (1 + LEADER_CPUS))))
+    if asked is not None and min(asked, n_runs) > most:
+        kind = "GPUs" if has_gpus else "CPUs"
+        raise InputError(
+            f"execution.at_once: {asked} trials at a time, and Ray has {kind} for {most}; lower it, or submit the "
+            "search to a larger cluster"
+        )
+    return min(n_runs, asked or (most if has_gpus else 1))
+
+
+def blocks_at_once(asked: int | Literal["auto"], n_blocks: int, resources: Resources) -> int:
+    """Return how many pieces of work that take a CPU each are done at a time.
+
+    Raises:
+        InputError: the cluster cannot hold as many as are asked for.
+    """
+    slots = int(sum(int(own) for own in resources.cpus))
+    most = max(1, min(slots, resources.n_cores) if resources.is_local else slots)
+    if asked != "auto" and min(asked, n_blocks) > slots:
+        raise InputError(
+            f"execution.at_once: {asked} at a time, and Ray has CPUs for {slots}; lower it, or submit the search to a "
+            "larger cluster"
+        )
+    return min(n_blocks, most if asked == "auto" else asked)
 
 
 def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Allocation:

@@ -15,7 +15,7 @@ from ray.train.torch import TorchTrainer
 from ray.util.placement_group import placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, TransientError
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.messages import STORAGE
 from biaseval.execute.resources import Groups
@@ -167,4 +167,4 @@ def _failed(error: BaseException, section: str) -> BiasevalError:
             f"set {section}.gradient_checkpointing to true, {section}.batch_size to 1, or {section}.zero to 3 with "
             f"more {section}.workers; "
         )
-    return BiasevalError(f"training failed: {lines[-1]}; {remedy}run the same command again to resume")
+    return TransientError(f"training failed: {lines[-1]}; {remedy}run the same command again to resume")

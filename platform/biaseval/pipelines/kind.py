@@ -109,6 +109,8 @@ class Kind(Generic[S, I]):
     """Raises a BiasevalError where a run went on without something that was given up; comes last."""
     derive: Callable[[Run, S], None] | None = None
     """Writes the settings and draws that SQL reads beside the outputs; None: a run without metrics."""
+    conclude: Callable[[Run, S], None] | None = None
+    """Writes what follows from the metrics, beside the report."""
     page: Callable[[Run], Page] | None = None
     headline: Callable[[S], str] = field(default=lambda spec: "")
     """The query whose rows `biaseval run` prints."""

@@ -8,6 +8,7 @@ from biaseval.pipelines.label_bias import LABEL_BIAS
 from biaseval.pipelines.majority_bias import MAJORITY_BIAS
 from biaseval.pipelines.prompts_file import SCORE
 from biaseval.pipelines.qa_bias import QA_BIAS
+from biaseval.pipelines.search import SEARCH
 from biaseval.spec import AnySpec
 
 KINDS: dict[str, AnyKind] = {
@@ -16,6 +17,7 @@ KINDS: dict[str, AnyKind] = {
     "qa_bias": QA_BIAS,
     "instruct": INSTRUCT,
     "score": SCORE,
+    "search": SEARCH,
 }
 
 

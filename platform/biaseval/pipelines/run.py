@@ -38,7 +38,7 @@ def run_spec(spec: AnySpec, run_uri: str) -> Run:
     with planned_run(spec, run_uri) as run:
         make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
         say("computing the metrics")
-        _analyse(run, kind, spec)
+        analyse(run, kind, spec)
         _write_page(run, kind)
         kind.refuse_given_up(run, spec)
     return run
@@ -99,7 +99,12 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
 
 
 def make_missing(
-    run: Run, stages: Iterable[Stage], execution: ExecutionSpec, *, is_whole_run: bool = True
+    run: Run,
+    stages: Iterable[Stage],
+    execution: ExecutionSpec,
+    *,
+    is_whole_run: bool = True,
+    at_once: int | None = None,
 ) -> list[Done]:
     """Make what each stage lacks, one stage behind the other; Ray starts once, and only if something is missing.
 
@@ -109,6 +114,7 @@ def make_missing(
         execution: actors and their resources.
         is_whole_run: what nothing needs is not made, as its products are there, and what is given up ends the run;
             otherwise the stages are made for themselves.
+        at_once: runs of a search that share the cluster, of which this is one; None: it has all of it.
 
     Returns:
         What was made now; a unit that was given up is among it.
@@ -119,7 +125,7 @@ def make_missing(
     from biaseval.execute.cluster import Cluster
 
     made: list[Done] = []
-    with Cluster(execution) as cluster:
+    with Cluster(execution, at_once) as cluster:
         for stage in stages:
             missing = missing_units(run, stage.units, needed_only=is_whole_run)
             total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
@@ -166,7 +172,7 @@ def analyse_run(run_uri: str | Path) -> Run:
         raise BiasevalError(
             f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
         )
-    _analyse(run, kind, spec)
+    analyse(run, kind, spec)
     return run
 
 
@@ -200,12 +206,15 @@ def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
     return run, kind, spec
 
 
-def _analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
+def analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
+    """Compute the metrics of a run whose tables are all there."""
     from biaseval.analysis import write_marts
 
     if kind.derive is not None:
         kind.derive(run, spec)
     write_marts(run, spec.kind)
+    if kind.conclude is not None:
+        kind.conclude(run, spec)
 
 
 def _write_page(run: Run, kind: AnyKind) -> list[str]:

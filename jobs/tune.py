@@ -1,0 +1,11 @@
+"""A search over keys of a spec as a Ray job; see submission.py.
+
+ray job submit --working-dir . -- python jobs/tune.py SPEC --run-dir s3://bucket/runs/x
+"""
+
+from __future__ import annotations
+
+from submission import submitted
+
+if __name__ == "__main__":
+    submitted("tune")

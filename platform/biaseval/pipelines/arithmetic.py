@@ -1,0 +1,179 @@
+"""Trials that are arithmetic: they differ in what is computed of outputs that all of them share, and come in blocks.
+
+No model is loaded for them and nothing is scored again. Specs that differ in calibrations alone are computed as one,
+each calibration being a method of the same metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from biaseval.analysis.objectives import Computing, Value, is_by_threshold
+from biaseval.errors import BiasevalError
+from biaseval.pipelines.directory import read_spec
+from biaseval.pipelines.trials import (
+    SHARED,
+    Came,
+    Ended,
+    deriving,
+    objectives_of,
+    reason,
+    refuse_failure,
+    refuse_other_points,
+    result_of,
+    row_of,
+    rows_of,
+    write_trials,
+)
+from biaseval.prompting.calibration import CALIBRATIONS
+from biaseval.qa_bias.significance import given_thresholds
+from biaseval.spec import SearchedSpec, SearchSpec
+from biaseval.store import Run
+from biaseval.tuning.samplers import Point, sampler_of
+from biaseval.units import Done, Unit
+
+if TYPE_CHECKING:
+    from biaseval.execute.cluster import Cluster
+
+_BLOCK = 50
+"""Trials that are computed at a time, where points do not depend on what came of others."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The stage that computes the trials, some at a time."""
+
+    spec: SearchSpec
+    verb: str = "ended"
+    noun: str = "trials"
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """Blocks of trials, numbered by the first of each."""
+        n_trials, size = self.spec.n_trials, self.spec.batch if self.spec.algorithm == "optuna" else _BLOCK
+        return [Unit(first, min(size, n_trials - first), (row_of(first),)) for first in range(0, n_trials, size)]
+
+    def begun(self, run: Run) -> int:
+        """Return 0: a block is there or it is not."""
+        return 0
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Compute the missing blocks, and yield each.
+
+        Raises:
+            BiasevalError: no trial of the first block came to an end, or another version chose the points.
+        """
+        from biaseval.execute.resources import blocks_at_once
+        from biaseval.execute.tuning import Attempts, try_all
+
+        sampler, due = sampler_of(self.spec), {unit.number: unit for unit in missing}
+        learns = self.spec.algorithm == "optuna"
+        for blocks in [[unit] for unit in self.units] if learns else [self.units]:
+            points = {unit.number: sampler.ask(unit.size) for unit in blocks}
+            mine = [unit.number for unit in blocks if unit.number in due]
+            for unit in blocks:
+                if unit.number not in due:
+                    refuse_other_points(run, unit.number, points[unit.number])
+            told = {"run_uri": run.uri, "points": {number: points[number] for number in mine}}
+            at_once = blocks_at_once(self.spec.execution.at_once, len(mine), cluster.resources()) if mine else 0
+            attempts = Attempts(make_block, told, at_once, num_cpus=1)
+            for number, problem in try_all(mine, attempts, lambda one: run.has(row_of(one))):
+                if problem is not None:
+                    raise BiasevalError(f"trials from {number} on: {problem}; run the same command again to resume")
+                yield Done(due[number])
+            refuse_failure(run, blocks[0].number)
+            if learns:
+                sampler.tell([result_of(row, ()) for row in rows_of(run, blocks[0].number)])
+
+
+def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point]]) -> None:
+    """Compute the trials from one on, and write what came of them."""
+    from biaseval.pipelines.kinds import kind_of
+
+    run, started = Run.open(run_uri), time.monotonic()
+    search = read_spec(run)
+    assert isinstance(search, SearchSpec)
+    specs: dict[int, SearchedSpec] = {}
+    failed: dict[int, Came] = {}
+    block = dict(enumerate(points[number], number))
+    for trial, point in block.items():
+        try:
+            specs[trial] = search.at(point)
+        except ValidationError as error:
+            failed[trial] = Came("failed", problem=reason(error))
+    queries = [own.sql for own in search.objective]
+    kind, groups = kind_of(search.spec), together(specs, by_threshold=is_by_threshold(search.spec.kind, queries))
+    computings = [Computing(deriving(kind, own.spec), list(own.own.values())) for own in groups]
+    trials = [trial for own in groups for trial in own.own]
+    found: dict[int, list[Value | BiasevalError]] = {trial: [] for trial in trials}
+    objectives = objectives_of(run, search)
+    try:
+        for place, value in objectives.values(Run.open(f"{run.uri}/{SHARED}"), computings, threads=1):
+            found[trials[place]].append(value)
+    except BiasevalError as error:
+        failed |= {trial: Came("failed", problem=str(error)) for trial in trials}
+    came = {trial: Came.of(own, objectives.names) for trial, own in found.items()} | failed
+    seconds = (time.monotonic() - started) / len(block)
+    ended = [Ended(trial, point, came[trial], seconds, run=None) for trial, point in block.items()]
+    write_trials(run, search, number, ended)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Specs that are computed as one."""
+
+    spec: SearchedSpec
+    """With the calibrations, or thresholds, of all of them."""
+    own: Mapping[int, Collection[str] | Mapping[str, float]]
+    """Trial to its methods, or to its thresholds."""
+
+
+def together(specs: Mapping[int, SearchedSpec], *, by_threshold: bool = False) -> list[Together]:
+    """Return the specs of trials in groups, each of those that differ in nothing but calibrations, or thresholds.
+
+    Args:
+        specs: by trial.
+        by_threshold: whether all that is asked of them is asked of single thresholds.
+    """
+    groups: dict[str, dict[int, SearchedSpec]] = {}
+    for trial, spec in specs.items():
+        groups.setdefault(_rest(spec, by_threshold).model_dump_json(), {})[trial] = spec
+    return [_group(own, by_threshold) for own in groups.values()]
+
+
+def _rest(spec: SearchedSpec, by_threshold: bool) -> SearchedSpec:
+    """Return a spec without what those that are computed as one may differ in."""
+    fixed = _fixed(spec) if by_threshold else {}
+    update: dict[str, object] = {"calibration": []} if spec.calibration else {}
+    return spec.model_copy(update=update | ({"thresholds": dict.fromkeys(fixed, 0.0)} if fixed else {}))
+
+
+def _fixed(spec: SearchedSpec) -> dict[str, float]:
+    """Return the thresholds of a spec that are not searched."""
+    return {name: own for name, own in given_thresholds(spec.thresholds).items() if isinstance(own, float)}
+
+
+def _methods(calibrations: Iterable[str]) -> set[str]:
+    return {f"{adapted}{name}" for name in calibrations for adapted in ("", "lora+")}
+
+
+def _group(specs: Mapping[int, SearchedSpec], by_threshold: bool) -> Together:
+    first = next(iter(specs.values()))
+    if first.calibration:
+        every = list(dict.fromkeys(name for spec in specs.values() for name in spec.calibration))
+        unnamed = _methods(CALIBRATIONS) - _methods(every)  # what was scored is there under its plain name
+        methods = {
+            trial: sorted({"none", "lora"} | _methods(spec.calibration) | unnamed) for trial, spec in specs.items()
+        }
+        return Together(first.model_copy(update={"calibration": every}), methods)
+    fixed = {trial: _fixed(spec) for trial, spec in specs.items()}
+    tried = {name: sorted({own[name] for own in fixed.values()}) for name in _fixed(first)}
+    if not by_threshold or not tried:
+        return Together(first, dict.fromkeys(specs, ()))
+    return Together(first.model_copy(update={"thresholds": {**given_thresholds(first.thresholds), **tried}}), fixed)

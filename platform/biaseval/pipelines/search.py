@@ -1,0 +1,400 @@
+"""The kind search: keys of another spec are varied, each trial being a run of its own.
+
+What trials share is made once, in ``RUN/shared``; trial n is the run ``RUN/trials/0000n`` and part n of ``trials``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from biaseval.analysis import query
+from biaseval.analysis.objectives import objective_names
+from biaseval.errors import InputError, Problems
+from biaseval.pipelines.arithmetic import Computed
+from biaseval.pipelines.directory import read_plan
+from biaseval.pipelines.kind import Description, Inputs, Kind, Page, Plan, Stage
+from biaseval.pipelines.sharing import made_files, methods_of, own_readers, shared_stages, varies
+from biaseval.pipelines.study import readers_of
+from biaseval.pipelines.trials import (
+    MADE,
+    SHARED,
+    Came,
+    Ended,
+    make_trial,
+    refuse_failure,
+    refuse_other_points,
+    result_of,
+    row_of,
+    rows_of,
+    trial_folder,
+    write_trials,
+)
+from biaseval.pipelines.words import cost_lines
+from biaseval.progress import say
+from biaseval.spec import QaTrainSpec, SearchSpec, dump_spec
+from biaseval.store import Run
+from biaseval.tables import SEARCH_SETTINGS, TRIAL_EVALUATIONS
+from biaseval.tuning.halving import Cutoffs, Reached, cutoffs
+from biaseval.tuning.samplers import Point, sampler_of
+from biaseval.units import Done, Unit
+
+if TYPE_CHECKING:
+    from biaseval.execute.cluster import Cluster
+    from biaseval.pipelines.kind import AnyKind
+    from biaseval.training.estimate import TrainingCost
+
+
+BEST = "best.yaml"
+"""The spec of the chosen trial, ready to be run alone."""
+
+
+@dataclass(frozen=True)
+class SearchInputs:
+    """What planning starts from, validated."""
+
+    objectives: Sequence[str]
+    """Their names."""
+    searched: Inputs
+    """Of the spec whose keys are searched."""
+    n_trials: int
+
+    @property
+    def subject(self) -> str:
+        """What is planned."""
+        return f"{self.n_trials:,} trials"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What ``environment.json`` says of it."""
+        return self.searched.facts
+
+
+def _kind(search: SearchSpec) -> AnyKind:
+    from biaseval.pipelines.kinds import kind_of
+
+    return kind_of(search.spec)
+
+
+def _read(spec: SearchSpec) -> SearchInputs:
+    problems, names = Problems(), []
+    with problems.noted():
+        queries = [own.sql for own in spec.objective]
+        names = [own[0] for own in objective_names(spec.spec.kind, queries, spec.per, spec.choose_on)]
+    with problems.noted():
+        _refuse_idle(spec)
+    searched: Any = None
+    with problems.noted():
+        searched = _kind(spec).read(spec.spec)
+    problems.refuse()
+    return SearchInputs(names, searched, spec.n_trials)
+
+
+def _refuse_idle(spec: SearchSpec) -> None:
+    """Make sure that something is trained otherwise where keys of training are searched; Raises InputError: nothing."""
+    idle = [
+        key for key in spec.search if key.startswith("train.") and not own_readers(spec, [key], with_bias_models=True)
+    ]
+    problems = [f"search.{key}: no reader of train.methods changes with it; leave it out" for key in idle]
+    if spec.stop_early is not None and not own_readers(spec, list(spec.search)):
+        problems.append("stop_early: no trial trains a reader that is watched; leave it out")
+    if problems:
+        raise InputError.of(problems)
+
+
+def _write(run: Run, spec: SearchSpec, inputs: SearchInputs) -> Plan:
+    return {"n_trials": inputs.n_trials, "objectives": list(inputs.objectives), "batch": spec.batch}
+
+
+def _changes(spec: SearchSpec, environment: Mapping[str, Any]) -> list[str]:
+    return _kind(spec).changes(spec.spec, environment)
+
+
+def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
+    if any(not varies(spec)(Unit(0, 1, (file,), {}), file) for file in ("qa_attributes/", "label_scores/")):
+        yield SharedWork(spec)
+    yield Computed(spec) if spec.is_arithmetic else Trials(spec, plan)
+
+
+@dataclass(frozen=True)
+class SharedWork:
+    """The stage that makes what trials share."""
+
+    spec: SearchSpec
+    verb: str = "done"
+    noun: str = "pieces of shared work"
+
+    @property
+    def units(self) -> list[Unit]:
+        """All of it."""
+        return [Unit(0, 1, (MADE,))]
+
+    def begun(self, run: Run) -> int:
+        """Return 0: it is there or it is not."""
+        return 0
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Make the shared work, as a part of a run of the spec as it is.
+
+        Raises:
+            InputError: the cluster cannot hold as many trials as are asked for.
+            BiasevalError: as such a run does.
+        """
+        from biaseval.pipelines.run import make_missing, planned_run
+
+        kind, spec = _kind(self.spec), self.spec.spec.model_copy(update={"execution": self.spec.execution.of_a_trial})
+        if not self.spec.is_arithmetic:
+            _at_once(self.spec, self.spec.n_trials, cluster)  # refuses before anything is made
+        cluster.resources()  # connects, so that stages find Ray running
+        with planned_run(spec, f"{run.uri}/{SHARED}") as shared:
+            planned = made_files(shared, spec.kind) if not shared.has("planned.json") else set()
+            if not shared.has("planned.json"):
+                shared.write_json("planned.json", sorted(planned))
+            for stage in shared_stages(kind.stages(shared, spec, read_plan(shared)), varies(self.spec)):
+                make_missing(shared, [stage], spec.execution)
+            files = made_files(shared, spec.kind) - set(shared.read_json("planned.json"))
+        run.write_json(MADE, {"files": sorted(files)})
+        yield Done(missing[0])
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The stage that makes the trials, in batches: each is chosen by what came of those before it."""
+
+    spec: SearchSpec
+    plan: Plan
+    verb: str = "ended"
+    noun: str = "trials"
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """All trials."""
+        return [Unit(number, 1, (row_of(number),)) for number in range(self.plan["n_trials"])]
+
+    def begun(self, run: Run) -> int:
+        """Return 0: how far a trial is, its own directory says."""
+        return 0
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Make the missing trials, and yield each when it has ended, however it did.
+
+        Raises:
+            InputError: the cluster cannot hold as many as are asked for.
+            BiasevalError: no trial of the first batch came to an end, or another version chose the points.
+        """
+        spec, at_once = self.spec, _at_once(self.spec, len(missing), cluster)
+        sampler, left = sampler_of(spec), {unit.number: unit for unit in missing}
+        reached: list[list[Reached]] = []
+        for numbers in _batches(spec, len(self.units)):
+            points = dict(zip(numbers, sampler.ask(len(numbers)), strict=True))
+            due = [number for number in numbers if number in left]
+            for number in set(numbers) - set(due):
+                refuse_other_points(run, number, [points[number]])
+            if due:
+                asked_of = {} if spec.stop_early is None else cutoffs(spec.stop_early, reached)
+                for number in self._tried(run, due, points, asked_of, at_once):
+                    yield Done(left[number])
+            if numbers[0] == 0:
+                refuse_failure(run, *numbers)
+            rows = [row for number in numbers for row in rows_of(run, number)]
+            batch = [_reached(run, number) for number in numbers]
+            sampler.tell([result_of(row, own) for row, own in zip(rows, batch, strict=True)])
+            reached += batch
+
+    def _tried(
+        self, run: Run, numbers: Sequence[int], points: Mapping[int, Point], cutoffs: Cutoffs, at_once: int
+    ) -> Iterator[int]:
+        """Have trials made, and yield the number of each that has ended; one that Ray Tune gave up has failed."""
+        from biaseval.execute.tuning import Attempts, try_all
+
+        told = {"run_uri": run.uri, "points": points, "cutoffs": cutoffs, "at_once": at_once}
+        attempts = Attempts(make_trial, told, at_once)
+        for number, problem in try_all(numbers, attempts, lambda one: run.has(row_of(one))):
+            if problem is not None:
+                came = Came("failed", problem=problem)
+                write_trials(run, self.spec, number, [Ended(number, points[number], came, 0.0, trial_folder(number))])
+            [row] = rows_of(run, number)
+            say(f"trial {number} ({_shown(points[number])}): {_outcome(row)}")
+            yield number
+
+
+def _batches(spec: SearchSpec, n_trials: int) -> Iterator[range]:
+    """Yield the trials that are chosen together; behind the first batch all, where nothing is learned of others."""
+    learns = spec.algorithm == "optuna" or spec.stop_early is not None
+    starts = range(0, n_trials, spec.batch) if learns else range(0, n_trials, spec.batch)[:2]
+    yield from (range(*pair) for pair in pairwise([*starts, n_trials]))
+
+
+def _at_once(spec: SearchSpec, n_trials: int, cluster: Cluster) -> int:
+    """Return how many trials run at a time; Raises InputError: the cluster cannot hold as many as are asked for."""
+    from biaseval.execute.resources import runs_at_once
+
+    asked = None if spec.execution.at_once == "auto" else spec.execution.at_once
+    most = max(map(len, _batches(spec, spec.n_trials)))
+    return runs_at_once(asked, spec.execution.of_a_trial, _gpus(spec), min(n_trials, most), cluster.resources())
+
+
+def _shown(point: Point) -> str:
+    values = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in point.items()}
+    return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in values.items())
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    if row["state"] == "done":
+        return ", ".join(f"{name} {value:.4g}" for name, value in _first_values(json.loads(row["objectives"])))
+    return f"failed: {row['problem']}" if row["state"] == "failed" else str(row["problem"])
+
+
+def _first_values(objectives: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the numbers of objectives, of each scope where there are several."""
+    found = [
+        (f"{name} of {scope}", value)
+        for name, own in objectives.items()
+        for scope, value in (own.items() if isinstance(own, dict) else [("", own)])
+        if value is not None
+    ]
+    return [(name.removesuffix(" of "), value) for name, value in found]
+
+
+def _gpus(spec: SearchSpec) -> int:
+    """Return how many GPUs a trial needs where there are some."""
+    own = spec.spec.train or getattr(spec.spec, "lora", None)
+    asked = spec.execution.gpus_per_actor
+    return max(1 if asked == "auto" else asked, own.workers if own is not None else 1)
+
+
+def _reached(run: Run, number: int) -> list[Reached]:
+    rows = run.read_part(TRIAL_EVALUATIONS.name, number).to_pylist()
+    return [Reached(row["model"], row["n_steps"], row["f1"]) for row in rows]
+
+
+def _derive(run: Run, spec: SearchSpec) -> None:
+    """Write what SQL reads beside the trials."""
+    shared = Run.open(f"{run.uri}/{SHARED}")
+    steps = sum(
+        row["steps"] or 0
+        for part in shared.parts("trained_models")
+        for row in shared.read_part("trained_models", part).to_pylist()
+    )
+    row: dict[str, object] = {
+        "name": spec.name,
+        "searched": spec.spec.kind,
+        "objectives": read_plan(run)["objectives"],
+        "are_maximized": [own.maximize for own in spec.objective],
+        "keys": list(spec.search),
+        "per": list(spec.per),
+        "algorithm": spec.algorithm,
+        "choose_on": spec.choose_on,
+        "batch": spec.batch,
+        "seed": spec.seed,
+        "shared_steps": steps,
+    }
+    run.write_part(SEARCH_SETTINGS.name, 0, SEARCH_SETTINGS.rows([row]))
+
+
+def _conclude(run: Run, spec: SearchSpec) -> None:
+    """Write ``best.yaml``, the spec of the chosen trial, to be run alone; there is none where several are chosen."""
+    best = query([run.uri], "select any_value(parameters) as parameters from search_best having count(*) > 0")
+    if best.num_rows and not spec.per:
+        point = json.loads(best["parameters"][0].as_py())
+        run.write_text(BEST, dump_spec(spec.at(point).model_copy(update={"execution": spec.spec.execution})))
+
+
+def _page(run: Run) -> Page:
+    from biaseval.report import search_page
+
+    return search_page(run)
+
+
+_CHOSEN_ON = {
+    "half": "one half, measured on the other",
+    "held_out": "held-out rows, measured on the main rows",
+    "published": "all that is measured",
+}
+
+
+def _describe(spec: SearchSpec, inputs: SearchInputs) -> Description:
+    found = _kind(spec).describe(spec.spec, inputs.searched)
+    keys = ", ".join(f"{key} ({next(iter(domain))})" for key, domain in spec.search.items())
+    batches = f", chosen {spec.batch} at a time" if spec.algorithm == "optuna" else ""
+    lines = [
+        ("trials", f"{inputs.n_trials:,} ({spec.algorithm}{batches})"),
+        ("searched", keys),
+        ("objectives", ", ".join(inputs.objectives)),
+        ("chosen on", _CHOSEN_ON[spec.choose_on]),
+    ]
+    facts: dict[str, Any] = {"n_trials": inputs.n_trials, "objectives": list(inputs.objectives), "trial": found.facts}
+    if spec.spec.train is not None and found.training is not None:
+        cost = _training_cost(spec, spec.spec.train, found.training, found.facts["training"]["readers"])
+        facts["search_training"] = cost
+        lines += [
+            ("trained once, for all", f"{cost['n_shared']:,} readers, {cost['shared_steps']:,} steps"),
+            ("trained in each trial", f"{cost['n_own']:,} readers, {cost['own_steps']:,} steps"),
+            ("steps of the search", f"{cost['steps']:,}"),
+        ]
+        if spec.stop_early is not None:
+            lines.append(("steps, if all that may be are stopped first", f"{cost['fewest_steps']:,}"))
+        lines += cost_lines("FLOPs of training", cost["flops"])
+    elif not spec.is_arithmetic and isinstance(found.facts.get("flops"), int):
+        lines += cost_lines("FLOPs, all trials", inputs.n_trials * found.facts["flops"])
+    if spec.is_arithmetic:
+        lines.append(("a trial", "computed from what is stored once; no model is loaded for it"))
+    whose = "once" if spec.is_arithmetic else "a trial"
+    own = [(f"{whose}: {name}", value) for name, value in found.lines]
+    notes = list(found.notes)
+    if spec.choose_on == "published":
+        notes.append("note: choose_on published: the choice sees all that it is measured on, as in the papers")
+    return replace(found, lines=[*lines, *own], notes=notes, facts=facts)
+
+
+def _training_cost(
+    spec: SearchSpec, train: QaTrainSpec, alone: TrainingCost, readers: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """Return what training costs a search: steps of what is trained once and in each trial, and FLOPs of all."""
+    methods = methods_of(spec.search)
+    steps = {own["name"]: own["steps"] for own in readers}
+    own = {reader.name: steps[reader.name] for reader in readers_of(train) if reader.method in methods}
+    shared_steps, own_steps = sum(steps.values()) - sum(own.values()), sum(own.values())
+    n_trials = spec.n_trials
+    total = shared_steps + n_trials * own_steps
+    fewest = total
+    if spec.stop_early is not None:
+        watched = set(own_readers(spec, list(spec.search)))
+        grace = spec.stop_early.grace_steps
+        first = min(n_trials, spec.batch)
+        between = train.evaluation_steps
+        looked = -(-grace // between) * between  # the first evaluation behind it
+        least = sum(min(looked, n) if name in watched else n for name, n in own.items())
+        fewest = shared_steps + first * own_steps + (n_trials - first) * least
+    return {
+        "n_shared": len(steps) - len(own),
+        "shared_steps": shared_steps,
+        "n_own": len(own),
+        "own_steps": own_steps,
+        "steps": total,
+        "fewest_steps": fewest,
+        "flops": round(alone.flops * total / max(1, shared_steps + own_steps)),
+    }
+
+
+_HEADLINE = """
+select {scope}objective, trial, parameters, value, value_low, value_high, evaluation, n_within_noise, n_done, n_trials
+from search_best
+order by objective, scope
+"""
+
+SEARCH = Kind(
+    read=_read,
+    describe=_describe,
+    write=_write,
+    stages=_stages,
+    changes=_changes,
+    derive=_derive,
+    conclude=_conclude,
+    page=_page,
+    headline=lambda spec: _HEADLINE.format(scope="scope, " if spec.per else ""),
+)

@@ -1,0 +1,274 @@
+"""A trial of a search: a run of its own, which takes what trials share, makes the rest, and answers the objectives."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from biaseval.analysis.objectives import EVERYTHING, Computing, Objectives, Value
+from biaseval.errors import BiasevalError, TransientError
+from biaseval.pipelines.directory import read_plan, read_spec
+from biaseval.pipelines.kind import AnyKind
+from biaseval.pipelines.sharing import own_readers, take
+from biaseval.spec import SearchedSpec, SearchSpec
+from biaseval.store import Run, part_name
+from biaseval.tables import TRIAL_EVALUATIONS, TRIAL_VALUES, TRIALS
+from biaseval.training.rows import CUTOFFS
+from biaseval.tuning.halving import Cutoffs, Reached
+from biaseval.tuning.samplers import Point, Result
+
+SHARED = "shared"
+"""The run, inside that of a search, of what its trials share."""
+
+MADE = f"{SHARED}/made.json"
+"""Says that it is complete, and which parts of its tables trials take."""
+
+
+def trial_folder(number: int) -> str:
+    """Return the directory of a trial, inside the search's."""
+    return f"{TRIALS.name}/{number:05d}"
+
+
+def row_of(part: int) -> str:
+    """Return the file that makes the trials of a part complete: of one trial, or of a block from it on."""
+    return f"{TRIALS.name}/{part_name(part)}"
+
+
+def rows_of(run: Run, part: int) -> list[dict[str, Any]]:
+    """Return the rows of a part of ``trials``."""
+    rows: list[dict[str, Any]] = run.read_part(TRIALS.name, part).to_pylist()
+    return rows
+
+
+def refuse_other_points(run: Run, part: int, points: Sequence[Point]) -> None:
+    """Make sure that the trials of a part are those that the sampler asks for.
+
+    Raises:
+        BiasevalError: it now chooses others.
+    """
+    for row, point in zip(rows_of(run, part), points, strict=True):
+        if json.loads(row["parameters"]) != point:
+            raise BiasevalError(
+                f"{run.uri}: trial {row['trial']} was made at {row['parameters']}, and Optuna now chooses "
+                f"{json.dumps(point)}: it is another version than {run.uri}/environment.json names; use that one, or "
+                "start the search anew in another directory"
+            )
+
+
+def refuse_failure(run: Run, *parts: int) -> None:
+    """Make sure that the first trials say anything at all.
+
+    Raises:
+        BiasevalError: all of them failed.
+    """
+    rows = [row for part in parts for row in rows_of(run, part)]
+    if all(row["state"] == "failed" for row in rows):
+        raise BiasevalError(
+            f"{run.uri}: each of the first {len(rows)} trials failed, so the search ends here; the first says: "
+            f"{rows[0]['problem']}"
+        )
+
+
+def result_of(row: Mapping[str, Any], reached: Sequence[Reached]) -> Result:
+    """Return what the sampler hears of a trial."""
+    if row["state"] == "done":
+        return Result(list(json.loads(row["objectives"]).values()))
+    by_steps: dict[int, list[float]] = {}
+    for own in reached:
+        by_steps.setdefault(own.n_steps, []).append(own.f1)
+    means = {n_steps: sum(found) / len(found) for n_steps, found in by_steps.items()}
+    return Result(None, means if row["state"] == "stopped" else {})
+
+
+def objectives_of(run: Run, search: SearchSpec) -> Objectives:
+    """Return what is asked of the trials of a planned search."""
+    names, queries = read_plan(run)["objectives"], [own.sql for own in search.objective]
+    return Objectives(search.spec.kind, names, queries, search.per, search.choose_on, search.seed)
+
+
+def deriving(kind: AnyKind, spec: SearchedSpec) -> Callable[[Run], None]:
+    """Return what writes the settings and draws that SQL reads beside outputs."""
+
+    def derive(run: Run) -> None:
+        if kind.derive is not None:
+            kind.derive(run, spec)
+
+    return derive
+
+
+def make_trial(
+    number: int, *, run_uri: str, points: Mapping[int, Mapping[str, Any]], cutoffs: Cutoffs, at_once: int
+) -> None:
+    """Make a trial, and write what came of it; its row of ``trials`` comes last.
+
+    Args:
+        number: of the trial.
+        run_uri: of the search.
+        points: searched keys to values, by trial.
+        cutoffs: what its readers must reach.
+        at_once: trials that share the cluster.
+
+    Raises:
+        TransientError: something gave out that is not of the trial's own.
+    """
+    run, started = Run.open(run_uri), time.monotonic()
+    search = read_spec(run)
+    assert isinstance(search, SearchSpec)
+    try:
+        came = _made(run, search, number, points[number], cutoffs, at_once)
+    except TransientError:
+        raise
+    except (BiasevalError, ValidationError) as error:
+        came = Came("failed", problem=reason(error))
+    ended = Ended(number, points[number], came, time.monotonic() - started, trial_folder(number))
+    write_trials(run, search, number, [ended])
+
+
+@dataclass(frozen=True)
+class Came:
+    """What came of a trial."""
+
+    state: str
+    values: Sequence[Value] = ()
+    objectives: Sequence[str] = ()
+    """Of these values, what is looked for."""
+    problem: str | None = None
+    steps: int = 0
+    reached: Sequence[Reached] = ()
+
+    @classmethod
+    def of(cls, found: Iterable[Value | BiasevalError], objectives: Sequence[str], **facts: Any) -> Self:
+        """Return what came of a trial that has these values; without one it has failed."""
+        values, problems = [], []
+        for own in found:
+            if isinstance(own, Value):
+                values.append(own)
+            else:
+                problems.append(str(own))
+        if problems:
+            return cls("failed", problem=problems[0], **facts)
+        return cls("done", values, objectives, **facts)
+
+    def found(self, sample: str) -> str | None:
+        """Return the objectives on a sample as JSON: to the value, or to scopes and their values."""
+        whole = [
+            own
+            for own in self.values
+            if own.objective in self.objectives and own.sample == sample and own.left_out is None
+        ]
+        found: dict[str, Any] = {own.objective: own.value for own in whole if own.scope == EVERYTHING}
+        for own in whole:
+            if own.scope != EVERYTHING:
+                found.setdefault(own.objective, {})[own.scope] = own.value
+        return json.dumps(found) if found else None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial that has ended."""
+
+    number: int
+    point: Mapping[str, Any]
+    came: Came
+    seconds: float
+    run: str | None
+    """Its directory, relative to the search's; None: it has none."""
+
+
+def write_trials(run: Run, search: SearchSpec, part: int, trials: Sequence[Ended]) -> None:
+    """Write the rows of trials as a part; those of ``trials``, which make them complete, come last."""
+    values = [{"trial": own.number, **value._asdict()} for own in trials for value in own.came.values]
+    run.write_part(TRIAL_VALUES.name, part, TRIAL_VALUES.rows(values))
+    evaluations = [
+        {"trial": own.number, "model": reached.reader, "n_steps": reached.n_steps, "f1": reached.f1}
+        for own in trials
+        for reached in own.came.reached
+    ]
+    run.write_part(TRIAL_EVALUATIONS.name, part, TRIAL_EVALUATIONS.rows(evaluations))
+    rows: list[dict[str, object]] = [
+        {
+            "trial": own.number,
+            "parameters": json.dumps(dict(own.point)),
+            "state": own.came.state,
+            "objectives": own.came.found("choice"),
+            "evaluation": own.came.found("evaluation"),
+            "steps": own.came.steps,
+            "seconds": own.seconds,
+            "seed": own.point.get("seed", search.spec.seed),
+            "run": own.run,
+            "problem": own.came.problem,
+        }
+        for own in trials
+    ]
+    run.write_part(TRIALS.name, part, TRIALS.rows(rows))
+
+
+def _made(
+    search_run: Run, search: SearchSpec, number: int, point: Mapping[str, Any], cutoffs: Cutoffs, at_once: int
+) -> Came:
+    from biaseval.pipelines.kinds import kind_of
+    from biaseval.pipelines.run import analyse, make_missing, planned_run
+
+    spec = search.at(point)
+    kind = kind_of(spec)
+    with planned_run(spec, f"{search_run.uri}/{trial_folder(number)}") as run:
+        if search_run.has(MADE):
+            shared = Run.open(f"{search_run.uri}/{SHARED}")
+            take(shared, search_run.read_json(MADE)["files"], run)
+        run.write_json(CUTOFFS, cutoffs)
+        problem = None
+        for stage in kind.stages(run, spec, read_plan(run)):
+            make_missing(run, [stage], spec.execution, at_once=at_once)
+            problem = problem or _stopped(run)
+            if problem is not None:
+                break
+        reached = reached_by(run, search)
+        steps = sum(row["steps"] or 0 for row in _own_rows(run, search))
+        if problem is not None:
+            return Came("stopped", problem=problem, steps=steps, reached=reached)
+        analyse(run, kind, spec)
+        kind.refuse_given_up(run, spec)
+        alone = Computing(deriving(kind, spec), [()])
+        objectives = objectives_of(search_run, search)
+        found = [own for _, own in objectives.values(run, [alone])]
+    return Came.of(found, objectives.names, steps=steps, reached=reached)
+
+
+def _rows(run: Run, table: str) -> list[dict[str, Any]]:
+    return [row for part in sorted(run.parts(table)) for row in run.read_part(table, part).to_pylist()]
+
+
+def _own_rows(run: Run, search: SearchSpec) -> Iterable[dict[str, Any]]:
+    """Yield the rows of ``trained_models`` of readers that the trial trained itself."""
+    own = set(own_readers(search, list(search.search), with_bias_models=True))
+    return (row for row in _rows(run, "trained_models") if row["model"] in own)
+
+
+def _stopped(run: Run) -> str | None:
+    """Return why a search ended the training of a reader, if it did."""
+    return next((row["problem"] for row in _rows(run, "trained_models") if row.get("is_stopped")), None)
+
+
+def reached_by(run: Run, search: SearchSpec) -> list[Reached]:
+    """Return how the readers that a trial trained itself did at their evaluations, on their sets for validation."""
+    if search.spec.train is None:
+        return []
+    own, deciding = set(own_readers(search, list(search.search))), set(search.spec.train.validation)
+    found: dict[tuple[str, int], list[float]] = {}
+    for row in _rows(run, "evaluations"):
+        if row["model"] in own and row["dataset"] in deciding and math.isfinite(row["f1"]):
+            found.setdefault((row["model"], row["step"] + 1), []).append(row["f1"])
+    return [Reached(model, n_steps, sum(own) / len(own)) for (model, n_steps), own in sorted(found.items())]
+
+
+def reason(error: Exception) -> str:
+    """Return why a trial failed."""
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{'.'.join(map(str, own['loc']))}: {own['msg']}" for own in error.errors())
+    return str(error)

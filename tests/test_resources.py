@@ -1,0 +1,205 @@
+"""How trials of a search share a machine or a cluster: by hand, and so that none waits for what another holds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from biaseval.errors import InputError
+from biaseval.execute.resources import (
+    LEADER_CPUS,
+    Resources,
+    allocate,
+    blocks_at_once,
+    local_cpus,
+    runs_at_once,
+    share,
+    share_of,
+)
+from biaseval.spec import ExecutionSpec, LoraSpec
+from biaseval.spec.search import SearchExecutionSpec
+
+
+def node(cpus: float, gpus: float = 0) -> dict[str, float]:
+    return {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
+
+
+def machine(n_cores: int, **execution: Any) -> Resources:
+    """Return what a Ray of a search's own has on a machine without GPUs."""
+    own = SearchExecutionSpec(**execution)
+    return Resources([node(local_cpus(own, n_cores))], is_local=True, n_cores=n_cores)
+
+
+# CPUs of a Ray of one's own
+
+
+@pytest.mark.parametrize(
+    ("execution", "n_cores", "expected"),
+    [
+        (ExecutionSpec(), 8, 8 + 2),
+        (ExecutionSpec(actors=3), 8, 3 * 2 + 2),
+        (SearchExecutionSpec(), 8, 8 + 2),
+        # Each of two has half of the cores and two to spare, and one more has room for what starts them.
+        (SearchExecutionSpec(at_once=2), 8, 2 * (4 + 2) + 1),
+        (SearchExecutionSpec(at_once=2, actors=3), 8, 2 * (3 * 1 + 2) + 1),
+        # More than there are cores: at least one for each.
+        (SearchExecutionSpec(at_once=3), 2, 3 * (1 + 2) + 1),
+    ],
+)
+def test_a_ray_of_its_own_has_room_for_what_runs_at_a_time(
+    execution: ExecutionSpec, n_cores: int, expected: int
+) -> None:
+    assert local_cpus(execution, n_cores) == expected
+
+
+def test_a_share_is_equal_parts_of_every_node() -> None:
+    found = share_of(Resources([node(8, 4), node(4, 2), node(2)], is_local=False, n_cores=8), 3)
+    assert [own["CPU"] for own in found.nodes] == pytest.approx([8 / 3 - 0.01, 4 / 3 - 0.01, 2 / 3 - 0.01])
+    # Two of six GPUs each, of the first nodes on.
+    assert [own["GPU"] for own in found.nodes] == [2, 0, 0]
+    assert (found.n_gpus, found.n_cores, found.is_local) == (2, 2, False)
+    split = share_of(Resources([node(8, 1), node(4, 3)], is_local=False, n_cores=1), 2)
+    assert [own["GPU"] for own in split.nodes] == [1, 1]
+    assert split.n_cores == 1
+
+
+# Trials at a time
+
+
+def at_once(asked: int | None, resources: Resources, gpus_of_one: int = 1, n_runs: int = 100, **execution: Any) -> int:
+    return runs_at_once(asked, ExecutionSpec(**execution), gpus_of_one, n_runs, resources)
+
+
+EIGHT = Resources([node(32, 4), node(32, 4)], is_local=False, n_cores=32)
+"""Eight GPUs on two nodes."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "how", "expected"),
+    [
+        (None, {}, 8),
+        (None, {"gpus_of_one": 2}, 4),
+        (None, {"gpus_of_one": 3}, 2),
+        (None, {"actors": 2}, 4),
+        (None, {"gpus_of_one": 2, "actors": 2}, 2),
+        (None, {"n_runs": 5}, 5),
+        (3, {}, 3),
+        # Where a run needs more than there is, one says so.
+        (None, {"gpus_of_one": 16}, 1),
+        # On CPUs, one after another.
+        (None, {"gpus_per_actor": 0}, 1),
+        (2, {"gpus_per_actor": 0}, 2),
+    ],
+)
+def test_as_many_trials_run_at_a_time_as_gpus_allow(asked: int | None, how: dict[str, Any], expected: int) -> None:
+    assert at_once(asked, EIGHT, **how) == expected
+
+
+def test_gpus_that_come_on_demand_are_waited_for() -> None:
+    head = Resources([node(4)], is_local=False, n_cores=4)
+    execution = ExecutionSpec(gpus_per_actor=1)
+    assert runs_at_once(None, execution, 1, 4, head) == 4
+    assert runs_at_once(3, execution, 1, 4, head) == 3
+
+
+def test_trials_on_cpus_run_one_after_another_unless_they_are_asked_for() -> None:
+    assert at_once(None, machine(64)) == 1
+    assert at_once(4, machine(2, at_once=4)) == 4
+    assert at_once(4, machine(2, at_once=4, actors=3), actors=3) == 4
+
+
+def test_more_trials_than_there_is_room_for_are_refused() -> None:
+    six = r"execution.at_once: 9 trials at a time, and Ray has GPUs for 8; lower it, or submit the search to a larger"
+    with pytest.raises(InputError, match=six):
+        at_once(9, EIGHT)
+    # Of six CPUs a trial takes half a one for its actor, two to spare and a hundredth: two fit.
+    small = Resources([node(6)], is_local=False, n_cores=6)
+    assert at_once(2, small) == 2
+    with pytest.raises(InputError, match=r"3 trials at a time, and Ray has CPUs for 2"):
+        at_once(3, small)
+    # As many as are left run at a time.
+    assert at_once(9, EIGHT, n_runs=8) == 8
+    assert at_once(3, small, n_runs=1) == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1, 16),
+    st.one_of(st.just("auto"), st.integers(1, 5)),
+    st.one_of(st.just("auto"), st.integers(1, 6)),
+    st.integers(1, 9),
+)
+def test_no_trial_waits_for_another_on_any_number_of_cores(
+    n_cores: int, actors: Literal["auto"] | int, asked: Literal["auto"] | int, n_parts: int
+) -> None:
+    """What all take together is there, with a CPU left for what prepares parts: whoever waits is served."""
+    execution = SearchExecutionSpec(actors=actors, at_once=asked)
+    whole = Resources([node(local_cpus(execution, n_cores))], is_local=True, n_cores=n_cores)
+    n_trials = runs_at_once(None if asked == "auto" else asked, execution.of_a_trial, 1, 100, whole)
+    assert n_trials == (1 if asked == "auto" else asked)
+    own = share_of(whole, n_trials)
+    found = allocate(execution.of_a_trial, n_parts, own)
+    assert isinstance(found.n_actors, int)
+    assert n_trials * (LEADER_CPUS + found.n_actors * found.num_cpus) + 1 <= whole.nodes[0]["CPU"]
+    trained = share(LoraSpec(), execution.of_a_trial, 1, own)
+    [per_worker] = trained.resources_per_worker.values()
+    assert n_trials * (LEADER_CPUS + trained.n_groups * per_worker) <= whole.nodes[0]["CPU"]
+    assert found.n_threads == max(1, max(1, n_cores // n_trials) // found.n_actors)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(2, 16), min_size=1, max_size=3).flatmap(
+        lambda some: st.integers(1, 4).map(lambda times: some * times)
+    ),
+    st.one_of(st.just("auto"), st.integers(1, 5)),
+    st.integers(1, 12),
+)
+@example([4] * 8, "auto", 12)
+def test_no_trial_waits_for_another_on_any_cluster(cpus: list[int], actors: Literal["auto"] | int, asked: int) -> None:
+    execution = ExecutionSpec(actors=actors)
+    assume(sum(cpus) >= 5)  # of the smallest ones not even a run alone has all that it asks for
+    whole = Resources([node(own) for own in cpus], is_local=False, n_cores=4)
+    try:
+        n_trials = runs_at_once(asked, execution, 1, 100, whole)
+    except InputError:
+        assume(False)
+    found = allocate(execution, 100, share_of(whole, n_trials))
+    assert isinstance(found.n_actors, int)
+    assert n_trials * (LEADER_CPUS + found.n_actors * found.num_cpus) + 1 <= sum(cpus)
+
+
+def test_trials_take_gpus_that_are_theirs() -> None:
+    own = share_of(EIGHT, 4)
+    assert share(LoraSpec(workers=2), ExecutionSpec(), 3, own).n_groups == 1
+    with pytest.raises(InputError, match="4 need 4 GPUs, one each, and Ray has 2: 2 missing"):
+        share(LoraSpec(workers=4), ExecutionSpec(), 3, own)
+    assert allocate(ExecutionSpec(), 9, share_of(EIGHT, 8)).num_gpus == 1
+
+
+# Blocks of arithmetic
+
+
+def test_blocks_take_a_cpu_each() -> None:
+    assert blocks_at_once("auto", 9, machine(4)) == 4
+    assert blocks_at_once("auto", 2, machine(4)) == 2
+    # More than there are cores, where they are asked for: a Ray of its own has slots to spare.
+    assert blocks_at_once(6, 9, machine(4)) == 6
+    cluster = Resources([node(3.5), node(2), node(0.5)], is_local=False, n_cores=1)
+    assert blocks_at_once("auto", 9, cluster) == 3 + 2
+    assert blocks_at_once(2, 9, cluster) == 2
+    with pytest.raises(
+        InputError, match=r"execution.at_once: 6 at a time, and Ray has CPUs for 5; lower it, or submit"
+    ):
+        blocks_at_once(6, 9, cluster)
+    assert blocks_at_once(6, 5, cluster) == 5
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 20))
+def test_a_ray_of_its_own_has_room_for_the_blocks_that_are_asked_for(n_cores: int, asked: int, n_blocks: int) -> None:
+    assert blocks_at_once(asked, n_blocks, machine(n_cores, at_once=asked)) == min(asked, n_blocks)
+    assert 1 <= blocks_at_once("auto", n_blocks, machine(n_cores)) <= n_cores

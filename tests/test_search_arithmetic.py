@@ -1,0 +1,296 @@
+"""Trials that are arithmetic: blocks of them come to what each comes to alone, and a planted optimum is found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from biaseval.analysis import query
+from biaseval.analysis.objectives import Computing, Objectives, Value, objective_names
+from biaseval.analysis.samples import assigned
+from biaseval.label_bias.plan import plan_tasks, read_sources
+from biaseval.label_bias.tasks import select_tasks
+from biaseval.pipelines import analyse_run
+from biaseval.pipelines.arithmetic import make_block, together
+from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.search import SEARCH, SearchInputs
+from biaseval.pipelines.trials import MADE, SHARED, deriving, row_of
+from biaseval.spec import SearchedSpec, SearchSpec, dump_spec, stored_spec
+from biaseval.store import Run
+from biaseval.tables import PROMPTS
+from biaseval.tuning.samplers import Point
+from tests.searches import searched
+from tests.specs import whole_spec
+from tests.taskfiles import write_task
+from tests.test_analysis import Plan, two_tasks
+from tests.test_indistinct_labels import label_bias_spec
+from tests.test_majority_sql import MajorityPlan
+from tests.tinymodels import make_tokenizer
+
+QUERIES = [
+    "select avg(macro_f1) as macro_f1 from label_bias_by_task where method like '%cc%'",
+    "select max(rsd) - min(bias_score) as spread from label_bias_by_task",
+    "select sum(weight) as weight from calibration_parameters",
+]
+
+BY_TASK = "select task, avg(accuracy) as accuracy from label_bias_by_task where method like 'cc%' group by task"
+
+
+def _search(calibration: Sequence[str] = ("cc",), spec: dict[str, Any] | None = None, **changes: Any) -> SearchSpec:
+    base = spec or {
+        "kind": "label_bias",
+        "name": "tiny",
+        "model": {"path": "models/tiny"},
+        "tasks": {"path": "tasks"},
+        "calibration": list(calibration),
+        **changes.pop("base", {}),
+    }
+    given = {"search": {"calibration.cc.strength": [0, 0.5, 1, 1.5]}, "algorithm": "grid", "trials": ..., **changes}
+    search = stored_spec(searched(spec=base, **given), "spec")
+    assert isinstance(search, SearchSpec)
+    return search
+
+
+def _values(run: Run, specs: Sequence[SearchedSpec], objectives: Objectives) -> dict[int, list[Value]]:
+    """Return the values of specs, computed as those that belong together are."""
+    groups = together(dict(enumerate(specs)))
+    kind = kind_of(specs[0])
+    computings = [Computing(deriving(kind, own.spec), list(own.own.values())) for own in groups]
+    places = [place for own in groups for place in own.own]
+    found: dict[int, list[Value]] = {place: [] for place in places}
+    for place, value in objectives.values(run, computings):
+        assert isinstance(value, Value)
+        found[places[place]].append(value)
+    return found
+
+
+@pytest.mark.parametrize("choose_on", ["half", "published"])
+def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_path: Path, choose_on: Any) -> None:
+    run = Run.open(two_tasks().write(tmp_path / "run"))
+    search = _search(["looc", "cc"])
+    points: list[Point] = [
+        {"calibration.cc.strength": 0.3},
+        {"calibration.cc.strength": 1.2, "scoring.normalization": "sum"},
+        {"calibration.cc.strength": 1.2},
+        {"calibration.cc.strength": 1, "calibration.cc.inputs": 2},
+    ]
+    specs = [search.at(point) for point in points]
+    assert [list(own.own) for own in together(dict(enumerate(specs)))] == [[0, 2, 3], [1]]
+    objectives = Objectives("label_bias", ["macro_f1", "spread", "weight"], QUERIES, [], choose_on, 42)
+    found = _values(run, specs, objectives)
+    for place, spec in enumerate(specs):
+        [alone] = _values(run, [spec], objectives).values()
+        assert found[place] == alone
+    n_samples = {"half": 2, "published": 1}[choose_on]
+    assert [len(own) for own in found.values()] == [len(QUERIES) * n_samples * (1 + 10)] * len(points)
+    assert len({own[0].value for own in found.values()}) == len(points)
+
+
+def test_all_that_is_measured_gives_what_the_marts_say(tmp_path: Path) -> None:
+    plan = two_tasks()
+    plan.spec["calibration"] = ["cc@0.5"]
+    uri = plan.write(tmp_path / "run")
+    analyse_run(uri)
+    objectives = Objectives("label_bias", ["macro_f1", "spread", "weight"], QUERIES, [], "published", 42)
+    spec = _search().at({"calibration.cc.strength": 0.5})
+    [found] = _values(Run.open(uri), [spec], objectives).values()
+    expected = [query([uri], sql)[0][0].as_py() for sql in QUERIES]
+    assert [own.value for own in found if own.left_out is None] == pytest.approx(expected)
+
+
+def test_strengths_of_majority_bias_give_what_its_marts_say(tmp_path: Path) -> None:
+    queries = ["select avg(mean_f1) + max(rb_at_10) as sum from majority_by_model where method like 'cc%'"]
+    plan = MajorityPlan(predict=("likelihood",), calibration=("cc",), n_repeats=3)
+    base = whole_spec(plan.spec)
+    search = _search(search={"calibration.cc.strength": [0, 0.5, 1]}, spec=base)
+    objectives = Objectives("majority_bias", ["sum"], queries, [], "published", 42)
+    run = Run.open(plan.write(tmp_path / "run"))
+    strengths = (0.5, 1.0)
+    found = _values(run, [search.at({"calibration.cc.strength": strength}) for strength in strengths], objectives)
+    for place, strength in enumerate(strengths):
+        plan.spec["calibration"] = [f"cc@{strength}"]
+        uri = plan.write(tmp_path / str(place))
+        analyse_run(uri)
+        assert found[place][0].value == pytest.approx(query([uri], queries[0])[0][0].as_py())
+    # The one prompt whose p_hat is not a half turns another way only with all of it: 0.9 / 0.95 against 0.1 / 0.05.
+    assert found[0][0].value != found[1][0].value
+    halves = Objectives("majority_bias", ["sum"], queries, [], "half", 42)
+    [own] = _values(run, [search.at({"calibration.cc.strength": 1})], halves).values()
+    assert {value.sample for value in own} == {"choice", "evaluation"}
+
+
+def _searching(folder: Path, plan: Plan, search: SearchSpec) -> Run:
+    """Return a search whose shared outputs are those of a plan."""
+    run = Run.open(str(folder))
+    run.create()
+    run.write_text("spec.yaml", dump_spec(search))
+    run.write_json("plan.json", SEARCH.write(run, search, _inputs(search)))
+    plan.write(folder / SHARED)
+    run.write_json(MADE, {"files": []})
+    return run
+
+
+def _ended(run: Run, search: SearchSpec, points: Sequence[Point]) -> list[dict[str, Any]]:
+    """Return the rows of ``search_trials`` of a search whose trials are computed, in one block."""
+    make_block(0, run_uri=run.uri, points={0: points})
+    assert SEARCH.derive is not None
+    analyse_run(run.uri)
+    rows: list[dict[str, Any]] = query([run.uri], "from search_trials").to_pylist()
+    return rows
+
+
+def _inputs(search: SearchSpec) -> Any:
+    names = [own[0] for own in objective_names(search.spec.kind, [own.sql for own in search.objective], search.per)]
+    return SearchInputs(names, None, search.n_trials)  # type: ignore[arg-type]  # nothing else of it is asked for
+
+
+def _planted(strengths: dict[str, float], seed: int = 0, n_rows: int = 600) -> Plan:
+    """Return tasks whose model multiplies what it should say by a habit, to some power; cc's inputs show the habit."""
+    rng, plan = np.random.default_rng(seed), Plan()
+    habit = np.array([0.8, 0.2])
+    for task, strength in strengths.items():
+        plan.task(task, ["a", "b"])
+        for purpose, n in (("main", n_rows), ("bias_score", 32)):
+            for _ in range(n):
+                truth = rng.uniform(0.02, 0.98)
+                gold = "a" if rng.uniform() < truth else "b"
+                said = np.array([truth, 1 - truth]) * habit**strength
+                plan.probabilities(task, purpose, gold, (said / said.sum()).tolist())
+        for _ in range(3):
+            plan.probabilities(task, "cc", None, habit.tolist())
+    return plan
+
+
+def test_a_planted_strength_is_found_for_each_task(tmp_path: Path) -> None:
+    """Behind a habit of strength 0.4 or 1.2 the right answer is the likeliest again where just that is taken away."""
+    grid = [round(0.1 * number, 1) for number in range(16)]
+    planted = {"task001": 0.4, "task002": 1.2}
+    search = _search(
+        search={"calibration.cc.strength": grid}, objective={"sql": BY_TASK, "maximize": True}, per=["task"]
+    )
+    run = _searching(tmp_path / "search", _planted(planted, n_rows=3000), search)
+    rows = _ended(run, search, [{"calibration.cc.strength": strength} for strength in grid])
+    chosen = {row["scope"]: row for row in rows if row["is_chosen"]}
+    for task, strength in planted.items():
+        assert abs(grid[chosen[task]["trial"]] - strength) <= 0.2
+        [itself] = [row for row in rows if row["scope"] == task and grid[row["trial"]] == strength]
+        assert itself["is_within_noise"]
+        [none] = [row for row in rows if row["scope"] == task and row["trial"] == 0]
+        # Without calibration it is worse, on rows that the choice did not see.
+        assert none["evaluation_difference_high"] < 0
+    assert not run.has("best.yaml")
+
+
+@pytest.mark.parametrize("per", [[], ["task"]])
+def test_labels_of_evaluation_rows_do_not_reach_the_choice(tmp_path: Path, per: list[str]) -> None:
+    sql = BY_TASK if per else "select avg(accuracy) as accuracy from label_bias_by_task where method like 'cc%'"
+    search = _search(
+        search={"calibration.cc.strength": [0, 0.4, 0.8, 1.2]}, objective={"sql": sql, "maximize": True}, per=per
+    )
+    points: list[Point] = [{"calibration.cc.strength": strength} for strength in (0, 0.4, 0.8, 1.2)]
+    plan = _planted({"task001": 0.4, "task002": 1.2}, n_rows=200)
+    before = _ended(_searching(tmp_path / "before", plan, search), search, points)
+    evaluated = _evaluation_rows(Run.open(str(tmp_path / "before" / SHARED)))
+    rng = np.random.default_rng(1)
+    rows = [row for row in plan.prompts if (row["task"], row["purpose"], row["row"]) in evaluated]
+    golds = rng.permutation([row["gold"] for row in rows]).tolist()
+    assert golds != [row["gold"] for row in rows]
+    for row, gold in zip(rows, golds, strict=True):
+        row["gold"] = gold
+    after = _ended(_searching(tmp_path / "after", plan, search), search, points)
+    seen = ("trial", "scope", "value", "value_low", "value_high", "difference", "is_within_noise", "is_chosen")
+    assert [[row[name] for name in seen] for row in before] == [[row[name] for name in seen] for row in after]
+    assert [row["evaluation"] for row in before] != [row["evaluation"] for row in after]
+
+
+def _evaluation_rows(run: Run) -> set[tuple[str, str, int]]:
+    members = assigned(run, "label_bias", "half", 42).to_pylist()
+    found = {(row["task"], row["purpose"], row["row"]) for row in members if row["sample"] == "evaluation"}
+    assert len(found) * 2 == len(members)
+    return found
+
+
+def _held_out(n_main: int, n_held_out: int) -> Plan:
+    """Return a task whose held-out rows and main rows have nothing in common."""
+    plan = Plan()
+    plan.task("task001", ["a", "b"])
+    for purpose, n, p in (("main", n_main, 0.3), ("held_out", n_held_out, 0.7), ("bias_score", 32, 0.6)):
+        for number in range(n):
+            plan.probabilities("task001", purpose, "ab"[number % 2], [p, 1 - p])
+    for _ in range(3):
+        plan.probabilities("task001", "cc", None, [0.6, 0.4])
+    return plan
+
+
+def test_held_out_rows_stand_in_place_of_main_rows_and_choose(tmp_path: Path) -> None:
+    """All main rows are told b and all others a; uncalibrated accuracy is a half, by 40 and by 20 + 32 rows."""
+    run = Run.open(_held_out(40, 20).write(tmp_path / "run"))
+    queries = [
+        "select n_rows::double as n_rows from label_bias_by_task where method = 'none'",
+        "select n_bias_score_rows::double as n_bias from label_bias_by_task where method = 'none'",
+        "select sum(n_predicted) as n_a from label_bias_by_label where method = 'none' and label = 'a'",
+    ]
+    objectives = Objectives("label_bias", ["n_rows", "n_bias", "n_a"], queries, [], "held_out", 42)
+    [found] = _values(run, [_search().spec], objectives).values()
+    values = {(own.objective, own.sample): own.value for own in found if own.left_out is None}
+    assert values == {
+        ("n_rows", "choice"): 52,
+        ("n_rows", "evaluation"): 40,
+        ("n_bias", "choice"): 16,
+        ("n_bias", "evaluation"): 16,
+        ("n_a", "choice"): 52,
+        ("n_a", "evaluation"): 0,
+    }
+    # What the choice does not see may lack the number: that decides nothing.
+    seen = ["select if(n_rows = 52, 1, null) as x from label_bias_by_task where method = 'none'"]
+    [found] = _values(run, [_search().spec], Objectives("label_bias", ["x"], seen, [], "held_out", 42)).values()
+    assert {own.sample: own.value for own in found if own.left_out is None} == {"choice": 1, "evaluation": None}
+    analyse_run(run.uri)
+    rows = query(
+        [run.uri], "select n_rows, n_bias_score_rows from label_bias_by_task where method = 'none'"
+    ).to_pylist()
+    assert rows == [{"n_rows": 40, "n_bias_score_rows": 32}]
+
+
+def test_a_setting_scores_the_demonstrations_of_others(tmp_path: Path) -> None:
+    write_task(tmp_path, n_instances=400)
+    spec = label_bias_spec(tmp_path)
+    plans = {}
+    for held_out in (False, True):
+        own = spec.model_copy(update={"held_out": held_out})
+        [plan] = plan_tasks(own, read_sources(own.tasks), select_tasks(own.tasks).files, make_tokenizer(), None)
+        plans[held_out] = [row for part in plan.parts for row in part.prompts.to_pylist()]
+    demonstrations = {
+        row["instance_id"]: row["position"] for row in plan.splits.to_pylist() if row["role"] == "demonstration"
+    }
+    by_setting: dict[tuple[int, int], set[int]] = {}
+    for row in plans[True]:
+        if row["purpose"] == "held_out":
+            assert demonstrations[row["instance_id"]] == row["row"]
+            by_setting.setdefault((row["n_demos"], row["demo_set"]), set()).add(row["row"])
+    assert by_setting[0, 0] == set(range(64))
+    for n_demos, demo_set in by_setting:
+        shown = set(range(n_demos * demo_set, n_demos * (demo_set + 1)))
+        assert by_setting[n_demos, demo_set] == set(range(64)) - shown
+    ids = [row["prompt_id"] for row in plans[True] if row["purpose"] != "held_out"]
+    assert ids == [row["prompt_id"] for row in plans[False]]
+    assert PROMPTS.schema.names[0] in plans[True][0]
+
+
+def test_a_block_records_what_fails_and_goes_on(tmp_path: Path) -> None:
+    sql = "select nullif(max(if(method = 'cc', 1, 0.5)), 1) as x from label_bias_by_task where method like 'cc%'"
+    search = _search(objective={"sql": sql, "maximize": True})
+    run = _searching(tmp_path / "search", _planted({"task001": 1}, n_rows=40), search)
+    points: list[Point] = [{"calibration.cc.strength": strength} for strength in (0.5, 1, 2, 1.5)]
+    make_block(0, run_uri=run.uri, points={0: points})
+    rows = run.read_part("trials", 0).to_pylist()
+    assert [row["state"] for row in rows] == ["done", "failed", "failed", "done"]
+    assert "returns null" in rows[1]["problem"]
+    assert "a strength is 0 (no calibration) to 1.5" in rows[2]["problem"]
+    assert [row["objectives"] for row in rows] == ['{"x": 0.5}', None, None, '{"x": 0.5}']
+    assert {row["run"] for row in rows} == {None}
+    assert run.has(row_of(0))
