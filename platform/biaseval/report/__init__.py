@@ -15,9 +15,12 @@ from biaseval.report.qa_figures import prediction_bias_figures
 from biaseval.report.qa_findings import read_qa_findings
 from biaseval.report.qa_training import read_qa_training
 from biaseval.report.qa_training_figures import training_figures
+from biaseval.report.search import render_search_page
+from biaseval.report.search_figures import search_figures
+from biaseval.report.search_findings import read_search_findings
 from biaseval.store import Run, absolute_uri
 
-__all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "write_comparison"]
+__all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "search_page", "write_comparison"]
 
 Page = tuple[dict[str, bytes], str]
 """The figures of a report by name, and the report."""
@@ -89,6 +92,13 @@ def qa_bias_page(run: Run) -> Page:
     training = read_qa_training(run, findings)
     figures = [*prediction_bias_figures(findings), *training_figures(findings, training)]
     return _named(figures), render_qa_page(findings, figures, training)
+
+
+def search_page(run: Run) -> Page:
+    """Return the same of a search; Raises: the same."""
+    findings = read_search_findings(run)
+    figures = search_figures(findings)
+    return _named(figures), render_search_page(findings, figures)
 
 
 def _training_figures(adaptation: Adaptation | None) -> list[Figure]:

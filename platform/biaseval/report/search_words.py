@@ -1,0 +1,276 @@
+"""Sentences of a search: what was chosen, what tells it from the others, what the choice is worth and cost."""
+
+from __future__ import annotations
+
+from biaseval.report.findings import Row
+from biaseval.report.search_cells import estimate, flat_range, parameters
+from biaseval.report.search_findings import Choice, Objective, SearchFindings
+from biaseval.report.summary import join
+
+_SAMPLERS = {
+    "grid": "all combinations",
+    "random": "drawn at random",
+    "optuna": "chosen by Optuna’s {}, {} at a time",
+}
+_N_FEW = 10
+"""Trials below which shares of variance are called rough."""
+
+
+def summarize_search(findings: SearchFindings) -> list[str]:
+    """Return what was searched, what was chosen, and what that is worth, a finding each."""
+    sentences = [_scope(findings)]
+    if not findings.choices:
+        return [*sentences, "No trial is done, so nothing is chosen."]
+    if findings.has_several_choices:
+        return [*sentences, *_several(findings), _took(findings)]
+    [choice] = findings.choices
+    sentences.append(_chosen(findings, choice))
+    for objective in findings.objectives:
+        sentences += [_worth(findings, choice, objective), told_apart(findings, choice, objective)]
+        sentences += [_gain(findings, choice, objective), _against_reference(findings, choice, objective)]
+    return [sentence for sentence in dict.fromkeys((*sentences, _took(findings))) if sentence]
+
+
+def search_caveats(findings: SearchFindings) -> list[str]:
+    """Return what a reader must know before trusting the numbers, a sentence each."""
+    sentences = []
+    if findings.choices and not findings.has_unseen:
+        sentences.append(
+            "choose_on: published. The choice saw all that it is measured on, as in the papers: its value leans to the "
+            "good side by an amount that this search does not measure."
+        )
+    if any(row["n_others"] for choice in findings.choices for row in choice.best.values()):
+        sentences.append(
+            "Each interval is of one trial or of one comparison. None is corrected for how many there are, nor for the "
+            "chosen trial’s being chosen: on the data of the choice its value leans to the good side."
+        )
+    if findings.without_interval:
+        sentences.append(
+            f"Some values of {join(findings.without_interval)} have no interval: with some articles or rows left out, "
+            "the query returns no number."
+        )
+    failed = findings.costs.get("failed")
+    if failed is not None:
+        n = failed["n_trials"]
+        points, reasons = _plural(n, "its point", "their points"), _plural(n, "reason is", "reasons are")
+        sentences.append(
+            f"{_count(n, 'trial')} failed, so that the search did not see what {points} would have come to; the "
+            f"{reasons} under Cost."
+        )
+    return sentences
+
+
+def told_apart(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+    """Return how many of the other trials nothing tells from the chosen one."""
+    row = choice.best[objective.name]
+    if not row["n_others"]:
+        return "No other trial is done: there was nothing to choose from."
+    if not row["n_compared"]:
+        return f"By {objective.name}, no difference from another trial has an interval: nothing says which are as good."
+    n, k, others = row["n_compared"], row["n_within_noise"], _count(row["n_compared"], "other trial")
+    flat = f" (at {findings.keys[0].name} {flat_range(row)})" if k and flat_range(row) else ""
+    if k == n:
+        which = "the other trial" if n == 1 else f"any of the {others}"
+        sentence = f"By {objective.name}, nothing tells {which}{flat} from it"
+        return f"{sentence}: these data do not say which of them is best."
+    parts = [f"nothing tells {k:,} of the {others}{flat} from it" if k else f"each of the {others} is told from it"]
+    parts += [f"{row['n_worse']:,} {_plural(row['n_worse'], 'is', 'are')} worse"] if row["n_worse"] else []
+    parts += [f"{row['n_better']:,} {_plural(row['n_better'], 'is', 'are')} better"] if row["n_better"] else []
+    return f"By {objective.name}, {', '.join(parts)}."
+
+
+def against(row: Row, objective: Objective, column: str) -> str:
+    """Return which side the interval of a difference from the chosen trial is on: of a trial that is so much more.
+
+    Returns:
+        ``chosen`` where the chosen trial is better, ``other`` where the other one is, ``none`` where the interval
+        includes 0, and an empty text where there is none.
+    """
+    low, high = row[f"{column}_low"], row[f"{column}_high"]
+    if low is None or high is None:
+        return ""
+    if low <= 0 <= high:
+        return "none"
+    return "chosen" if (high < 0) == objective.is_maximized else "other"
+
+
+def costs(findings: SearchFindings) -> list[str]:
+    """Return what the search took."""
+    if not any(row["run"] for row in findings.trials):
+        what = "Trials are arithmetic on outputs that all of them share: no model was loaded for one."
+    elif any(row["steps"] for row in findings.costs.values()):
+        what = _early(findings)
+    else:
+        what = "Trials trained nothing; each was measured as a run of its own."
+    steps = findings.settings["shared_steps"]
+    shared = f"What trials share took {_count(steps, 'optimizer step')}, once." if steps else ""
+    return [sentence for sentence in (what, shared) if sentence]
+
+
+def rough_shares(choice: Choice) -> str:
+    """Return whether shares of variance come from few trials; nothing where they do not."""
+    n_trials = max((row["n_trials"] for row in choice.importance), default=0)
+    return f"From {_count(n_trials, 'trial')} they are rough." if n_trials < _N_FEW else ""
+
+
+def sampler(findings: SearchFindings) -> str:
+    """Return how points were chosen."""
+    algorithm = "NSGA-II" if len(findings.objectives) > 1 else "TPE"
+    return _SAMPLERS[findings.settings["algorithm"]].format(algorithm, findings.settings["batch"])
+
+
+def _scope(findings: SearchFindings) -> str:
+    done, stopped, failed = (
+        findings.costs.get(state, {"n_trials": 0})["n_trials"] for state in ("done", "stopped", "failed")
+    )
+    ends = [
+        "all done" if done == len(findings.trials) > 1 else f"{done:,} {_plural(done, 'is', 'are')} done",
+        *([f"{stopped:,} {_plural(stopped, 'was', 'were')} stopped early"] if stopped else []),
+        *([f"{failed:,} failed"] if failed else []),
+    ]
+    keys = join([key.name for key in findings.keys])
+    return f"{_count(len(findings.trials), 'trial')} of {keys}, {sampler(findings)}: {join(ends)}."
+
+
+def _chosen(findings: SearchFindings, choice: Choice) -> str:
+    row = choice.chosen
+    at = parameters(row["parameters"], {key.key: key.name for key in findings.keys})
+    how = ""
+    if len(findings.objectives) > 1:
+        n_on_front = choice.best[findings.objectives[0].name]["n_on_front"]
+        others = (
+            f"of the {_count(n_on_front, 'trial')} that no other beats, it is the nearest to the best of each objective"
+        )
+        how = f": {others}" if n_on_front > 1 else ": no other beats it in any objective"
+    return f"Chosen is trial {row['trial']}, at {at}{how}."
+
+
+def _worth(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+    row = choice.best[objective.name]
+    value = estimate(row, "value", objective.digits)
+    start = f"Its {objective.name} ({'higher' if objective.is_maximized else 'lower'} is better) is {value}"
+    if not findings.has_unseen:
+        return f"{start}, on the data that it was chosen on."
+    evaluation = estimate(row, "evaluation", objective.digits)
+    return (
+        f"{start} on the {findings.samples.choice}, and {evaluation} on the {findings.samples.evaluation}, which the "
+        "choice did not see."
+    )
+
+
+def _gain(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+    """Return whether the choice is better than the mean trial on data that it did not see."""
+    row = choice.best[objective.name]
+    if not row["n_others"] or row["evaluation_gain"] is None:
+        return ""
+    gain = estimate(row, "evaluation_gain", objective.digits, signed=True)
+    return (
+        f"On the {findings.samples.evaluation}, it gains {gain} of {objective.name} on the mean of all trials that are "
+        f"done: {_verdict(row)}."
+    )
+
+
+def _verdict(row: Row) -> str:
+    low, high = row["evaluation_gain_low"], row["evaluation_gain_high"]
+    if low is None:
+        return "without an interval nothing is shown"
+    if low > 0:
+        return "it is better than their mean"
+    return "it is worse than their mean" if high < 0 else "the interval includes 0, so no gain is shown"
+
+
+def _against_reference(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+    """Return whether choosing is shown to be worth more than the spec's own values."""
+    row = choice.reference.get(objective.name)
+    if row is None:
+        return ""
+    if row["is_chosen"]:
+        return f"The chosen point is {findings.reference}."
+    name = f"{objective.name} of trial {row['trial']} ({findings.reference})"
+    if not findings.has_unseen:
+        shown = estimate(row, "difference", objective.digits, signed=True)
+        return f"The {name} differs from that by {shown}, on the data that chose: not what choosing gains elsewhere."
+    shown = estimate(row, "evaluation_difference", objective.digits, signed=True)
+    says = {
+        "chosen": "the chosen one is better there",
+        "other": "the chosen one is worse there",
+        "none": "the interval includes 0, so nothing shows that choosing helps",
+        "": "without an interval nothing is shown",
+    }[against(row, objective, "evaluation_difference")]
+    return f"On the {findings.samples.evaluation}, the {name} differs from that of the chosen one by {shown}: {says}."
+
+
+def _several(findings: SearchFindings) -> list[str]:
+    """Return in how many scopes the choice is told from others, and is worth something elsewhere."""
+    n, per = len(findings.choices), join(findings.settings["per"])
+    sentences = [f"A point is chosen for each {per}, of which there {_plural(n, 'is', 'are')} {n:,}."]
+    for objective in findings.objectives:
+        rows = [choice.best[objective.name] for choice in findings.choices if objective.name in choice.best]
+        compared = [row for row in rows if row["n_compared"]]
+        alike = [row for row in compared if row["n_within_noise"] == row["n_compared"]]
+        if compared:
+            sentences.append(
+                f"By {objective.name}, nothing tells any other trial from the chosen one in {len(alike):,} of "
+                f"{len(compared):,}."
+            )
+        gains = [row for row in rows if row["evaluation_gain_low"] is not None]
+        above = sum(row["evaluation_gain_low"] > 0 for row in gains)
+        below = sum(row["evaluation_gain_high"] < 0 for row in gains)
+        if gains:
+            sentences.append(
+                f"On the {findings.samples.evaluation}, the gain of {objective.name} on the mean of all trials has an "
+                f"interval above 0 in {above:,} of {len(gains):,}, below 0 in {below:,}."
+            )
+        if findings.has_unseen:
+            sentences.append(_several_against_reference(findings, objective))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _several_against_reference(findings: SearchFindings, objective: Objective) -> str:
+    rows = [choice.reference[objective.name] for choice in findings.choices if objective.name in choice.reference]
+    if not rows:
+        return ""
+    sides = [against(row, objective, "evaluation_difference") for row in rows if not row["is_chosen"]]
+    better, worse = sides.count("chosen"), sides.count("other")
+    itself = f"; in {len(rows) - len(sides):,} it is the same point" if len(rows) > len(sides) else ""
+    return (
+        f"Against {findings.reference}, on the {findings.samples.evaluation}: by {objective.name}, the interval shows "
+        f"the chosen point better in {better:,} of {len(rows):,}, worse in {worse:,}, and leaves it open in "
+        f"{len(sides) - better - worse:,}{itself}. Of twenty that are alike, about one is told apart by chance."
+    )
+
+
+def _took(findings: SearchFindings) -> str:
+    """Return what the choice cost."""
+    steps = sum(row["steps"] or 0 for row in findings.costs.values())
+    shared = findings.settings["shared_steps"]
+    beside = f", and {_count(shared, 'step')} of what they share" if shared else ""
+    if steps:
+        return f"The choice took {_count(steps, 'optimizer step')} of its trials{beside}."
+    is_arithmetic = not any(row["run"] for row in findings.trials)
+    return (
+        "The choice took arithmetic on stored outputs: nothing was scored or trained for a trial."
+        if is_arithmetic
+        else ""
+    )
+
+
+def _early(findings: SearchFindings) -> str:
+    """Return how trials were stopped."""
+    rule = findings.spec.get("stop_early")
+    if rule is None:
+        return ""
+    return (
+        "Trials were stopped early by the F1 of their readers on validation: from "
+        f"{_count(rule['grace_steps'], 'step')} on, and again at each "
+        f"{rule['reduction']:g} times as many, those go on that are among the best "
+        f"1 in {rule['reduction']:g} of earlier batches."
+    )
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n:,} {thing}{'' if n == 1 else 's'}"
+
+
+def _plural(count: int, singular: str, plural: str) -> str:
+    return singular if count == 1 else plural

@@ -1,0 +1,429 @@
+"""The report of searches that are made by hand; the marts behind it are the real ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from biaseval.errors import BiasevalError
+from biaseval.pipelines import write_report
+from biaseval.pipelines.trials import MADE
+from biaseval.report.findings import Row
+from biaseval.report.search_cells import number, parameter
+from biaseval.report.search_findings import N_DRAWN, read_search_findings
+from biaseval.report.search_words import search_caveats, summarize_search
+from biaseval.store import Run
+from tests.measuring import measure
+from tests.searches import BASE, Search
+from tests.test_qa_report import table
+from tests.test_report import mart, page_of
+from tests.test_search_spec import PENALTY, QA, SCALE
+
+STRENGTH = "calibration.cc.strength"
+CALIBRATED = {**BASE, "calibration": ["cc"], "held_out": True}
+ACCURACY = {"sql": "select avg(accuracy) as accuracy from label_bias_by_task", "maximize": True}
+BY_TASK = {"sql": "select task, avg(accuracy) as accuracy from label_bias_by_task group by task", "maximize": True}
+F1 = {"sql": "select avg(f1) as f1 from qa_by_dataset where dataset <> '<b>'", "maximize": True}
+BIAS = {"sql": "select avg(bias_significance) as bias from qa_bias_by_heuristic", "maximize": False}
+MARTS = ("search_best", "search_costs", "search_cross_fit", "search_importance", "search_slices", "search_trials")
+NOISE = (-0.01, 0.0, 0.01)
+
+
+def reported(made: Search, folder: Path, **changes: Any) -> Run:
+    """Return a search with its report."""
+    run = Run.open(made.write(folder, **changes))
+    run.write_json(MADE, {"files": []})
+    measure(run.uri)
+    write_report(run.uri)
+    return run
+
+
+def strengths(
+    accuracies: dict[str, tuple[Sequence[float], Sequence[float]]], grid: Sequence[float], has_unseen: bool = True
+) -> Search:
+    """Return a search over strengths: scope to accuracies at them, where it is chosen and where not.
+
+    Groups of rows that are left out move all trials alike, but for the noise, which alternates over trials.
+    """
+    search = Search({"accuracy": True})
+    for trial, strength in enumerate(grid):
+        first = next(iter(accuracies.values()))
+        search.trial({STRENGTH: strength}, [first[0][trial]], [first[1][trial]], run=None)
+    search.values.clear()
+    for scope, values in accuracies.items():
+        for sample, found in zip(("choice", "evaluation")[: 1 + has_unseen], values, strict=False):
+            for trial, value in enumerate(found):
+                left_out = [value + one * (-1) ** trial for one in NOISE]
+                search.value(trial, "accuracy", sample, value, left_out, scope)
+    return search
+
+
+def over_strengths(folder: Path, search: Search, per: Sequence[str] = (), **changes: Any) -> Run:
+    grid = {"grid": sorted({0.0, *(float(row["parameters"].split()[-1][:-1]) for row in search.trials)})}
+    objective = BY_TASK if per else ACCURACY
+    given = {"spec": CALIBRATED, "objective": objective, "per": list(per), "algorithm": "random", **changes}
+    return reported(search, folder, search={STRENGTH: grid}, **given)
+
+
+def study(n_trials: int = 12) -> Search:
+    """Return a search of readers for F1 and against bias, of which two trials failed and one was stopped."""
+    generator = np.random.default_rng(7)
+    search = Search({"f1": True, "bias": False}, keys=[SCALE, PENALTY], searched="qa_bias")
+    for number_ in range(n_trials):
+        scale, penalty = float(generator.uniform()), float(10 ** generator.uniform(-3, 1))
+        values = np.array([80 - 20 * (scale - 0.5) ** 2, 3 + 2 * scale]) + generator.normal(0, 0.2, 2)
+        unseen = values + generator.normal(0, 0.3, 2)
+        search.trial({SCALE: scale, PENALTY: penalty}, values.tolist(), unseen.tolist(), steps=200)
+        for sample, own in (("choice", values), ("evaluation", unseen)):
+            for objective, value in zip(search.objectives, own, strict=True):
+                search.value(number_, objective, sample, value, list(value + generator.normal(0, 0.1, 5)))
+    for _ in range(2):
+        search.trial({SCALE: 0.5, PENALTY: 1.0}, problem="RuntimeError: <b>no memory</b> & $5", steps=0)
+    search.trial({SCALE: 0.9, PENALTY: 1.0}, state="stopped", problem="F1 0.31 at step 40", steps=40)
+    return search
+
+
+def of_study(folder: Path, search: Search) -> Run:
+    keys = {SCALE: {"uniform": [0, 1]}, PENALTY: {"loguniform": [0.001, 10]}}
+    return reported(search, folder, spec=QA, search=keys, objective=[F1, BIAS])
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return of_study(tmp_path_factory.mktemp("runs") / "study", study())
+
+
+PEAK = ([0.60, 0.80, 0.79, 0.50], [0.60, 0.70, 0.72, 0.50])
+"""Accuracies at strengths 0, 0.5, 1 and 1.5, of which 0.5 is chosen; at 1, they are not told from it."""
+
+FALL = ([0.90, 0.80, 0.50, 0.40], [0.90, 0.80, 0.50, 0.40])
+GRID = [0, 0.5, 1, 1.5]
+
+
+@pytest.fixture(scope="module")
+def by_task(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    search = strengths({"task1": PEAK, "task2": FALL}, GRID)
+    return over_strengths(tmp_path_factory.mktemp("runs") / "strengths", search, ["task"])
+
+
+def told(run: Run) -> str:
+    """Return all sentences of the summary."""
+    return " ".join(summarize_search(read_search_findings(run)))
+
+
+def cautions(run: Run) -> str:
+    return " ".join(search_caveats(read_search_findings(run)))
+
+
+def best_of(run: Run, objective: str) -> Row:
+    [row] = [row for row in mart(run, "search_best") if row["objective"] == objective]
+    return row
+
+
+def estimate(row: Row, column: str, digits: int, *, signed: bool = False) -> str:
+    value, low, high = (number(row[f"{column}{end}"], digits, signed=signed) for end in ("", "_low", "_high"))
+    return f"{value} [{low}, {high}]"
+
+
+# The page
+
+
+def test_the_written_files_are_the_report_and_its_figures(studied: Run) -> None:
+    figures = [
+        f"response_{objective}_{key}" for objective in ("f1", "bias") for key in ("bias_scale", "entropy_penalty")
+    ]
+    files = [*(f"figures/{name}.svg" for name in (*figures, "slice_f1", "front_f1_bias")), "report.html"]
+    assert write_report(studied.uri) == [f"{studied.uri}/{name}" for name in files]
+    for name in files[:-1]:
+        assert studied.read_text(name).startswith("<?xml")
+
+
+def test_the_same_run_gives_the_same_bytes(studied: Run) -> None:
+    names = [path.relative_to(studied.root).as_posix() for path in Path(studied.root).glob("figures/*.svg")]
+    before = {name: studied.read_bytes(name) for name in [*names, "report.html"]}
+    write_report(studied.uri)
+    assert {name: studied.read_bytes(name) for name in before} == before
+
+
+@pytest.mark.parametrize("made", ["studied", "by_task"])
+def test_the_page_is_whole_and_leads_nowhere_outside_it(made: str, request: pytest.FixtureRequest) -> None:
+    run = request.getfixturevalue(made)
+    source, page = run.read_text("report.html"), page_of(run)
+    for forbidden in ("http:", "https:", "url(", "<script", "@import"):
+        assert forbidden not in source
+    ids = page.values("id")
+    assert len(set(ids)) == len(ids)
+    assert {link.removeprefix("#") for link in page.values("href")} == set(ids)
+    assert all(image.startswith("data:image/svg+xml;base64,") for image in page.values("src"))
+    assert len(page.values("src")) == len(page.values("alt")) == len(list(Path(run.root).glob("figures/*.svg")))
+    assert source.count("<caption>") == source.count("<table")
+    assert len(re.findall(r"<th\b", source)) == len(re.findall(r'<th scope="(?:row|col|rowgroup|colgroup)"', source))
+
+
+def test_what_the_run_holds_is_escaped(studied: Run, tmp_path: Path) -> None:
+    assert "where dataset <> '<b>'" in page_of(studied).text
+    assert "<b>no memory</b> & $5" in page_of(studied).text
+    run = over_strengths(tmp_path / "run", strengths({"<i>a & b</i>": PEAK, "$1": PEAK}, GRID), ["task"])
+    assert "<i>a & b</i>, 4 trials" in page_of(run).text
+    for made in (run, studied):
+        assert not re.search("<[ib]>[a-z]", made.read_text("report.html"))
+
+
+@pytest.mark.parametrize("made", ["studied", "by_task"])
+def test_each_number_is_one_of_the_marts(made: str, request: pytest.FixtureRequest) -> None:
+    run = request.getfixturevalue(made)
+    shown = set()
+    digits = {objective.digits for objective in read_search_findings(run).objectives}
+    for row in [row for name in MARTS for row in mart(run, name)]:
+        values = [value for value in row.values() if isinstance(value, float)]
+        shown |= {number(value, n, signed=signed) for value in values for n in digits for signed in (False, True)}
+        shown |= {parameter(value) for value in (*values, *json.loads(row.get("parameters") or "{}").values())}
+        shown.add(f"{row.get('share') or 0:.1%}")
+    text = page_of(run).text
+    text = text[text.index("Summary Response") : text.index("What the terms mean")]
+    text = re.sub(r"F1 0\.31|any number from [^A-Z]*? to [\d.]+", "", text)
+    found = re.findall(r"(?<![\w.])[+\N{MINUS SIGN}]?\d[\d,]*\.\d+(?:e\S+)?%?", text)
+    assert len(found) > 50
+    assert not set(found) - shown
+
+
+# What it says
+
+
+def test_the_summary_tells_what_was_chosen_its_worth_and_its_cost(studied: Run) -> None:
+    text = told(studied)
+    n_on_front = best_of(studied, "f1")["n_on_front"]
+    assert (
+        "15 trials of bias_scale and entropy_penalty, chosen by Optuna’s NSGA-II, 4 at a time: 12 are done, 1 was "
+        in text
+    )
+    assert "1 was stopped early and 2 failed." in text
+    front = f"of the {n_on_front} trials that no other beats, it is the nearest to the best of each objective."
+    assert re.search(rf"Chosen is trial \d+, at bias_scale 0\.\d+, entropy_penalty \S+: {front}", text)
+    for objective, goal, digits in (("f1", "higher", 2), ("bias", "lower", 3)):
+        row = best_of(studied, objective)
+        assert (
+            f"Its {objective} ({goal} is better) is {estimate(row, 'value', digits)} on the half that chose, and "
+            f"{estimate(row, 'evaluation', digits)} on the other half, which the choice did not see."
+        ) in text
+        assert f"nothing tells {row['n_within_noise']} of the {row['n_compared']} other trials from it" in text
+        gain = (
+            f"it gains {estimate(row, 'evaluation_gain', digits, signed=True)} of {objective} on the mean of all trials"
+        )
+        assert gain in text
+    assert "The choice took 2,440 optimizer steps of its trials." in text
+    assert "2 trials failed, so that the search did not see what their points would have come to" in cautions(studied)
+
+
+def test_the_chosen_point_stands_beside_its_value_on_data_that_it_did_not_see(studied: Run) -> None:
+    source = studied.read_text("report.html")
+    row = best_of(studied, "f1")
+    cells = table(source, "The chosen point").text
+    assert "Half that chose Other half Not told from it" in cells
+    assert f"f1 {estimate(row, 'value', 2)} {estimate(row, 'evaluation', 2)} {row['n_within_noise']} of 11" in cells
+    added = table(source, "The chosen trial where it was chosen (half that chose) and where not (other half)").text
+    optimism, gain = (number(row[name], 2, signed=True) for name in ("optimism", "gain"))
+    assert (
+        f"{number(row['evaluation'], 2)} {optimism} {gain} {estimate(row, 'evaluation_gain', 2, signed=True)}" in added
+    )
+
+
+def test_importance_the_front_and_every_trial_have_tables(studied: Run) -> None:
+    source = studied.read_text("report.html")
+    importance = table(source, "The share of the variance").text
+    for row in mart(studied, "search_importance"):
+        assert f"{row['share']:.1%} {row['n_bins']} {row['n_trials']}" in importance
+    rows = [row for row in mart(studied, "search_trials") if row["objective"] == "f1"]
+    front = table(source, "The front, the best by f1 first").text
+    for row in rows:
+        assert (estimate(row, "value", 2) in front) == row["is_on_front"] if row["value"] else True
+    trials = table(source, "The best by f1 first").text
+    assert all(estimate(row, "value", 2) in trials for row in rows if row["value"] is not None)
+    assert f"{best_of(studied, 'f1')['trial']}, chosen" in trials
+
+
+def test_trials_that_are_not_done_are_counted_with_their_problems(studied: Run) -> None:
+    source = studied.read_text("report.html")
+    assert "done 12 200 200 2,400 failed 2 0 0 0 stopped early 1 40 40 40" in table(source, "Trials by how").text
+    problems = table(source, "Why trials were not done").text
+    assert "12, 13 failed RuntimeError: <b>no memory</b> & $5" in problems
+    assert "14 stopped early F1 0.31 at step 40" in problems
+
+
+def test_a_point_for_each_scope(by_task: Run) -> None:
+    text, source = told(by_task), by_task.read_text("report.html")
+    assert (
+        "4 trials of strength, drawn at random: all done. A point is chosen for each task, of which there are 2."
+        in text
+    )
+    cells = table(source, "The point that is chosen for each task").text
+    rows = {row["scope"]: row for row in mart(by_task, "search_best")}
+    for scope, strength in (("task1", "0.5"), ("task2", "0")):
+        row = rows[scope]
+        assert f"{scope} {row['trial']} {strength} accuracy {estimate(row, 'value', 4)}" in cells
+    flat = table(source, "Other trials, by whether").text
+    assert "task1 accuracy 1 1 2 0 3 task2 accuracy 0 – 3 0 3" in flat
+    assert re.findall(r"<details( open)?>\s*<summary>(\w+)</summary>", source) == [(" open", "task1"), ("", "task2")]
+    assert "<summary>task1, 4 trials</summary>" in source
+
+
+def test_pages_do_not_speak_of_what_there_is_not(by_task: Run, studied: Run) -> None:
+    text = page_of(by_task).text
+    assert "no model was loaded" in text
+    for absent in ("best.yaml", "RUN/trials", "Importance", "Pareto"):
+        assert absent not in text
+        assert absent in page_of(studied).text
+
+
+def test_whether_tuning_helps_goes_by_the_published_value_on_unseen_data(by_task: Run) -> None:
+    assert (
+        "Against strength 1, as published, on the other half: by accuracy, the interval shows the chosen point better "
+        "in 1 of 2, worse in 0, and leaves it open in 1."
+    ) in told(by_task)
+    cells = table(by_task.read_text("report.html"), "The trial at strength 1, as published, beside the chosen one").text
+    rows = [row for row in mart(by_task, "search_trials") if row["trial"] == 2]
+    for row in rows:
+        assert f"{row['scope']} accuracy higher {estimate(row, 'evaluation', 4)}" in cells
+        assert estimate(row, "evaluation_difference", 4, signed=True) in cells
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "words"),
+    [
+        (FALL, "the chosen one is better there"),
+        (([0.6, 0.8, 0.7, 0.5], [0.6, 0.5, 0.7, 0.5]), "the chosen one is worse there"),
+        (PEAK, "the interval includes 0, so nothing shows that choosing helps"),
+    ],
+)
+def test_the_published_strength_is_judged_by_its_interval(
+    accuracies: tuple[Sequence[float], Sequence[float]], words: str, tmp_path: Path
+) -> None:
+    run = over_strengths(tmp_path / "run", strengths({"all": accuracies}, GRID))
+    [row] = [row for row in mart(run, "search_trials") if row["trial"] == 2]
+    assert (
+        "On the other half, the accuracy of trial 2 (strength 1, as published) differs from that of the chosen one by "
+        f"{estimate(row, 'evaluation_difference', 4, signed=True)}: {words}."
+    ) in told(run)
+
+
+def test_the_chosen_strength_may_be_the_published_one(tmp_path: Path) -> None:
+    rise = ([0.5, 0.6, 0.9, 0.5], [0.5, 0.6, 0.9, 0.5])
+    run = over_strengths(tmp_path / "run", strengths({"all": rise}, GRID))
+    assert "The chosen point is strength 1, as published." in told(run)
+
+
+def test_a_choice_on_all_says_that_it_saw_what_it_is_measured_on(tmp_path: Path) -> None:
+    search = strengths({"all": PEAK}, GRID, has_unseen=False)
+    run = over_strengths(tmp_path / "run", search, choose_on="published")
+    row = best_of(run, "accuracy")
+    assert f"is {estimate(row, 'value', 4)}, on the data that it was chosen on." in told(run)
+    assert "on the data that chose: not what choosing gains elsewhere" in told(run)
+    assert "choose_on: published. The choice saw all that it is measured on" in cautions(run)
+    text = page_of(run).text
+    for absent in ("other half", "Optimism", "optimism:"):
+        assert absent not in text.replace("Optimism Cost", "")
+
+
+def test_held_out_rows_choose_and_main_rows_stand_beside_them(tmp_path: Path) -> None:
+    run = over_strengths(tmp_path / "run", strengths({"all": PEAK}, GRID), choose_on="held_out")
+    row = best_of(run, "accuracy")
+    assert (
+        f"is {estimate(row, 'value', 4)} on the held-out rows, and {estimate(row, 'evaluation', 4)} on the main rows, "
+        "which the choice did not see."
+    ) in told(run)
+    text = page_of(run).text
+    assert "Held-out rows Main rows Not told from it" in text
+    assert "other half" not in text
+    assert "half that chose" not in text
+
+
+def test_of_many_trials_the_best_are_listed_and_a_band_is_drawn(tmp_path: Path) -> None:
+    grid = [round(0.01 * number_, 2) for number_ in range(140)]
+    values = [0.8 - (strength - 0.5) ** 2 for strength in grid]
+    run = over_strengths(tmp_path / "run", strengths({"all": (values, values)}, grid))
+    source = run.read_text("report.html")
+    assert "140 values, from 0 to 1.39" in page_of(run).text
+    assert "<summary>140 trials</summary>" in source
+    listed = table(source, "The best by accuracy first")
+    assert "These are the first 100 of 140; all are in search_trials" in listed.text
+    assert len(re.findall(r'<th scope="row">(?:<b>)?\d+', source)) == 100
+    row = best_of(run, "accuracy")
+    assert f"nothing tells {row['n_within_noise']} of the 139 other trials (at strength " in told(run)
+    assert run.read_text("figures/response_accuracy_strength.svg").count("FillBetweenPolyCollection") == 2
+
+
+def test_only_the_first_scopes_are_drawn(tmp_path: Path) -> None:
+    scopes = [f"task{number_:03}" for number_ in range(N_DRAWN + 2)]
+    run = over_strengths(tmp_path / "run", strengths(dict.fromkeys(scopes, PEAK), GRID), ["task"])
+    assert len(list(Path(run.root).glob("figures/*.svg"))) == N_DRAWN
+    assert run.read_text("report.html").count("<summary>For each task</summary>") == 4
+    text = page_of(run).text
+    assert f"Drawn are the first {N_DRAWN} of {N_DRAWN + 2}" in text
+    assert f"{scopes[-1]} 1 0.5 accuracy 0.8000" in text
+
+
+def test_nothing_is_chosen_where_no_trial_is_done(tmp_path: Path) -> None:
+    search = Search()
+    for number_ in (1, 2):
+        search.trial({"prompt.demo_sets": number_})
+    run = reported(search, tmp_path / "run")
+    assert "2 trials of demo_sets, chosen by Optuna’s TPE, 4 at a time: 0 are done and 2 failed." in told(run)
+    text = page_of(run).text
+    assert "No trial is done, so nothing is chosen." in text
+    assert "0, 1 failed it broke" in text
+    for absent in ("best.yaml", "Response", "None%", "nan"):
+        assert absent not in text
+
+
+def test_one_trial_has_nothing_to_be_chosen_from(tmp_path: Path) -> None:
+    search = Search()
+    search.trial({"prompt.demo_sets": 3}, [0.5], [0.6])
+    run = reported(search, tmp_path / "run")
+    text = told(run)
+    assert (
+        "1 trial of demo_sets, chosen by Optuna’s TPE, 4 at a time: 1 is done. Chosen is trial 0, at demo_sets 3."
+        in text
+    )
+    assert text.count("No other trial is done: there was nothing to choose from.") == 1
+    assert "better than their mean" not in text
+    assert not cautions(run)
+
+
+def test_values_without_an_order_have_a_place_each(tmp_path: Path) -> None:
+    search = Search({"f1": True})
+    for normalization in ("mean", "sum"):
+        for eos in (True, False):
+            value = 0.7 + 0.02 * (normalization == "sum")
+            search.trial({"scoring.normalization": normalization, "scoring.eos": eos}, [value], [value])
+    keys = {"scoring.normalization": ["mean", "sum"], "scoring.eos": [True, False]}
+    objective = {"sql": "select avg(macro_f1) as f1 from label_bias_by_task", "maximize": True}
+    run = reported(search, tmp_path / "run", search=keys, objective=objective, algorithm="random")
+    source = run.read_text("report.html")
+    assert "scoring.eos true, false" in table(source, "What was searched").text
+    slices = table(source, "f1 (half that chose) over the trials at each value").text
+    assert "normalization mean 0.7000 0.7000 0.7000 2 sum 0.7200 0.7200 0.7200 2" in slices
+    assert "The trial at the spec’s own values" in source
+    assert "slice_f1.svg" not in {path.name for path in Path(run.root).glob("figures/*.svg")}
+
+
+def test_values_without_an_interval_are_said_to_have_none(tmp_path: Path) -> None:
+    search = Search()
+    for number_ in (1, 2):
+        search.trial({"prompt.demo_sets": number_}, [0.1 * number_], [0.1 * number_])
+        search.value(number_ - 1, "rsd", "choice", 0.1 * number_, [None, 0.1])
+    run = reported(search, tmp_path / "run")
+    assert "Some values of rsd have no interval" in cautions(run)
+    assert "no difference from another trial has an interval: nothing says which are as good" in told(run)
+
+
+def test_a_search_without_metrics_has_no_report(tmp_path: Path) -> None:
+    search = Search()
+    search.trial({"prompt.demo_sets": 1}, [0.1], [0.1])
+    with pytest.raises(BiasevalError, match="is missing"):
+        write_report(search.write(tmp_path / "run"))
