@@ -30,13 +30,16 @@ def about(articles: Sequence[object], title: str | None = None) -> QaPlan:
     return plan
 
 
-def articles_of(plan: QaPlan, folder: Path, choose_on: ChooseOn = "half", seed: int = 42) -> dict[str, set[Place]]:
-    """Return where the questions about each article are."""
-    contexts = {row["example_id"]: row["context"] for row in plan.examples}
-    found: dict[str, set[Place]] = {}
+def articles_of(
+    plan: QaPlan, folder: Path, choose_on: ChooseOn = "half", seed: int = 42
+) -> dict[tuple[str, str], set[Place]]:
+    """Return where the questions about each article of each data set are."""
+    contexts = {(row["dataset"], row["example_id"]): row["context"] for row in plan.examples}
+    found: dict[tuple[str, str], set[Place]] = {}
     for row in assigned(Run.open(plan.write(folder)), "qa_bias", choose_on, seed).to_pylist():
         if row["sample"] != "all":
-            found.setdefault(contexts[row["example_id"]], set()).add((row["sample"], row["group"]))
+            place = row["dataset"], contexts[row["dataset"], row["example_id"]]
+            found.setdefault(place, set()).add((row["sample"], row["group"]))
     return found
 
 
@@ -56,7 +59,7 @@ def test_questions_about_one_article_stay_together(tmp_path: Path) -> None:
     assert len(found) == len(sizes)
     assert {len(places) for places in found.values()} == {1}
     loads = Counter[Place]()
-    for article, places in found.items():
+    for (_, article), places in found.items():
         loads[next(iter(places))] += sizes[int(article.split()[1])]
     # Each article goes where there is least: places differ by one article at most.
     assert len(loads) == 20
@@ -95,8 +98,8 @@ def test_a_set_about_one_article_is_not_halved(tmp_path: Path) -> None:
     )
     with pytest.raises(BiasevalError, match=expected):
         articles_of(plan, tmp_path / "half")
-    [places, _, _] = articles_of(plan, tmp_path / "published", "published").values()
-    assert places == {("choice", 0)}
+    found = articles_of(plan, tmp_path / "published", "published")
+    assert [places for (dataset, _), places in found.items() if dataset == "squad"] == [{("choice", 0)}]
 
 
 def test_all_that_is_published_has_groups_and_no_other_half(tmp_path: Path) -> None:

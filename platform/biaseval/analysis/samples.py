@@ -135,7 +135,7 @@ def assigned(run: Run, kind: str, choose_on: ChooseOn, seed: int) -> pa.Table:
         connection.from_arrow(rows(members_sql, connection)).create("members")
         units = rows("select distinct named, unit, size from members order by all", connection)
         connection.from_arrow(_dealt(units, choose_on, seed)).create("dealt")
-        found = rows(f"{_DEALT[choose_on]} from members join dealt using (named, unit)", connection)
+        found = rows(f"{_DEALT[choose_on]} from members join dealt using (named, unit) order by all", connection)
     if kind == "qa_bias" and choose_on == "half":
         found = pa.concat_tables([found, _undivided(found)])
     if "purpose" in found.column_names and "as_purpose" not in found.column_names:
