@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
@@ -57,14 +58,25 @@ def _trained_once(make: Callable[[], PreTrainedTokenizerFast]) -> Callable[[], P
     return wraps(make)(lambda: copy.deepcopy(trained()))
 
 
+def _pieces(tokenizer: Tokenizer, n_pieces: int) -> dict[str, int]:
+    """Return characters, beginning a word and within it, and the most frequent words; a trainer would break ties in
+    another way in each process.
+    """
+    texts = [tokenizer.normalizer.normalize_str(text) for text in _TEXTS]
+    words = Counter(word for text in texts for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text))
+    characters = sorted({character for word in words for character in word})
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{one}" for one in characters)]
+    frequent = sorted((word for word in words if len(word) > 1), key=lambda word: (-words[word], word))
+    return {piece: number for number, piece in enumerate([*pieces, *frequent][:n_pieces])}
+
+
 @_trained_once
 def wordpiece() -> PreTrainedTokenizerFast:
     """Return a lower-casing WordPiece as BERT's."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer.train_from_iterator(_TEXTS, trainers.WordPieceTrainer(vocab_size=160, special_tokens=special))
+    tokenizer.model = models.WordPiece(_pieces(tokenizer, 160), unk_token="[UNK]")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
