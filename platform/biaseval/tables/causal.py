@@ -192,6 +192,33 @@ ROW_DRAWS = TableSchema(
     ),
 )
 
+SETTING_PERMUTATIONS = TableSchema(
+    name="setting_permutations",
+    grain="(draw, seed); draw 0 leaves the settings in their places",
+    key=("draw", "seed"),
+    kinds=frozenset({"majority_bias"}),
+    schema=pa.schema(
+        [
+            ("draw", pa.int32()),
+            ("seed", pa.int32()),  # of the demonstrations
+            ("numbers", pa.list_(pa.int32())),  # of the settings, in the places of settings 0, 1, ...
+        ]
+    ),
+)
+
+SIGN_FLIPS = TableSchema(
+    name="sign_flips",
+    grain="draw; draw 0 flips nothing, and the first 2^n are all patterns of n units, up to 12",
+    key=("draw",),
+    kinds=frozenset({"label_bias", "majority_bias", "qa_bias", "search"}),
+    schema=pa.schema(
+        [
+            ("draw", pa.int32()),
+            ("signs", pa.list_(pa.int8())),  # 1 or -1 of each unit that a test flips: a task, a row, an article
+        ]
+    ),
+)
+
 RUN_SETTINGS = TableSchema(
     name="run_settings",
     grain="run: what the metrics need of its spec, and of its environment (null where that does not say)",

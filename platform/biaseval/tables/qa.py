@@ -259,3 +259,37 @@ QA_CHANGE_DRAWS = TableSchema(
         ]
     ),
 )
+
+QA_SEARCH_NULLS = TableSchema(
+    name="qa_search_nulls",
+    grain="(model, dataset, heuristic, draw): a search on permuted answers; draw 0 is the observed one",
+    key=("model", "dataset", "heuristic", "draw"),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema(
+        [
+            ("model", pa.string()),
+            ("dataset", pa.string()),
+            ("heuristic", pa.string()),
+            ("draw", pa.int32()),
+            ("significance", pa.float64()),  # that it finds by the closed form, in points; 0: no threshold is chosen
+        ]
+    ),
+)
+
+QA_BIAS_DRAWS = TableSchema(
+    name="qa_bias_draws",
+    grain="(model, dataset, heuristic, draw): a bootstrap sample of whole articles",
+    key=("model", "dataset", "heuristic", "draw"),
+    kinds=frozenset({"qa_bias"}),
+    schema=pa.schema(
+        [
+            ("model", pa.string()),
+            ("dataset", pa.string()),
+            ("heuristic", pa.string()),
+            ("draw", pa.int32()),
+            # exact match at the threshold chosen, 0 to 1; null where a segment was not drawn
+            ("lower", pa.float64()),
+            ("higher", pa.float64()),
+        ]
+    ),
+)

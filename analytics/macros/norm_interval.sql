@@ -1,0 +1,26 @@
+-- norm_interval(x, floor, error, n_free, k): [low, high], the interval of how far a vector is from a point, of which x is
+-- the length of an estimate, and so too large: floor is the root mean square of what its noise in n_free directions
+-- adds, error its standard error along the estimate, k the normal quantile. All theta with
+-- |x^2 - floor^2 - theta^2| <= k * sqrt(4 theta^2 error^2 + 2 floor^4 / n_free), the moments of a noncentral chi-square;
+-- it includes 0 exactly where a test at theta = 0 does not reject. Null if anything is.
+create macro norm_interval(x, floor, error, n_free, k) as
+    list_transform(
+        [{
+            'y': x::double ** 2 - floor ** 2,
+            's': k ** 2 * case when error > 0 then error when error = 0 then floor / sqrt(n_free) end ** 2,
+            'v': 2 * k ** 2 * floor ** 4 / n_free
+        }],
+        lambda given: case
+            when given.y + given.s + given.v is not null then list_transform(
+                [-1, 1],
+                lambda side: case
+                    when side < 0 and given.y < sqrt(given.v) then 0
+                    else sqrt(greatest(
+                        0,
+                        given.y + 2 * given.s
+                        + side * sqrt(greatest(0, 4 * given.y * given.s + 4 * given.s ** 2 + given.v))
+                    ))
+                end
+            )
+        end
+    )[1]
