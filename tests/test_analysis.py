@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats  # type: ignore[import-untyped]
 from sklearn.metrics import accuracy_score, f1_score
 
 from biaseval.analysis import ANALYTICS, open_runs, query, relations
@@ -253,6 +254,11 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
 
     Recall: a 2/3, b 1. F1: a 2*2/(3+2) = 0.8, b 2*1/(1+2) = 2/3. RSD: (1/6) / 0.75 = 2/9.
     BiasScore: gold a rows average to (0.8, 0.2), the b row is (0.4, 0.6); their mean is (0.6, 0.4): 0.1.
+
+    Floor of RSD: (1/4) / (3/4) * 4/3 * 1/4 * (1/3 + 1) is 4/27, of which RSD is within. b is a hit with chance 3/4.
+    Variance of a's mean: 0.02 / 2, and of b's, a single row, as much as of one of a's: 0.02. So their mean has an error
+    of sqrt(0.03) / 2 for either label, with one degree of freedom, the fewest.
+    Always a: 3/4 are right, and the F1 of a is 2 * 3 / (4 + 3).
     """
     plan = Plan()
     task = plan.task("task001", ["a", "b"])
@@ -278,22 +284,53 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
         "n_labels": 2,
         "category": "Question Answering",
         "is_semantically_equivalent": False,
+        "rsd_floor": pytest.approx(math.sqrt(4 / 27)),
+        "rsd_excess": 0,
+        "rsd_p": 1,
+        "bias_score_floor": pytest.approx(math.sqrt(0.03) / math.sqrt(2 * math.pi), abs=1e-7),
+        "bias_score_p": pytest.approx(2 * stats.t.sf(0.1 / (math.sqrt(0.03) / 2), 1), rel=0.01),
+        "bias_score_of_perfect": 0,
+        "n_gold_labels": 2,
+        "n_main_gold_labels": 2,
+        "majority_accuracy": 0.75,
+        "majority_macro_f1": pytest.approx(6 / 7 / 2),
+        "share_most_frequent": 0.5,
     }
     by_label = rows(run, "select label, n_gold, n_predicted, recall, mean_probability from label_bias_by_label")
     assert [list(row.values())[:4] for row in by_label] == [["a", 3, 2, pytest.approx(2 / 3)], ["b", 1, 2, 1.0]]
     assert [row["mean_probability"] for row in by_label] == pytest.approx([0.6, 0.4], abs=1e-7)
 
 
-def test_a_single_task_has_no_interval(tmp_path: Path) -> None:
+def _wilson(share: float, n_rows: float) -> list[float]:
+    z = stats.norm.ppf(0.975)
+    reach = z * math.sqrt(share * (1 - share) / n_rows + z**2 / (4 * n_rows**2))
+    return [(share + z**2 / (2 * n_rows) + side * reach) / (1 + z**2 / n_rows) for side in (-1, 1)]
+
+
+def test_a_single_task_has_an_interval_over_its_rows(tmp_path: Path) -> None:
+    """Six rows of a, all right, and six of b, of which three are: an accuracy of 3/4.
+
+    Hits have a sample variance of 12 / 11 * 3/16, so that 11 rows would have the error of the mean.
+    Of macro-F1, (12/15 + 6/9) / 2, with a row more that is a and right, b and right or b and wrong, the derivatives are
+    (2 - 2 * 12/15) / 15, (2 - 2 * 6/9) / 9, and -6/9 / 9 - 12/15 / 15, each halved.
+    """
     plan = Plan()
     task = plan.task("task001", ["a", "b"])
-    plan.probabilities(task, "main", "a", [0.9, 0.1])
-    plan.probabilities(task, "bias_score", "a", [0.9, 0.1])
+    for gold, p in [("a", 0.9)] * 6 + [("b", 0.1)] * 3 + [("b", 0.8)] * 3:
+        plan.probabilities(task, "main", gold, [p, 1 - p])
     run = plan.write(tmp_path)
     measure(run)
     [row] = rows(run, "from label_bias_by_model")
-    assert (row["suite"], row["n_tasks"], row["n_demo_sets"], row["n_rows"]) == ("all", 1, 1, 1)
-    assert (row["accuracy"], row["accuracy_low"], row["accuracy_high"]) == (1.0, None, None)
+    assert (row["suite"], row["n_tasks"], row["n_demo_sets"], row["n_rows"], row["unit"]) == ("all", 1, 1, 12, "rows")
+    assert (row["accuracy"], row["macro_f1"]) == (0.75, pytest.approx(11 / 15))
+    assert [row["accuracy_low"], row["accuracy_high"]] == pytest.approx(_wilson(0.75, 11), abs=1e-9)
+    moved = [0.4 / 15 / 2] * 6 + [(2 / 3) / 9 / 2] * 3 + [(-2 / 27 - 0.8 / 15) / 2] * 3
+    assert sum(moved) == pytest.approx(0, abs=1e-12)
+    reach = stats.t.ppf(0.975, 10) * 12 * stats.sem(moved)
+    assert row["macro_f1_low"] == pytest.approx(11 / 15 - reach, abs=1e-5)
+    assert row["macro_f1_high"] == pytest.approx(min(1, 11 / 15 + reach), abs=1e-5)
+    assert 0 <= row["rsd_low"] < row["rsd_high"]
+    assert row["bias_score"] is row["bias_score_low"] is row["bias_score_high"] is None
 
 
 RIGHT, FIRST_ONLY = ([0.9, 0.1], [0.3, 0.7]), ([0.9, 0.1], [0.6, 0.4])
@@ -326,12 +363,22 @@ def changing_tasks() -> Plan:
     return plan
 
 
+def _counts_of_draws(run: str) -> np.ndarray[Any, Any]:
+    """Return how often each draw of the suite of all tasks holds each of its two tasks."""
+    draws = query([run], "from bootstrap_draws where suite = 'all' and draw > 0 order by draw, task")
+    return np.asarray(draws["n_drawn"].to_numpy().reshape(1000, 2))
+
+
+def _reach(error: float, n_tasks: int) -> float:
+    """Return how far Student's interval reaches, of an error among resamples of so many tasks."""
+    return float(stats.t.ppf(0.975, n_tasks - 1) * math.sqrt(n_tasks / (n_tasks - 1)) * error)
+
+
 def test_changes_are_means_of_paired_differences_by_hand(tmp_path: Path) -> None:
     """Both rows predicted a: recall 1 and 0, accuracy 1/2, RSD 1, macro-F1 1/3; both right: 1, 0, 1.
 
     In the mean over two sets a task changes by half of that, in the mean over two tasks by a quarter. A resample of
-    two tasks holds the changed one never, once or twice; never and twice each in a quarter of the draws, far more
-    than the 2.5 % that an interval cuts off.
+    two tasks holds the changed one never, once or twice, and changes by none, one or two quarters.
     """
     run = changing_tasks().write(tmp_path)
     measure(run)
@@ -343,8 +390,9 @@ def test_changes_are_means_of_paired_differences_by_hand(tmp_path: Path) -> None
     for row, sign in ((more, 1), (calibrated, -1)):
         for metric, change in expected.items():
             assert row[metric] == pytest.approx(sign * change / 4, abs=1e-7)
-            ends = sorted([0, sign * change / 2])
-            assert [row[f"{metric}_low"], row[f"{metric}_high"]] == pytest.approx(ends, abs=1e-7)
+            error = abs(change) / 4 * _counts_of_draws(run)[:, 0].std()
+            ends = [sign * change / 4 + side * _reach(error, 2) for side in (-1, 1)]
+            assert [row[f"{metric}_low"], row[f"{metric}_high"]] == pytest.approx(ends, abs=1e-6)
     counts = ("n_tasks", "n_tasks_lower_rsd", "n_rows", "n_bias_score_rows", "against_n_rows")
     assert [more[name] for name in (*counts, "against_n_bias_score_rows")] == [2, 1, 8, 4, 4, 2]
     assert [calibrated[name] for name in (*counts, "against_n_bias_score_rows")] == [2, 0, 8, 4, 8, 4]
@@ -610,18 +658,17 @@ def test_model_means_are_over_tasks_then_sets(built: str) -> None:
     assert {row["suite"] for row in rows(built, "from label_bias_by_model")} == {"all", "semantically_equivalent"}
 
 
-def test_intervals_are_percentiles_over_the_stored_draws(built: str) -> None:
-    draws = query([built], "from bootstrap_draws where suite = 'all' and draw > 0 order by draw, task")
-    n_drawn = draws["n_drawn"].to_numpy().reshape(1000, 2)
+def test_intervals_are_students_with_the_error_among_the_stored_draws(built: str) -> None:
+    n_drawn = _counts_of_draws(built)
     assert (n_drawn.sum(axis=1) == 2).all()
     assert len(np.unique(n_drawn, axis=0)) == 3
-    values = [
-        row["rsd"] for row in rows(built, "from label_bias_by_task where n_demos = 0 and method = 'cc' order by task")
-    ]
+    tasks = rows(built, "from label_bias_by_task where n_demos = 0 and method = 'cc' order by task")
     [row] = rows(built, "from label_bias_by_model where n_demos = 0 and method = 'cc' and suite = 'all'")
-    expected = np.quantile(n_drawn @ np.array(values) / 2, [0.025, 0.975])
-    assert [row["rsd_low"], row["rsd_high"]] == pytest.approx(expected)
-    assert row["rsd_low"] < row["rsd"] < row["rsd_high"]
+    for metric, highest in (("macro_f1", 1), ("accuracy", 1), ("rsd", math.inf), ("bias_score", math.inf)):
+        means = n_drawn @ np.array([task[metric] for task in tasks]) / 2
+        ends = np.clip([row[metric] + side * _reach(means.std(), 2) for side in (-1, 1)], 0, highest)
+        assert [row[f"{metric}_low"], row[f"{metric}_high"]] == pytest.approx(ends, abs=1e-6)
+        assert row[f"{metric}_low"] < row[metric] < row[f"{metric}_high"]
 
 
 def test_changes_are_differences_of_model_means_on_the_same_draws(built: str) -> None:
@@ -635,9 +682,17 @@ def test_changes_are_differences_of_model_means_on_the_same_draws(built: str) ->
         before = means[row["suite"], row["against_n_demos"], "none"]
         for metric in ("macro_f1", "accuracy", "rsd", "bias_score"):
             assert row[metric] == pytest.approx(after[metric] - before[metric], abs=1e-12)
-            assert (row[f"{metric}_low"] is None) == (row["suite"] == "semantically_equivalent")  # one task
-    draws = query([built], "from bootstrap_draws where suite = 'all' and draw > 0 order by draw, task")
-    n_drawn = draws["n_drawn"].to_numpy().reshape(1000, 2)
+            if row["suite"] == "semantically_equivalent":  # one task
+                same = "n_demos, method, against_n_demos, against_method, metric, low, high"
+                [task] = rows(
+                    built,
+                    f"select {same} from label_bias_changes_by_task where task = 'task002_letters' "
+                    f"and ({same.removesuffix(', low, high')}) = ({row['n_demos']}, '{row['method']}', "
+                    f"{row['against_n_demos']}, 'none', '{metric}')",
+                )
+                assert (row[f"{metric}_low"], row[f"{metric}_high"]) == (task["low"], task["high"])
+            assert row["unit"] == ("tasks" if row["suite"] == "all" else "rows")
+    n_drawn = _counts_of_draws(built)
     oracle = _oracle(two_tasks())
     differences = [
         np.mean(
@@ -646,8 +701,8 @@ def test_changes_are_differences_of_model_means_on_the_same_draws(built: str) ->
         for task in ("task001_animals", "task002_letters")
     ]
     [row] = [row for row in changes if (row["suite"], row["n_demos"], row["method"]) == ("all", 2, "dc")]
-    expected = np.quantile(n_drawn @ np.array(differences) / 2, [0.025, 0.975])
-    assert [row["rsd_low"], row["rsd_high"]] == pytest.approx(expected, abs=1e-6)
+    reach = _reach((n_drawn @ np.array(differences) / 2).std(), 2)
+    assert [row["rsd_low"], row["rsd_high"]] == pytest.approx([row["rsd"] - reach, row["rsd"] + reach], abs=1e-5)
     assert row["n_tasks_lower_rsd"] == sum(difference < 0 for difference in differences)
 
 
@@ -779,21 +834,46 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
     mart = tmp_path / "analytics/marts/label_bias_by_task.sql"
     text = mart.read_text()
     run = two_tasks().write(tmp_path / "run")
-    for metric, wrong in (
-        ("measured.bias_score", "2 * measured.bias_score + 1"),
-        ("measured.macro_f1", "measured.macro_f1 + 1"),
-        ("measured.accuracy,", "null::double as accuracy,"),
-        ("measured.recall_deviation / measured.accuracy", "-measured.recall_deviation"),
+    for right, wrong in (
+        ("floors.bias_score,", "2 * floors.bias_score + 1 as bias_score,"),
+        ("floors.macro_f1,", "floors.macro_f1 + 1 as macro_f1,"),
+        ("floors.accuracy,", "null::double as accuracy,"),
+        ("floors.recall_deviation / floors.accuracy", "-floors.recall_deviation"),
+        ("floors.rsd_floor,", "null::double as rsd_floor,"),
+        ("floors.rsd_floor,", "-floors.rsd_floor as rsd_floor,"),
+        (") / floors.accuracy\n    end as rsd_excess", ") / floors.accuracy + 9\n    end as rsd_excess"),
+        ("floors.rsd_p)", "1 + floors.rsd_p)"),
+        ("floors.deviation_of_noise,", "-1,"),
+        ("floors.bias_score_p,", "floors.bias_score_p - 2 as bias_score_p,"),
+        ("1 - floors.n_gold_labels", "2 - floors.n_gold_labels"),
+        ("floors.n_main_gold_labels,", "0 as n_main_gold_labels,"),
+        ("floors.majority_accuracy,", "0.1 as majority_accuracy,"),
+        ("2 * floors.majority_accuracy", "9 * floors.majority_accuracy"),
+        ("floors.share_most_frequent", "0.01 as share_most_frequent"),
     ):
-        assert metric in text
-        name = "" if " as " in wrong or "recall" in wrong else f" as {metric.split('.')[1]}"
-        mart.write_text(text.replace(metric, wrong + name))
+        assert text.count(right) >= 1, right
+        mart.write_text(text.replace(right, wrong))
         with pytest.raises(
             BiasevalError, match=r"metrics_are_in_range: .*task001_animals, n_demos 0, demo_set 0, cc: {"
         ):
             measure(run)
-    assert not Path(run, "marts").exists()
     mart.write_text(text)
+    for name, right, wrong, place in (
+        ("label_bias_by_task_over_sets", "accuracy_interval[1] as", "accuracy + 0.01 as", "method cc"),
+        ("label_bias_by_task_over_sets", "rsd_interval[2] as", "rsd_interval[1] - 0.1 as", "method"),
+        ("label_bias_by_model", "    estimates.rsd,\n", "    -estimates.rsd as rsd,\n", "method"),
+        ("label_bias_verdicts", "    tests.p_adjusted,\n", "    tests.p / 2 as p_adjusted,\n", "method"),
+        ("label_bias_verdicts", "tests.p,", "tests.p + 1 as p,", "method"),
+        ("label_bias_verdicts", "tests.low,", "tests.high + 1 as low,", "method"),
+    ):
+        changed = tmp_path / f"analytics/marts/{name}.sql"
+        sql = changed.read_text()
+        assert right in sql, right
+        changed.write_text(sql.replace(right, wrong))
+        with pytest.raises(BiasevalError, match=rf"metrics_are_in_range: .*{name}.*{place}"):
+            measure(run)
+        changed.write_text(sql)
+    assert not Path(run, "marts").exists()
     measure(run)
 
 
@@ -806,7 +886,7 @@ def test_every_check_has_a_run_that_breaks_it() -> None:
 
 
 def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
-    depth = {"intermediate": 0, "marts": 1, "checks": 2, "comparisons": 2}
+    depth = {"intermediate": 0, "marts": 0, "checks": 1, "comparisons": 1}  # what is tested stands between marts
     files = {path.stem: path for path in ANALYTICS.glob("*/*.sql") if path.parent.name != "macros"}
     assert {path.parent.name for path in files.values()} == depth.keys()
     for path in files.values():
@@ -820,7 +900,7 @@ def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
 
 def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
     with closing(duckdb.connect()) as connection:
-        for macro in ANALYTICS.glob("macros/*.sql"):
+        for macro in sorted(ANALYTICS.glob("macros/*.sql")):  # one may use another that comes before
             connection.execute(macro.read_text()).fetchall()
         connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create(*OF_RECORDS)
         for table in tables_of("label_bias").values():
@@ -963,7 +1043,7 @@ def test_a_long_query_draws_nothing_on_standard_output(built: str) -> None:
 
 
 def test_queries_that_read_may_take_any_form(built: str) -> None:
-    assert query([built], "describe label_bias_by_task").num_rows == 14
+    assert query([built], "describe label_bias_by_task").num_rows == 25
     assert query([built], "pivot label_bias_by_task on method using avg(rsd) group by task; ").num_rows == 2
     assert query([built], "-- a comment\nselect 1 as x -- another").to_pylist() == [{"x": 1}]
     assert query([built], "select task from tasks order by task desc")["task"].to_pylist() == [

@@ -1,5 +1,8 @@
 -- One row per (model, task, n_demos, demo_set, method, label): how often it is right, predicted and preferred.
--- recall is null where no main row has the label; mean_probability is over the bias_score rows (label_preferences).
+-- recall is null where no main row has the label; recall_p: that it is the recall of all rows, by an exact permutation of
+-- hits between gold labels (two-sided; null with one gold label). mean_probability is over the bias_score rows, with its
+-- standard error (label_preferences); preference_p: that it is 1 / labels, by Student's t; null where a gold label of the
+-- task does not occur there, as a model that is always right then leaves 1 / labels too.
 with
 
 settings as (
@@ -62,12 +65,30 @@ select
     coalesce(predicted_counts.n_predicted, 0) as n_predicted,
     coalesce(gold_counts.n_correct, 0) as n_correct,
     gold_counts.n_correct / gold_counts.n_gold as recall,
+    case
+        when count(gold_counts.n_gold) over setting > 1 then hypergeometric_p(
+            gold_counts.n_correct,
+            gold_counts.n_gold,
+            sum(gold_counts.n_correct) over setting,
+            sum(gold_counts.n_gold) over setting
+        )
+    end as recall_p,
     label_preferences.mean_probability,
+    label_preferences.standard_error,
+    case
+        when label_preferences.n_gold_labels = len(tasks.labels) then student_p(
+            (label_preferences.mean_probability - 1 / len(tasks.labels)) / nullif(label_preferences.standard_error, 0),
+            label_preferences.n_free
+        )
+    end as preference_p,
+    coalesce(label_preferences.n_gold_labels, 0) as n_gold_labels,
     coalesce(label_preferences.n_rows, 0) as n_bias_score_rows
 from settings
 cross join run_settings
 inner join labels using (task)
+inner join tasks using (task)
 left join gold_counts using (task, n_demos, demo_set, method, label)
 left join predicted_counts using (task, n_demos, demo_set, method, label)
 left join label_preferences using (task, n_demos, demo_set, method, label)
+window setting as (partition by settings.task, settings.n_demos, settings.demo_set, settings.method)
 order by all

@@ -1,6 +1,15 @@
 -- One row per (model, suite, n_demos, method): means over tasks and demonstration sets.
--- The intervals are the middle 95 % of the same mean over 1,000 resamples of the tasks; null with a single task.
 -- A mean is null where a task of the suite lacks the metric.
+-- *_low, *_high: 95 % intervals of the mean over tasks like these, from the same mean over 1,000 resamples of the tasks
+-- (t_reach). Of one task those of label_bias_by_task_over_sets, over its rows; unit says which.
+-- Means over tasks mix scales: a constant answer has an RSD of 1 with two labels, and of 6.6 with 45. Beside them the
+-- *_median, the *_interquartile_mean (of the middle half, Agarwal et al. 2021), and rsd_normalized, the mean of RSD over
+-- the square root of (gold labels - 1), which is 1 for a constant answer. rsd_floor, rsd_excess, bias_score_floor,
+-- bias_score_of_perfect, majority_accuracy, majority_macro_f1: means over the tasks that have one, as in
+-- label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean probabilities, differ from equal ones
+-- by more than rows explain (rsd_p, bias_score_p; Holm 1979 over the tasks). n_tasks_constant: more than 95 % of the
+-- answers are the same; n_tasks_single_gold: one gold label among the main rows, RSD is 0; n_tasks_without_hit: accuracy
+-- 0 in a set, RSD is 0 there.
 with
 
 estimates as (
@@ -11,19 +20,56 @@ estimates as (
         n_demos,
         method,
         estimate(macro_f1, draw) as macro_f1,
-        interval_low(macro_f1, draw) as macro_f1_low,
-        interval_high(macro_f1, draw) as macro_f1_high,
+        bootstrap_error(macro_f1, draw) as macro_f1_error,
         estimate(accuracy, draw) as accuracy,
-        interval_low(accuracy, draw) as accuracy_low,
-        interval_high(accuracy, draw) as accuracy_high,
+        bootstrap_error(accuracy, draw) as accuracy_error,
         estimate(rsd, draw) as rsd,
-        interval_low(rsd, draw) as rsd_low,
-        interval_high(rsd, draw) as rsd_high,
+        bootstrap_error(rsd, draw) as rsd_error,
         estimate(bias_score, draw) as bias_score,
-        interval_low(bias_score, draw) as bias_score_low,
-        interval_high(bias_score, draw) as bias_score_high
+        bootstrap_error(bias_score, draw) as bias_score_error
     from label_bias_draws
     group by all
+
+),
+
+measured as (
+
+    select
+        bootstrap_draws.suite,
+        label_bias_by_task_over_sets.*
+    from label_bias_by_task_over_sets
+    inner join bootstrap_draws using (task)
+    where draw = 0
+
+),
+
+-- Holm: as long as the p-values in their order are small enough for the tasks that are left.
+ordered as (
+
+    select
+        *,
+        rsd_p * (count(rsd_p) over suites - row_number() over by_rsd + 1) as rsd_holm,
+        bias_score_p * (count(bias_score_p) over suites - row_number() over by_bias_score + 1) as bias_score_holm,
+        row_number() over by_rsd as rsd_place,
+        row_number() over by_bias_score as bias_score_place
+    from measured
+    window
+        suites as (partition by model, suite, n_demos, method),
+        by_rsd as (partition by model, suite, n_demos, method order by rsd_p nulls last, task),
+        by_bias_score as (partition by model, suite, n_demos, method order by bias_score_p nulls last, task)
+
+),
+
+adjusted as (
+
+    select
+        *,
+        max(rsd_holm) over (partition by model, suite, n_demos, method order by rsd_place) as rsd_p_adjusted,
+        max(bias_score_holm) over (
+            partition by model, suite, n_demos, method
+            order by bias_score_place
+        ) as bias_score_p_adjusted
+    from ordered
 
 ),
 
@@ -34,18 +80,93 @@ counts as (
         suite,
         n_demos,
         method,
+        if(count(macro_f1) = count(*), median(macro_f1), null) as macro_f1_median,
+        if(count(macro_f1) = count(*), interquartile_mean(list(macro_f1 order by macro_f1)), null) as macro_f1_interquartile_mean,
+        if(count(accuracy) = count(*), median(accuracy), null) as accuracy_median,
+        if(count(accuracy) = count(*), interquartile_mean(list(accuracy order by accuracy)), null) as accuracy_interquartile_mean,
+        if(count(rsd) = count(*), median(rsd), null) as rsd_median,
+        if(count(rsd) = count(*), interquartile_mean(list(rsd order by rsd)), null) as rsd_interquartile_mean,
+        if(count(bias_score) = count(*), median(bias_score), null) as bias_score_median,
+        if(count(bias_score) = count(*), interquartile_mean(list(bias_score order by bias_score)), null) as bias_score_interquartile_mean,
+        avg(rsd / sqrt(n_main_gold_labels - 1) order by task) filter (n_main_gold_labels > 1) as rsd_normalized,
+        avg(rsd_floor order by task) as rsd_floor,
+        avg(rsd_excess order by task) as rsd_excess,
+        avg(bias_score_floor order by task) as bias_score_floor,
+        avg(bias_score_of_perfect order by task) as bias_score_of_perfect,
+        avg(majority_accuracy order by task) as majority_accuracy,
+        avg(majority_macro_f1 order by task) as majority_macro_f1,
+        count(*) filter (rsd_p is not null and rsd_p_adjusted <= 0.05) as n_tasks_rsd,
+        count(*) filter (bias_score_p is not null and bias_score_p_adjusted <= 0.05) as n_tasks_bias_score,
+        count(*) filter (is_constant) as n_tasks_constant,
+        count(*) filter (n_main_gold_labels = 1) as n_tasks_single_gold,
+        count(*) filter (n_demo_sets_without_hit > 0) as n_tasks_without_hit,
         count(*) as n_tasks,
         max(n_demo_sets) as n_demo_sets,
         sum(n_rows)::bigint as n_rows,
         sum(n_bias_score_rows)::bigint as n_bias_score_rows
-    from label_bias_by_task_over_sets
-    inner join bootstrap_draws using (task)
-    where draw = 0
+    from adjusted
     group by all
 
 )
 
-select *
+select
+    estimates.model,
+    estimates.suite,
+    estimates.n_demos,
+    estimates.method,
+    estimates.macro_f1,
+    if(
+        counts.n_tasks > 1,
+        clipped(estimates.macro_f1 - t_reach(estimates.macro_f1_error, counts.n_tasks), 0, 1),
+        single.macro_f1_low
+    ) as macro_f1_low,
+    if(
+        counts.n_tasks > 1,
+        clipped(estimates.macro_f1 + t_reach(estimates.macro_f1_error, counts.n_tasks), 0, 1),
+        single.macro_f1_high
+    ) as macro_f1_high,
+    estimates.accuracy,
+    if(
+        counts.n_tasks > 1,
+        clipped(estimates.accuracy - t_reach(estimates.accuracy_error, counts.n_tasks), 0, 1),
+        single.accuracy_low
+    ) as accuracy_low,
+    if(
+        counts.n_tasks > 1,
+        clipped(estimates.accuracy + t_reach(estimates.accuracy_error, counts.n_tasks), 0, 1),
+        single.accuracy_high
+    ) as accuracy_high,
+    estimates.rsd,
+    if(
+        counts.n_tasks > 1,
+        clipped(estimates.rsd - t_reach(estimates.rsd_error, counts.n_tasks), 0, null),
+        single.rsd_low
+    ) as rsd_low,
+    if(
+        counts.n_tasks > 1,
+        clipped(estimates.rsd + t_reach(estimates.rsd_error, counts.n_tasks), 0, null),
+        single.rsd_high
+    ) as rsd_high,
+    estimates.bias_score,
+    if(
+        counts.n_tasks > 1,
+        clipped(estimates.bias_score - t_reach(estimates.bias_score_error, counts.n_tasks), 0, null),
+        single.bias_score_low
+    ) as bias_score_low,
+    if(
+        counts.n_tasks > 1,
+        clipped(estimates.bias_score + t_reach(estimates.bias_score_error, counts.n_tasks), 0, null),
+        single.bias_score_high
+    ) as bias_score_high,
+    counts.* exclude (model, suite, n_demos, method),
+    if(counts.n_tasks > 1, 'tasks', 'rows') as unit
 from estimates
 inner join counts using (model, suite, n_demos, method)
+left join measured as single
+    on
+        counts.n_tasks = 1
+        and estimates.model = single.model
+        and estimates.suite = single.suite
+        and estimates.n_demos = single.n_demos
+        and estimates.method = single.method
 order by all

@@ -1,21 +1,101 @@
 -- One row per (model, task, n_demos, method): label_bias_by_task, averaged over demonstration sets.
 -- A mean is null where a set lacks the metric. n_demo_sets_without_hit: sets with accuracy 0, whose rsd is 0 for that.
+-- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: over the predictions of all sets;
+-- is_constant: that is above 95 %, so that neither RSD nor the change of it says anything but that.
+-- Baselines, bias_score_of_perfect and numbers of labels are the same in every set.
+-- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (task_errors):
+-- Wilson's for accuracy, with as many rows as give its error; the normal one for macro_f1; of rsd and bias_score those of
+-- what rows leave without their noise (norm_interval), so that 0 is inside unless a test tells from it, and the measured
+-- value may lie above; null where the floor is.
+with
+
+answers as (
+
+    select
+        model,
+        task,
+        n_demos,
+        method,
+        max(n_predicted) / sum(n_predicted) as share_most_frequent
+    from label_bias_by_label_over_sets
+    group by all
+
+),
+
+means as (
+
+    select
+        label_bias_by_task.model,
+        label_bias_by_task.task,
+        label_bias_by_task.n_demos,
+        label_bias_by_task.method,
+        nullif(avg(coalesce(macro_f1, 'nan') order by demo_set), 'nan') as macro_f1,
+        nullif(avg(coalesce(accuracy, 'nan') order by demo_set), 'nan') as accuracy,
+        nullif(avg(coalesce(rsd, 'nan') order by demo_set), 'nan') as rsd,
+        nullif(avg(coalesce(bias_score, 'nan') order by demo_set), 'nan') as bias_score,
+        count(*) as n_demo_sets,
+        count(*) filter (accuracy = 0) as n_demo_sets_without_hit,
+        sum(n_rows)::bigint as n_rows,
+        sum(n_bias_score_rows)::bigint as n_bias_score_rows,
+        n_labels,
+        category,
+        is_semantically_equivalent,
+        nullif(avg(coalesce(rsd_floor, 'nan') order by demo_set), 'nan') as rsd_floor,
+        nullif(avg(coalesce(rsd_excess, 'nan') order by demo_set), 'nan') as rsd_excess,
+        bonferroni_p(min(rsd_p), count(rsd_p)) as rsd_p,
+        nullif(avg(coalesce(bias_score_floor, 'nan') order by demo_set), 'nan') as bias_score_floor,
+        bonferroni_p(min(bias_score_p), count(bias_score_p)) as bias_score_p,
+        max(bias_score_of_perfect) as bias_score_of_perfect,
+        max(n_gold_labels) as n_gold_labels,
+        max(n_main_gold_labels) as n_main_gold_labels,
+        max(majority_accuracy) as majority_accuracy,
+        max(majority_macro_f1) as majority_macro_f1,
+        any_value(answers.share_most_frequent) as share_most_frequent,
+        any_value(answers.share_most_frequent) > 0.95 as is_constant
+    from label_bias_by_task
+    inner join answers using (model, task, n_demos, method)
+    group by all
+
+),
+
+bounded as (
+
+    select
+        means.*,
+        wilson_interval(
+            means.accuracy,
+            if(
+                task_errors.accuracy > 0,
+                least(4 * task_errors.n_main_rows, means.accuracy * (1 - means.accuracy) / task_errors.accuracy ** 2),
+                task_errors.n_main_rows
+            )
+        ) as accuracy_interval,
+        t_quantile(task_errors.n_free) * task_errors.macro_f1 as macro_f1_reach,
+        norm_interval(
+            means.rsd, means.rsd_floor, task_errors.rsd, means.n_main_gold_labels - 1, t_quantile(task_errors.n_free)
+        ) as rsd_interval,
+        -- The root mean square of what is half the sum of absolute normal deviations on average.
+        norm_interval(
+            means.bias_score,
+            means.bias_score_floor * sqrt(1 + (pi() / 2 - 1) / (means.n_labels - 1)),
+            task_errors.bias_score,
+            means.n_labels - 1,
+            t_quantile(task_errors.n_free_bias_score)
+        ) as bias_score_interval
+    from means
+    left join task_errors using (task, n_demos, method)
+
+)
+
 select
-    model,
-    task,
-    n_demos,
-    method,
-    nullif(avg(coalesce(macro_f1, 'nan') order by demo_set), 'nan') as macro_f1,
-    nullif(avg(coalesce(accuracy, 'nan') order by demo_set), 'nan') as accuracy,
-    nullif(avg(coalesce(rsd, 'nan') order by demo_set), 'nan') as rsd,
-    nullif(avg(coalesce(bias_score, 'nan') order by demo_set), 'nan') as bias_score,
-    count(*) as n_demo_sets,
-    count(*) filter (accuracy = 0) as n_demo_sets_without_hit,
-    sum(n_rows)::bigint as n_rows,
-    sum(n_bias_score_rows)::bigint as n_bias_score_rows,
-    n_labels,
-    category,
-    is_semantically_equivalent
-from label_bias_by_task
-group by all
+    * exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval),
+    accuracy_interval[1] as accuracy_low,
+    accuracy_interval[2] as accuracy_high,
+    if(macro_f1_reach is null, null, greatest(0, macro_f1 - macro_f1_reach)) as macro_f1_low,
+    if(macro_f1_reach is null, null, least(1, macro_f1 + macro_f1_reach)) as macro_f1_high,
+    rsd_interval[1] as rsd_low,
+    rsd_interval[2] as rsd_high,
+    bias_score_interval[1] as bias_score_low,
+    bias_score_interval[2] as bias_score_high
+from bounded
 order by all

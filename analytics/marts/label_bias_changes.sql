@@ -1,40 +1,7 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method): mean differences, paired by task.
--- Every other method stands against none at the same n_demos, calibration of the adapted model (lora+cc) also against
--- lora alone; none itself stands against none at the smallest n_demos.
--- Positive: higher than what it stands against. Intervals and nulls are as in label_bias_by_model.
+-- What stands against what: label_bias_pairs. Positive: higher than what it stands against. Intervals, unit and nulls are
+-- as in label_bias_by_model; what they may be said to show is in label_bias_verdicts.
 with
-
-settings as (
-
-    select distinct
-        model,
-        n_demos,
-        method
-    from label_bias_by_model
-
-),
-
-pairs as (
-
-    select
-        settings.model,
-        settings.n_demos,
-        settings.method,
-        against.n_demos as against_n_demos,
-        against.method as against_method
-    from settings
-    inner join settings as against using (model)
-    where
-        if(
-            settings.method = 'none',
-            against.method = 'none'
-            and settings.n_demos > against.n_demos
-            and against.n_demos = (select min(n_demos) from settings),
-            (against.method = 'none' or starts_with(settings.method, against.method || '+'))
-            and settings.n_demos = against.n_demos
-        )
-
-),
 
 -- A difference of means over the same tasks is the mean of the tasks' differences.
 differences as (
@@ -47,7 +14,7 @@ differences as (
         measured.accuracy - against.accuracy as accuracy,
         measured.rsd - against.rsd as rsd,
         measured.bias_score - against.bias_score as bias_score
-    from pairs
+    from label_bias_pairs as pairs
     inner join label_bias_draws as measured using (model, n_demos, method)
     inner join label_bias_draws as against using (model, suite, draw)
     where against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
@@ -64,17 +31,13 @@ estimates as (
         against_n_demos,
         against_method,
         estimate(macro_f1, draw) as macro_f1,
-        interval_low(macro_f1, draw) as macro_f1_low,
-        interval_high(macro_f1, draw) as macro_f1_high,
+        bootstrap_error(macro_f1, draw) as macro_f1_error,
         estimate(accuracy, draw) as accuracy,
-        interval_low(accuracy, draw) as accuracy_low,
-        interval_high(accuracy, draw) as accuracy_high,
+        bootstrap_error(accuracy, draw) as accuracy_error,
         estimate(rsd, draw) as rsd,
-        interval_low(rsd, draw) as rsd_low,
-        interval_high(rsd, draw) as rsd_high,
+        bootstrap_error(rsd, draw) as rsd_error,
         estimate(bias_score, draw) as bias_score,
-        interval_low(bias_score, draw) as bias_score_low,
-        interval_high(bias_score, draw) as bias_score_high
+        bootstrap_error(bias_score, draw) as bias_score_error
     from differences
     group by all
 
@@ -92,16 +55,91 @@ counts as (
         sum(measured.n_bias_score_rows)::bigint as n_bias_score_rows,
         sum(against.n_rows)::bigint as against_n_rows,
         sum(against.n_bias_score_rows)::bigint as against_n_bias_score_rows
-    from pairs
+    from label_bias_pairs as pairs
     inner join label_bias_by_task_over_sets as measured using (model, n_demos, method)
     inner join label_bias_by_task_over_sets as against using (model, task)
     inner join bootstrap_draws using (task)
     where draw = 0 and against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
     group by all
 
+),
+
+-- Of one task, over its rows.
+single as (
+
+    select
+        suite,
+        model,
+        n_demos,
+        method,
+        against_n_demos,
+        against_method,
+        any_value({'low': low, 'high': high}) filter (metric = 'macro_f1') as macro_f1,
+        any_value({'low': low, 'high': high}) filter (metric = 'accuracy') as accuracy,
+        any_value({'low': low, 'high': high}) filter (metric = 'rsd') as rsd,
+        any_value({'low': low, 'high': high}) filter (metric = 'bias_score') as bias_score
+    from label_bias_changes_by_task
+    inner join bootstrap_draws using (task)
+    where draw = 0
+    group by all
+    having count(distinct task) = 1
+
 )
 
-select *
+select
+    estimates.model,
+    estimates.suite,
+    estimates.n_demos,
+    estimates.method,
+    estimates.against_n_demos,
+    estimates.against_method,
+    estimates.macro_f1,
+    if(
+        counts.n_tasks > 1,
+        estimates.macro_f1 - t_reach(estimates.macro_f1_error, counts.n_tasks),
+        single.macro_f1.low
+    ) as macro_f1_low,
+    if(
+        counts.n_tasks > 1,
+        estimates.macro_f1 + t_reach(estimates.macro_f1_error, counts.n_tasks),
+        single.macro_f1.high
+    ) as macro_f1_high,
+    estimates.accuracy,
+    if(
+        counts.n_tasks > 1,
+        estimates.accuracy - t_reach(estimates.accuracy_error, counts.n_tasks),
+        single.accuracy.low
+    ) as accuracy_low,
+    if(
+        counts.n_tasks > 1,
+        estimates.accuracy + t_reach(estimates.accuracy_error, counts.n_tasks),
+        single.accuracy.high
+    ) as accuracy_high,
+    estimates.rsd,
+    if(
+        counts.n_tasks > 1,
+        estimates.rsd - t_reach(estimates.rsd_error, counts.n_tasks),
+        single.rsd.low
+    ) as rsd_low,
+    if(
+        counts.n_tasks > 1,
+        estimates.rsd + t_reach(estimates.rsd_error, counts.n_tasks),
+        single.rsd.high
+    ) as rsd_high,
+    estimates.bias_score,
+    if(
+        counts.n_tasks > 1,
+        estimates.bias_score - t_reach(estimates.bias_score_error, counts.n_tasks),
+        single.bias_score.low
+    ) as bias_score_low,
+    if(
+        counts.n_tasks > 1,
+        estimates.bias_score + t_reach(estimates.bias_score_error, counts.n_tasks),
+        single.bias_score.high
+    ) as bias_score_high,
+    counts.* exclude (model, suite, n_demos, method, against_n_demos, against_method),
+    if(counts.n_tasks > 1, 'tasks', 'rows') as unit
 from estimates
 inner join counts using (model, suite, n_demos, method, against_n_demos, against_method)
+left join single using (suite, model, n_demos, method, against_n_demos, against_method)
 order by all

@@ -31,7 +31,8 @@ def test_the_published_rule_keeps_500_of_the_table(shared: Path) -> None:
 def test_the_suites_have_the_published_sizes() -> None:
     assert len(suites.REIF2024) == len(set(suites.REIF2024)) == 279
     assert len(suites.SEMANTICALLY_EQUIVALENT) == 18
-    assert set(suites.SEMANTICALLY_EQUIVALENT) <= set(suites.REIF2024)
+    numbers = {int(name.removeprefix("task").partition("_")[0]) for name in suites.SEMANTICALLY_EQUIVALENT}
+    assert len(numbers & set(suites.REIF2024)) == 18
 
 
 def test_all_real_tasks_are_usable_and_in_the_suite(shared: Path) -> None:

@@ -11,23 +11,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.analysis.relations import connect, read_parquet, rows
+from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.spec import CausalSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run
-from biaseval.tables import BOOTSTRAP_DRAWS, PROMPTS, ROW_DRAWS, RUN_SETTINGS, TASKS
+from biaseval.tables import (
+    BOOTSTRAP_DRAWS,
+    PROMPTS,
+    ROW_DRAWS,
+    RUN_SETTINGS,
+    SETTING_PERMUTATIONS,
+    SETTINGS,
+    SIGN_FLIPS,
+    TASKS,
+)
 
 N_DRAWS = 1000
 """Bootstrap resamples behind every interval: of tasks (label bias), of test rows (majority bias)."""
 
+N_PERMUTATIONS = 2000
+"""Orders of the settings: a p-value of 5 % has a Monte Carlo error of 0.5 points."""
+
+
+_FEWEST_TASKS = 6
+"""Of which a two-sided test can reach 5 %."""
+
 
 def derive_label_bias(run: Run, spec: LabelBiasSpec) -> None:
-    """Write ``bootstrap_draws`` and ``run_settings`` of a scored label-bias run."""
-    run.write_part(BOOTSTRAP_DRAWS.name, 0, _bootstrap_draws(run.read_table(TASKS.name), spec.seed))
+    """Write ``bootstrap_draws``, ``sign_flips`` and ``run_settings`` of a scored label-bias run."""
+    draws = _bootstrap_draws(run.read_table(TASKS.name), spec.seed)
+    run.write_part(BOOTSTRAP_DRAWS.name, 0, draws)
+    run.write_part(SIGN_FLIPS.name, 0, sign_flips(_n_tested(draws), spec.seed))
     run.write_part(RUN_SETTINGS.name, 0, _run_settings(run, spec, ["likelihood"]))
 
 
 def derive_majority_bias(run: Run, spec: MajorityBiasSpec) -> None:
-    """Write ``row_draws`` and ``run_settings`` of a scored majority-bias run."""
-    run.write_part(ROW_DRAWS.name, 0, _row_draws(_n_test_rows(run), spec.seed))
+    """Write the draws of rows, signs and settings, and ``run_settings``, of a scored majority-bias run."""
+    n_rows, seeds = _test_rows(run)
+    run.write_part(ROW_DRAWS.name, 0, row_draws(n_rows, spec.seed))
+    run.write_part(SIGN_FLIPS.name, 0, sign_flips(max(n_rows, len(seeds)), spec.seed))
+    n_settings = run.read_table(SETTINGS.name).num_rows
+    run.write_part(SETTING_PERMUTATIONS.name, 0, setting_permutations(n_settings, seeds, spec.seed))
     run.write_part(RUN_SETTINGS.name, 0, _run_settings(run, spec, spec.predict))
 
 
@@ -53,7 +76,18 @@ def _bootstrap_draws(tasks: pa.Table, seed: int) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _row_draws(n_rows: int, seed: int) -> pa.Table:
+def _n_tested(draws: pa.Table) -> int:
+    """Return how many units tests of a label-bias run have: the tasks of its suites, or of a single one the rows.
+
+    Of fewer than 6 tasks, whose rows are the units where runs are compared, it is as many as for rows.
+    """
+    sizes = (
+        draws.filter(pc.field("draw") == 0).group_by("suite").aggregate([("task", "count")])["task_count"].to_pylist()
+    )
+    return MAX_UNITS if 1 in sizes or max(sizes, default=1) < _FEWEST_TASKS else max(sizes)
+
+
+def row_draws(n_rows: int, seed: int) -> pa.Table:
     """Return how often each draw holds each test row of a majority-bias run.
 
     Draws 1 to `N_DRAWS` are as many rows drawn with replacement; a single row has none. They are the same for every
@@ -80,12 +114,35 @@ def _n_drawn(n_members: int, seed: int) -> npt.NDArray[np.int32]:
     return np.concatenate([itself, draws.astype(np.int32)])
 
 
-def _n_test_rows(run: Run) -> int:
+def setting_permutations(n_settings: int, seeds: Sequence[int], seed: int) -> pa.Table:
+    """Return the orders in which the settings of a seed stand in each draw, by which settings are exchanged.
+
+    Args:
+        n_settings: of the run.
+        seeds: of the demonstrations.
+        seed: the run's.
+    """
+    placed = np.tile(np.arange(n_settings, dtype=np.int32), (N_PERMUTATIONS, len(seeds), 1))
+    placed[1:] = np.random.default_rng(seed).permuted(placed[1:], axis=2)
+    ends = np.arange(N_PERMUTATIONS * len(seeds) + 1, dtype=np.int32) * n_settings
+    columns = {
+        "draw": np.repeat(np.arange(N_PERMUTATIONS, dtype=np.int32), len(seeds)),
+        "seed": np.tile(np.array(seeds, dtype=np.int32), N_PERMUTATIONS),
+        "numbers": pa.ListArray.from_arrays(pa.array(ends), pa.array(placed.ravel())),
+    }
+    return pa.table(columns, schema=SETTING_PERMUTATIONS.schema)
+
+
+def _test_rows(run: Run) -> tuple[int, list[int]]:
+    """Return how many test rows a majority-bias run has, and the seeds of its demonstrations."""
     prompts = read_parquet(run, f"{PROMPTS.name}/part-*.parquet")
-    count = f"select count(distinct row) as n_rows from ({prompts}) where purpose = 'majority'"
+    select = (
+        "select count(distinct row) as n_rows, list_sort(list(distinct demo_set)) as seeds "
+        f"from ({prompts}) where purpose = 'majority'"
+    )
     with closing(connect([run])) as connection:
-        n_rows: int = rows(count, connection)["n_rows"][0].as_py()
-    return n_rows
+        [found] = rows(select, connection).to_pylist()
+    return found["n_rows"], found["seeds"] or []
 
 
 def _run_settings(run: Run, spec: CausalSpec, predict: Sequence[str]) -> pa.Table:

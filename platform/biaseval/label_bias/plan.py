@@ -366,5 +366,5 @@ def _task_row(task: Task, splits: Splits, template: str | None, source: str | No
         "n_main": len(splits.main),
         "template": template,
         "template_source": source,
-        "is_semantically_equivalent": task.number in suites.SEMANTICALLY_EQUIVALENT,
+        "is_semantically_equivalent": task.name in suites.SEMANTICALLY_EQUIVALENT,
     }

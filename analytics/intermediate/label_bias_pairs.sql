@@ -1,0 +1,33 @@
+-- One row per (model, n_demos, method, against_n_demos, against_method): what is compared with what. Every other method
+-- stands against none at the same n_demos, calibration of the adapted model (lora+cc) also against lora alone; none
+-- itself stands against none at the smallest n_demos.
+with
+
+settings as (
+
+    select distinct
+        model,
+        n_demos,
+        method
+    from label_bias_by_task_over_sets
+
+)
+
+select
+    settings.model,
+    settings.n_demos,
+    settings.method,
+    against.n_demos as against_n_demos,
+    against.method as against_method
+from settings
+inner join settings as against using (model)
+where
+    case
+        when settings.method = 'none' then
+            against.method = 'none'
+            and settings.n_demos > against.n_demos
+            and against.n_demos = (select min(n_demos) from settings)
+        else
+            (against.method = 'none' or starts_with(settings.method, against.method || '+'))
+            and settings.n_demos = against.n_demos
+    end

@@ -1,0 +1,110 @@
+-- One row per (model, suite, n_demos, method, metric): where the variance of a task's value, over demonstration sets, comes
+-- from (analysis of variance; Searle, Casella & McCulloch 1992), in squares of the metric's unit; metric: macro_f1,
+-- accuracy, rsd or bias_score.
+-- variance: of the tasks' values, which is what intervals over tasks are made of. from_rows: by other rows of the same
+-- tasks (task_errors). from_sets: by other demonstrations, the variance between sets over their number; a part of what
+-- rows do is in it too. from_tasks: what is left, at least 0, by other tasks. share_*: of these three. More of what has the
+-- largest share narrows intervals most. Null where a task lacks the metric or its error, from_sets with one set.
+with
+
+members as (
+
+    select
+        suite,
+        task
+    from bootstrap_draws
+    where draw = 0
+
+),
+
+by_set as (
+
+    select
+        model,
+        task,
+        n_demos,
+        method,
+        demo_set,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score]) as estimate
+    from label_bias_by_task
+
+),
+
+errors as (
+
+    select
+        task,
+        n_demos,
+        method,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score]) as error
+    from task_errors
+
+),
+
+by_task as (
+
+    select
+        model,
+        task,
+        n_demos,
+        method,
+        metric,
+        nullif(avg(coalesce(estimate, 'nan') order by demo_set), 'nan') as estimate,
+        if(count(*) > 1 and count(estimate) = count(*), var_samp(estimate order by demo_set) / count(*), null) as of_sets,
+        count(*) as n_sets
+    from by_set
+    group by all
+
+),
+
+parts as (
+
+    select
+        model,
+        members.suite,
+        n_demos,
+        method,
+        metric,
+        if(count(*) > 1 and count(estimate) = count(*), var_samp(estimate order by task), null) as variance,
+        if(count(error) = count(*), avg(error ** 2 order by task), null) as from_rows,
+        if(count(of_sets) = count(*), avg(of_sets order by task), null) as from_sets,
+        count(*) as n_tasks,
+        max(n_sets) as n_sets
+    from by_task
+    inner join members using (task)
+    left join errors using (task, n_demos, method, metric)
+    group by all
+
+),
+
+divided as (
+
+    select
+        *,
+        if(
+            variance - from_rows - coalesce(from_sets, 0) < 0, 0, variance - from_rows - coalesce(from_sets, 0)
+        ) as from_tasks,
+        nullif(from_tasks + from_rows + coalesce(from_sets, 0), 0) as total
+    from parts
+
+)
+
+select
+    model,
+    suite,
+    n_demos,
+    method,
+    metric,
+    variance,
+    from_tasks,
+    from_sets,
+    from_rows,
+    from_tasks / total as share_tasks,
+    from_sets / total as share_sets,
+    from_rows / total as share_rows,
+    n_tasks,
+    n_sets
+from divided
+order by all
