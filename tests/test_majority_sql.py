@@ -53,6 +53,11 @@ DEMOS = {
     "100/0": (["True", "True"], ["True", "True"]),
 }
 TEXT = {"T": "True", "F": "False", "-": None}
+FOLLOWED = [
+    f"{name}{end}"
+    for name in ("majority_effect", "recency", "recency_at_equal_shares")
+    for end in ("", "_low", "_high")
+]
 
 
 class MajorityPlan:
@@ -270,6 +275,8 @@ def test_rb_at_k_by_hand(f1s: list[float], k: float, absolute: float | None, rel
         (0.2, -0.1, 0.3, None),
         (0.0, -0.3, -0.1, 0),  # the bootstrap of RB@10 may leave its own estimate out
         (1e-12, -0.3, -0.1, 0),
+        (0.2, 1e-17, 0.3, None),
+        (-0.2, -0.3, -5.6e-17, None),
         (0.2, -0.3, -0.1, None),
         (0.2, 0.3, 0.4, None),
         (0.2, None, None, None),
@@ -425,6 +432,7 @@ def test_seeds_are_averaged_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "is_marked": False,
         "n_seeds": 2,
         "n_rows": 8,
+        "recency": None,  # the last demonstration is True with both seeds
     }
     assert low < (9 / 14 + 1) / 2 < high
 
@@ -476,7 +484,24 @@ def test_a_model_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "n_seeds": 2,
         "n_rows": 24,
         "n_test_rows": 4,
+        "sd_f1_corrected": pytest.approx(math.sqrt(np.var(means, ddof=1) - (7 / 30) ** 2 / 2 / 3 / 2)),
+        "proportions_p": pytest.approx(1 / 6, abs=0.04),  # of six orders of three settings the one there is
+        "proportions_p_adjusted": 1.0,
+        "majority_effect": pytest.approx(1.0),  # with seed 3 True has 0, 1/2 and 1 of the predictions; 0, 3/4 and 1
+        "recency": pytest.approx(((1 - 1 / 4) + (7 / 8 - 0)) / 2),
+        "recency_at_equal_shares": pytest.approx((0 + 1 / 2) / 2),
     }
+    # With two seeds the standard error is half their difference. The rows' own effects, averaged over seeds, are
+    # 3/4, 3/4, 1, 3/4 of recency and 0, 0, 1, 0 of that at equal shares: a standard error of the same size, and
+    # (1 + 1)^2 / (1 / 1 + 1 / 3) = 3 degrees of freedom.
+    t = 3.182446 * math.sqrt(2)
+    for name, value, error in (
+        ("majority_effect", 1, 0),
+        ("recency", 13 / 16, 1 / 16),
+        ("recency_at_equal_shares", 1 / 4, 1 / 4),
+    ):
+        found = intervals.pop(f"{name}_low"), intervals.pop(f"{name}_high")
+        assert found == pytest.approx((value - t * error, value + t * error)), name
     assert set(intervals) == {"mean_f1_low", "mean_f1_high", "rb_at_10_low", "rb_at_10_high"}
     assert intervals["mean_f1_low"] < np.mean(means) < intervals["mean_f1_high"]
     assert 1 / 3 <= intervals["rb_at_10_low"] <= intervals["rb_at_10_high"] <= 1
@@ -616,16 +641,27 @@ def test_a_gain_can_be_judged_where_both_sides_have_enough_rows(built: str, tmp_
             (row["instruction"], row["method"]): row["has_enough_rows"]
             for row in rows(run, "from majority_by_model where predict = 'likelihood'")
         }
+        verdicts = rows(
+            run, "from majority_verdicts where predict = 'likelihood' and instruction = against_instruction"
+        )
         for row in rows(run, "from majority_calibration_gain"):
             both = [enough[row["instruction"], method] for method in (row["method"], "none")]
             assert row["has_enough_rows"] is all(both)
             for metric in ("rb_at_10", "mean_f1", "sd_f1"):
                 value, low, high = (row[f"{metric}{end}"] for end in ("", "_low", "_high"))
-                is_clear = low <= value <= high and (low > 0 or high < 0)
-                assert row[f"{metric}_sign"] == (0 if abs(value) < 1e-9 else np.sign(value) if is_clear else None)
+                assert low <= high
+                [word] = [
+                    each["verdict"]
+                    for each in verdicts
+                    if (each["instruction"], each["method"], each["metric"])
+                    == (row["instruction"], row["method"], metric)
+                ]
+                sign = {"higher": 1, "lower": -1}.get(word)
+                assert row[f"{metric}_sign"] == (0 if abs(value) < 1e-9 else sign)
+                assert sign is None or sign * value > 0
         assert all(enough.values()) is expected
     [row] = rows(run, "from majority_calibration_gain where not instruction")
-    assert (row["mean_f1_sign"], row["rb_at_10_sign"]) == (1, 0)
+    assert (row["mean_f1_sign"], row["rb_at_10_sign"]) == (None, 0)  # one of six draws moves the mean
 
 
 def test_the_region_of_a_setting_is_that_of_its_real_counts(tmp_path: Path) -> None:
@@ -852,11 +888,13 @@ def test_the_same_outputs_in_another_order_give_the_same_bytes(built: str, tmp_p
         "majority_by_model.parquet",
         "majority_by_setting.parquet",
         "majority_calibration_gain.parquet",
+        "majority_components.parquet",
         "majority_draws.parquet",
         "majority_draws_by_model.parquet",
         "majority_draws_over_seeds.parquet",
         "majority_instruction_gap.parquet",
         "majority_over_seeds.parquet",
+        "majority_verdicts.parquet",
     }
     for mart in marts:
         assert Path(run, "marts", mart).read_bytes() == Path(built, "marts", mart).read_bytes(), mart
@@ -866,9 +904,12 @@ def test_a_run_of_an_older_version_has_the_marts_columns_of_this_one(built: str,
     old = tmp_path / "boolq"
     shutil.copytree(built, old)
     for mart, columns in (
-        ("majority_over_seeds", ["boundary", "is_marked"]),
-        ("majority_by_model", ["boundary", "n_marked", "half_width", "has_enough_rows", "is_constant", "n_test_rows"]),
-        ("majority_calibration_gain", ["rb_at_10_sign", "mean_f1_sign", "sd_f1_sign", "has_enough_rows"]),
+        ("majority_over_seeds", ["boundary", "is_marked", "recency"]),
+        ("majority_by_model", ["boundary", "n_marked", "has_enough_rows", "is_constant", *FOLLOWED]),
+        (
+            "majority_calibration_gain",
+            ["rb_at_10_sign", "mean_f1_sign", "sd_f1_sign", "has_enough_rows", "is_constant"],
+        ),
     ):
         path = old / "marts" / f"{mart}.parquet"
         pq.write_table(pq.read_table(path).drop_columns(columns), path)

@@ -14,6 +14,11 @@
 -- without those of width 0 (all answers right, or all wrong) unless all are so; has_enough_rows: it is at most the 0.1
 -- of the boundary, else chance decides which settings are inside. n_test_rows: of each setting and seed.
 -- n_parameters is the model's, null where the run does not say.
+-- All intervals over resamples of the rows, and rb_at_10, hold for these draws of demonstrations: which settings are best
+-- is decided by those, too. sd_f1_corrected: sd_f1 without the noise of the seeds; proportions_p and
+-- proportions_p_adjusted: of a test that proportions do not matter at all (majority_components; null with one seed).
+-- share_last is near 1 / labels whatever a model does: majority_effect, recency and recency_at_equal_shares, with
+-- intervals over seeds and test rows, say what predictions follow (majority_following).
 with
 
 intervals as (
@@ -160,14 +165,28 @@ select
     n_marked,
     half_width,
     coalesce(half_width <= 0.1, false) as has_enough_rows,
-    n_settings,
+    estimates.n_settings,
     n_settings_with_majority,
-    n_seeds,
-    n_rows,
-    n_rows // (n_settings * n_seeds) as n_test_rows
+    estimates.n_seeds,
+    estimates.n_rows,
+    estimates.n_rows // (estimates.n_settings * estimates.n_seeds) as n_test_rows,
+    sd_f1_corrected,
+    proportions_p,
+    proportions_p_adjusted,
+    majority_effect,
+    majority_effect_low,
+    majority_effect_high,
+    recency,
+    recency_low,
+    recency_high,
+    recency_at_equal_shares,
+    recency_at_equal_shares_low,
+    recency_at_equal_shares_high
 from estimates
 inner join intervals using (model, task, n_demos, instruction, predict, method)
 inner join answers using (task, n_demos, instruction, predict, method)
 inner join constants using (task, n_demos, instruction, predict, method)
+inner join majority_components using (model, task, n_demos, instruction, predict, method)
+inner join majority_following using (task, n_demos, instruction, predict, method)
 inner join run_settings using (model)
 order by all

@@ -2,8 +2,11 @@
 -- settings. Calibration changes likelihoods only.
 -- rb_at_10, mean_f1 and sd_f1 are those of the method minus those of none: a positive rb_at_10 is a wider robustness
 -- boundary, a negative sd_f1 less spread over settings. Intervals are over resamples of the test rows, the same for
--- both; null with a single row. Those of rb_at_10 and sd_f1 may lean to a side, and even leave the estimate out:
--- resampling adds noise to each setting, more where settings are close. *_sign: which way it clearly goes (clear_sign).
+-- both; null with a single row. They are percentiles, which lean narrow with few rows; those by Student's t are in
+-- majority_verdicts. Those of rb_at_10 and sd_f1 may lean to a side, and even leave the estimate out:
+-- resampling adds noise to each setting, more where settings are close. *_sign: 1 or -1 where majority_verdicts says that
+-- it is higher or lower, 0 for no difference at all (tolerance 1e-9), else null. is_constant: a side always answers the
+-- same, so that rb_at_10 and sd_f1 are not judged.
 -- has_enough_rows: with the method and without, so that rb_at_10 can be judged (majority_by_model). n_rows counts the rows
 -- of all settings and seeds.
 with
@@ -58,22 +61,48 @@ plain_models as (
         n_demos,
         instruction,
         predict,
-        has_enough_rows
+        has_enough_rows,
+        is_constant
     from majority_by_model
     where method = 'none'
+
+),
+
+signs as (
+
+    select
+        model,
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        any_value(sign) filter (metric = 'rb_at_10') as rb_at_10,
+        any_value(sign) filter (metric = 'mean_f1') as mean_f1,
+        any_value(sign) filter (metric = 'sd_f1') as sd_f1
+    from (
+        select
+            *,
+            case verdict when 'higher' then 1 when 'lower' then -1 end as sign
+        from majority_verdicts
+    )
+    where against_method = 'none' and instruction = against_instruction
+    group by all
 
 )
 
 select
     estimates.*,
-    clear_sign(estimates.rb_at_10, estimates.rb_at_10_low, estimates.rb_at_10_high) as rb_at_10_sign,
-    clear_sign(estimates.mean_f1, estimates.mean_f1_low, estimates.mean_f1_high) as mean_f1_sign,
-    clear_sign(estimates.sd_f1, estimates.sd_f1_low, estimates.sd_f1_high) as sd_f1_sign,
+    if(abs(estimates.rb_at_10) <= 1e-9, 0, signs.rb_at_10) as rb_at_10_sign,
+    if(abs(estimates.mean_f1) <= 1e-9, 0, signs.mean_f1) as mean_f1_sign,
+    if(abs(estimates.sd_f1) <= 1e-9, 0, signs.sd_f1) as sd_f1_sign,
     calibrated.has_enough_rows and plain_models.has_enough_rows as has_enough_rows,
     n_settings,
     n_seeds,
-    n_rows
+    n_rows,
+    calibrated.is_constant or plain_models.is_constant as is_constant
 from estimates
 inner join majority_by_model as calibrated using (model, task, n_demos, instruction, predict, method)
 inner join plain_models using (model, task, n_demos, instruction, predict)
+left join signs using (model, task, n_demos, instruction, predict, method)
 order by all

@@ -3,6 +3,8 @@
 -- is_within: inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings. boundary: the
 -- weighted F1 from which on a setting is inside, null where being inside says nothing: the best setting has 0, or most
 -- outputs are no label, and weighted F1 measures their format. is_marked: inside a boundary that says something.
+-- recency: a label's share of the predictions with the seeds where it is the last demonstration's, minus that with the
+-- others, averaged over the labels that are both; null where none is.
 with
 
 intervals as (
@@ -46,6 +48,34 @@ means as (
 
 ),
 
+-- What another last demonstration changes at the same proportions.
+label_contrasts as (
+
+    select
+        task,
+        n_demos,
+        instruction,
+        setting,
+        predict,
+        method,
+        label,
+        avg(share_predicted order by seed) filter (is_last)
+        - avg(share_predicted order by seed) filter (not is_last) as recency
+    from majority_label_shares
+    group by all
+
+),
+
+contrasts as (
+
+    select
+        * exclude (label, recency),
+        avg(recency order by label) as recency
+    from label_contrasts
+    group by all
+
+),
+
 bests as (
 
     select
@@ -83,8 +113,10 @@ select
     if(best_f1 > 0 and mean_share_no_label <= 0.5, best_f1 - 0.1, null) as boundary,
     is_within and boundary is not null as is_marked,
     n_seeds,
-    n_rows
+    n_rows,
+    recency
 from means
 inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
 inner join bests using (model, task, n_demos, instruction, predict, method)
+inner join contrasts using (task, n_demos, instruction, setting, predict, method)
 order by all
