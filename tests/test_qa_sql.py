@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import open_runs, qa_draws, query, relations
 from biaseval.errors import BiasevalError, InputError
@@ -61,7 +62,7 @@ class QaPlan:
         for row in range(len(next(iter(values.values())))):
             place = {"dataset": dataset, "example_id": f"q{row}"}
             role = "in_distribution" if dataset in self.spec["datasets"]["in_distribution"] else "out_of_distribution"
-            self.examples.append({**place, "row": row, "role": role, "question": "?", "context": "c"})
+            self.examples.append({**place, "row": row, "role": role, "question": "?", "context": f"c{row}"})
             for heuristic, column in values.items():
                 value = column[row]
                 attribute = {"value": -1.0 if value is None else float(value), "is_measured": value is not None}
@@ -77,7 +78,7 @@ class QaPlan:
         """Add a model's metrics for the questions in order; None is a question without a prediction."""
         for row, (em, overlap) in enumerate(zip(exact_match, f1 or exact_match, strict=True)):
             if em is not None:
-                place = {"model": model, "dataset": dataset, "example_id": f"q{row}", "prediction": "p"}
+                place = {"model": model, "dataset": dataset, "example_id": f"q{row}", "prediction": f"p{row}"}
                 self.predictions.append({**place, "exact_match": float(em), "f1": None if overlap is None else overlap})
 
     def write(self, folder: Path, n_parts: int = 1) -> str:
@@ -309,7 +310,11 @@ def golden_run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
             attributes.append(pa.table(place | {"heuristic": pa.repeat(heuristic, n_rows)} | attribute))
         run.write_part("qa_attributes", part, pa.concat_tables(attributes))
         metrics = {name: questions[name].cast(pa.float64()) for name in ("exact_match", "f1")}
-        run.write_part("qa_predictions", part, pa.table({"model": pa.repeat("bert", n_rows)} | place | metrics))
+        run.write_part(
+            "qa_predictions",
+            part,
+            pa.table({"model": pa.repeat("bert", n_rows)} | place | {"prediction": place["example_id"]} | metrics),
+        )
     write_plan(run)
     measure(run.uri)
     return run.uri
@@ -415,9 +420,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _welch(lower: Sequence[float], higher: Sequence[float]) -> list[float]:
+    """Return the difference with its interval by Student's t, with the degrees of freedom of the smaller segment."""
     difference = np.mean(lower) - np.mean(higher)
     error = np.sqrt(np.var(lower, ddof=1) / len(lower) + np.var(higher, ddof=1) / len(higher))
-    return [100 * float(difference + z * error) for z in (0, -1.959963984540054, 1.959963984540054)]
+    quantile = stats.t.ppf(0.975, min(len(lower), len(higher)) - 1)
+    return [100 * float(difference + t * error) for t in (0, -quantile, quantile)]
 
 
 def test_a_heuristic_by_hand(built: str) -> None:
@@ -454,6 +461,7 @@ def test_a_heuristic_by_hand(built: str) -> None:
         "n_trials": 20,
         "n_tried": 2,  # 1 and 2
         "n_tried_measured": 2,
+        "n_articles": 20,  # of questions with a value; each is its own
     }
     assert exact["difference_low"] < 0 < exact["difference"]  # 20 questions show nothing
 
@@ -461,7 +469,8 @@ def test_a_heuristic_by_hand(built: str) -> None:
 def test_a_data_set_by_hand(built: str) -> None:
     [row] = rows(built, "from qa_by_dataset")
     overlap = [*OVERLAP, 1.0, 0.0, 0.0]
-    half_width = 1.959963984540054 * np.std(overlap, ddof=1) / np.sqrt(23)
+    error = np.std(overlap, ddof=1) / np.sqrt(23)
+    half_width = stats.t.ppf(0.975, 22) * error
     low, high = _ask("wilson_interval(14 / 23, 23)")
     assert row == {
         "model": "bert",
@@ -475,7 +484,28 @@ def test_a_data_set_by_hand(built: str) -> None:
         "f1_high": pytest.approx(17.5 / 23 + half_width),
         "n_rows": 23,
         "n_missing": 0,
+        "n_articles": 23,
+        "exact_match_error": pytest.approx(np.sqrt(14 / 23 * 9 / 23 / 22)),
+        "f1_error": pytest.approx(error),
+        "share_most_frequent": pytest.approx(1 / 23),
+        "is_constant": False,
     }
+
+
+@pytest.mark.parametrize(("n_same", "text", "is_constant"), [(19, "p", False), (20, "p", True), (20, "", True)])
+def test_a_model_whose_answers_are_the_same_is_constant(
+    tmp_path: Path, n_same: int, text: str, is_constant: bool
+) -> None:
+    """Above 95 % of 20 questions are all of them; an empty answer is one like others."""
+    plan = QaPlan()
+    plan.questions({"ans_len": VALUES})
+    plan.answers(RIGHT)
+    for row in plan.predictions[:n_same]:
+        row["prediction"] = text
+    run = plan.write(tmp_path)
+    measure(run)
+    [row] = rows(run, "from qa_by_dataset")
+    assert (row["share_most_frequent"], row["is_constant"]) == (pytest.approx(n_same / 20), is_constant)
 
 
 def test_a_models_average_is_over_the_heuristics_that_can_be_measured(tmp_path: Path) -> None:
@@ -493,20 +523,28 @@ def test_a_models_average_is_over_the_heuristics_that_can_be_measured(tmp_path: 
     measure(run)
     status = {row["heuristic"]: row["status"] for row in rows(run, "from qa_bias_by_heuristic")}
     assert status == {"ans_len": "measured", "sim_word": "not significant", "word_dist": "no threshold to try"}
-    assert rows(run, "from qa_by_model") == [
+    [found] = rows(run, "from qa_by_model")
+    assert 0 <= found["bias_significance_low"] < 20 < found["bias_significance_high"] <= 50
+    [noise] = rows(run, "select avg(significance) as mean from qa_search_nulls where draw > 0")[0].values()
+    assert [found] == [
         {
             "model": "bert",
             "dataset": "squad",
             "bias_significance": pytest.approx((40 + 0) / 2),
             "worse_high": pytest.approx(40),
-            "bias_significance_f1": pytest.approx((20 + 0) / 2),
+            "bias_significance_f1": pytest.approx(20),  # sim_word has no threshold, at which F1 could be measured
             "worse_high_f1": pytest.approx(70),
             "measurable": ["ans_len", "sim_word"],
             "n_heuristics": 3,
             "n_measurable": 2,
             "n_with_groups": 1,
-            "n_significant": 1,
+            "n_significant": 0,  # of twenty questions
             "n_rows": 20,
+            "bias_significance_low": found["bias_significance_low"],
+            "bias_significance_high": found["bias_significance_high"],
+            "bias_significance_null": pytest.approx(noise),
+            "n_measurable_f1": 1,
+            "n_draws": 1000,
         }
     ]
 
@@ -542,10 +580,15 @@ def test_data_sets_of_a_role_are_averaged_with_the_error_of_their_questions(tmp_
     )  # fmt: skip
     for metric, columns in (("exact_match", elsewhere), ("f1", overlap)):
         mean = np.mean([np.mean(column) for column in columns.values()])
-        error = np.sqrt(sum(np.var(column, ddof=1) / len(column) for column in columns.values())) / 2
+        variances = [np.var(column, ddof=1) / len(column) for column in columns.values()]
+        sizes = [len(column) for column in columns.values()]
+        freedom = sum(variances) ** 2 / sum(one**2 / (n - 1) for one, n in zip(variances, sizes, strict=True))
+        # Below ten degrees of freedom, a fraction of one is dropped.
+        half_width = stats.t.ppf(0.975, np.floor(freedom)) * np.sqrt(sum(variances)) / 2
+        assert freedom < 10
         assert outside[metric] == pytest.approx(mean)
-        assert outside[f"{metric}_low"] == pytest.approx(max(0, mean - 1.959963984540054 * error))
-        assert outside[f"{metric}_high"] == pytest.approx(min(1, mean + 1.959963984540054 * error))
+        assert outside[f"{metric}_low"] == pytest.approx(max(0, mean - half_width))
+        assert outside[f"{metric}_high"] == pytest.approx(min(1, mean + half_width))
     [dataset] = rows(run, "from qa_by_dataset where dataset = 'squad'")
     assert (squad["role"], squad["n_datasets"], squad["n_rows"]) == ("in_distribution", 1, 20)
     assert [squad[name] for name in ("exact_match", "f1", "f1_low", "f1_high")] == pytest.approx(
@@ -674,7 +717,7 @@ def test_nothing_significant_is_a_significance_of_zero(tmp_path: Path) -> None:
     plan = QaPlan()
     plan.questions({"ans_len": VALUES})
     plan.answers([1] * 20)
-    expected = {**NOTHING, "status": "not significant", "bias_significance": 0, "bias_significance_f1": 0}
+    expected = {**NOTHING, "status": "not significant", "bias_significance": 0, "bias_significance_f1": None}
     assert _status(plan, tmp_path) == expected
 
 
@@ -772,7 +815,7 @@ def test_curves_have_bins_of_enough_questions_that_end_at_thresholds(tmp_path: P
     assert [row["f1"] for row in found] == pytest.approx([0, 0, 20 / 35, 0])
     assert found[2]["value_mean"] == pytest.approx((20 * 1.5 + 15 * 3) / 35)
     assert [found[2]["exact_match_low"], found[2]["exact_match_high"]] == _ask("wilson_interval(20 / 35, 35)")
-    half_width = 1.959963984540054 * np.std([1] * 20 + [0] * 15, ddof=1) / np.sqrt(35)
+    half_width = stats.t.ppf(0.975, 34) * np.std([1] * 20 + [0] * 15, ddof=1) / np.sqrt(35)
     assert [found[2]["f1_low"], found[2]["f1_high"]] == pytest.approx([20 / 35 - half_width, 20 / 35 + half_width])
     similar = rows(run, "from qa_curves where heuristic = 'cos_sim' order by bin, model")
     assert [row["value_low"] for row in similar[::2]] == [row["value_low"] for row in similar[1::2]]
@@ -825,25 +868,32 @@ def test_the_same_predictions_in_other_parts_and_orders_give_the_same_bytes(tmp_
     for run in (first, second, second):
         measure(run)
     names = sorted(
-        path.relative_to(first) for folder in ("marts", "qa_draws") for path in Path(first, folder).iterdir()
+        path.relative_to(first)
+        for folder in ("marts", "qa_bias_draws", "qa_draws", "qa_search_nulls")
+        for path in Path(first, folder).iterdir()
     )
     assert [str(name) for name in names] == [
         "marts/qa_bias_by_heuristic.parquet",
         "marts/qa_bias_candidates.parquet",
         "marts/qa_bias_models.parquet",
+        "marts/qa_bias_tests.parquet",
         "marts/qa_by_dataset.parquet",
         "marts/qa_by_model.parquet",
         "marts/qa_curves.parquet",
         "marts/qa_debiasing.parquet",
         "marts/qa_debiasing_by_method.parquet",
         "marts/qa_debiasing_correlation.parquet",
+        "marts/qa_model_comparisons.parquet",
         "marts/qa_out_of_distribution.parquet",
         "marts/qa_out_of_distribution_by_method.parquet",
         "marts/qa_out_of_distribution_by_model.parquet",
         "marts/qa_over_datasets.parquet",
         "marts/qa_training_curves.parquet",
-        "qa_draws/part-00000.parquet",
-        "qa_draws/part-00001.parquet",
+        *(
+            f"{table}/part-0000{part}.parquet"
+            for table in ("qa_bias_draws", "qa_draws", "qa_search_nulls")
+            for part in range(2)
+        ),
     ]
     for name in names:
         assert Path(first, name).read_bytes() == Path(second, name).read_bytes(), name
@@ -975,8 +1025,8 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(relations, "ANALYTICS", tmp_path / "analytics")
     run = two_segments().write(tmp_path / "run")
     for mart, right, wrong, problem in (
-        ("qa_by_dataset", "    measured.exact_match,", "    measured.exact_match + 1 as exact_match,", "bert, squad: "),
-        ("qa_by_dataset", "    measured.f1,", "    null::double as f1,", "bert, squad: "),
+        ("qa_by_dataset", "    means.exact_match,\n", "    means.exact_match + 1 as exact_match,\n", "bert, squad: "),
+        ("qa_by_dataset", "    means.f1,\n", "    null::double as f1,\n", "bert, squad: "),
         ("qa_bias_by_heuristic", "    n_lower,", "    n_lower + 1 as n_lower,", "bert, squad, ans_len: {"),
         ("qa_bias_by_heuristic", "    lower_low,", "    lower_low + 30 as lower_low,", "bert, squad, ans_len: {"),
         ("qa_bias_by_heuristic", "    differences.difference,", "    1.0 as difference,", "bert, squad, ans_len: {"),
@@ -986,6 +1036,8 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
             "101 as",
             "bert, squad, ans_len: {",
         ),
+        ("qa_bias_tests", "    adjusted.p,", "    adjusted.p - 1 as p,", "bert, squad, ans_len: {"),
+        ("qa_by_model", "    averages.n_significant,", "    9 as n_significant,", "bert, squad, mean of heuristics: {"),
         ("qa_curves", ">= bins.bin_start", ">= bins.bin_start + 2", "bert, squad, ans_len: 10 rows in the bins, 20"),
     ):
         path = tmp_path / f"analytics/marts/{mart}.sql"
@@ -1027,7 +1079,7 @@ def test_marts_that_an_older_version_did_not_write_are_computed_when_asked_for(b
     for name in ("qa_by_model", "qa_over_datasets"):
         (old / "marts" / f"{name}.parquet").unlink()
     path = old / "marts" / "qa_bias_by_heuristic.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["n_tried", "n_tried_measured"]), path)
+    pq.write_table(pq.read_table(path).drop_columns(["n_tried", "n_tried_measured", "n_articles"]), path)
     for mart in Path(built, "marts").iterdir():
         sql = f"from {mart.stem}"
         assert query([str(old)], sql).equals(query([built], sql)), mart

@@ -1,7 +1,7 @@
 -- One row per (model, dataset, heuristic, bin): exact match and F1 (0 to 1) over the attribute's value, ascending.
 -- A bin ends at a whole number, or at a multiple of 0.05 where no value is above 1, so that thresholds lie between
 -- bins. There are at most 25, the same for every model, each with at least 30 of the dataset's measured questions
--- where there are as many. 95 % intervals: Wilson's for exact match, the normal one for F1 (null with a single row).
+-- where there are as many. 95 % intervals as in qa_by_dataset, clustered by article.
 with recursive
 
 scaled as (
@@ -108,39 +108,84 @@ binned as (
 
 ),
 
-measured as (
+articles as (
+
+    select
+        binned.model,
+        dataset,
+        binned.heuristic,
+        binned.bin,
+        qa_articles.article,
+        min(binned.value) as value_low,
+        max(binned.value) as value_high,
+        sum(binned.value order by binned.row) as value,
+        sum(binned.exact_match order by binned.row) as exact_match,
+        sum(binned.f1 order by binned.row) as f1,
+        count(*) as n_rows
+    from binned
+    inner join qa_articles using (dataset, example_id)
+    group by all
+
+),
+
+means as (
 
     select
         model,
         dataset,
         heuristic,
         bin,
-        min(value) as value_low,
-        max(value) as value_high,
-        avg(value order by row) as value_mean,
-        avg(exact_match order by row) as exact_match,
-        avg(f1 order by row) as f1,
-        1.959963984540054 * stddev_samp(f1 order by row) / sqrt(count(*)) as half_width,
-        count(*) as n_rows
-    from binned
+        min(value_low) as value_low,
+        max(value_high) as value_high,
+        sum(value order by article) / sum(n_rows) as value_mean,
+        sum(exact_match order by article) / sum(n_rows) as exact_match,
+        sum(f1 order by article) / sum(n_rows) as f1,
+        sum(n_rows)::bigint as n_rows,
+        count(*) as n_articles
+    from articles
     group by all
+
+),
+
+errors as (
+
+    select
+        model,
+        dataset,
+        heuristic,
+        bin,
+        count(*) / nullif(count(*) - 1, 0) / power(any_value(means.n_rows), 2) as scale,
+        sqrt(scale * sum(power(articles.exact_match - articles.n_rows * means.exact_match, 2) order by articles.article))
+            as error,
+        sqrt(scale * sum(power(articles.f1 - articles.n_rows * means.f1, 2) order by articles.article)) as error_f1
+    from articles
+    inner join means using (model, dataset, heuristic, bin)
+    group by model, dataset, heuristic, bin
 
 )
 
 select
-    model,
+    means.model,
     dataset,
-    heuristic,
-    bin,
-    value_low,
-    value_high,
-    value_mean,
-    exact_match,
-    wilson_interval(exact_match, n_rows)[1] as exact_match_low,
-    wilson_interval(exact_match, n_rows)[2] as exact_match_high,
-    f1,
-    if(half_width is null, null, greatest(0, f1 - half_width)) as f1_low,
-    if(half_width is null, null, least(1, f1 + half_width)) as f1_high,
-    n_rows
-from measured
+    means.heuristic,
+    means.bin,
+    means.value_low,
+    means.value_high,
+    means.value_mean,
+    means.exact_match,
+    wilson_interval_clustered(means.exact_match, errors.error, means.n_rows, means.n_articles)[1] as exact_match_low,
+    wilson_interval_clustered(means.exact_match, errors.error, means.n_rows, means.n_articles)[2] as exact_match_high,
+    means.f1,
+    case
+        when errors.error_f1 is not null
+            then greatest(0, means.f1 - t_quantile(means.n_articles - 1) * errors.error_f1)
+    end as f1_low,
+    case
+        when errors.error_f1 is not null
+            then least(1, means.f1 + t_quantile(means.n_articles - 1) * errors.error_f1)
+    end as f1_high,
+    means.n_rows,
+    means.n_articles
+from means
+inner join errors using (model, dataset, heuristic, bin)
 order by all

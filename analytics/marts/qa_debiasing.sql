@@ -8,9 +8,10 @@
 -- questions for both. The threshold is taken as given: one that was searched on the standard reader's predictions
 -- favours changes below 0.
 -- gap: difference of qa_bias_by_heuristic (exact match, lower minus higher), times the sign that makes the standard
--- reader's positive, so that a gap below 0 is a bias the other way. gap_change: of the paired questions, with a normal
--- 95 % interval whose error is clustered by article. Both intervals are null where a segment lies in a single article,
--- and too narrow for few of them (simulated, they cover 93 to 95 % with 48 articles and 89 to 90 % with 12).
+-- reader's positive, so that a gap below 0 is a bias the other way. gap_change: of the paired questions, with a 95 %
+-- interval whose error is clustered by article: Student's t, with one degree of freedom less than the articles of the
+-- segment that has fewest. Both intervals are null where a segment lies in a single article; that of significance_change
+-- is too narrow for few of them (simulated, it covers 93 to 95 % with 48 articles and 89 to 90 % with 12).
 -- exact_match: of the whole set. is_nearly_broken: worse_high is below two thirds of the standard reader's, as with all
 -- of P3's LearnedMixin models; a low significance is no success then. n_rows: questions with a value that both
 -- answered.
@@ -141,7 +142,7 @@ means as (
             count(*) filter (articles.n_higher > 0),
             count(*) filter (articles.n_standard_lower > 0),
             count(*) filter (articles.n_standard_higher > 0)
-        ) > 1 as has_error
+        ) as n_least_articles
     from articles
     group by all
 
@@ -183,9 +184,9 @@ gaps as (
         model,
         dataset,
         heuristic,
-        means.has_error,
+        means.n_least_articles > 1 as has_error,
         100 * (means.lower - means.higher - means.standard_lower + means.standard_higher) as gap_change,
-        if(means.has_error, 100 * 1.959963984540054 * errors.error, null) as half_width
+        100 * t_quantile(means.n_least_articles - 1) * errors.error as half_width
     from means
     inner join errors using (model, dataset, heuristic)
 

@@ -1,7 +1,7 @@
 -- One row per (trained reader that is measured, dataset of any role): exact match and F1 over its questions (0 to 1)
 -- against those of the standard reader of the same base, data and seed; null for the standard readers themselves.
--- *_change: the reader minus its standard one, over questions that both answered, with a normal 95 % interval whose
--- error is clustered by article; null with a single article. n_rows: those questions.
+-- *_change: the reader minus its standard one, over questions that both answered, with a 95 % interval whose error is
+-- clustered by article, by Student's t; null with a single article. n_rows: those questions.
 with
 
 articles as (
@@ -39,10 +39,10 @@ errors as (
         model,
         dataset,
         count(*) / nullif(count(*) - 1, 0) / power(any_value(means.n_rows), 2) as scale,
-        1.959963984540054 * sqrt(
+        t_quantile(any_value(means.n_articles) - 1) * sqrt(
             scale * sum(power(articles.f1_change - articles.n_rows * means.f1_change, 2) order by articles.article)
         ) as half_width_f1,
-        1.959963984540054 * sqrt(
+        t_quantile(any_value(means.n_articles) - 1) * sqrt(
             scale * sum(
                 power(articles.exact_match_change - articles.n_rows * means.exact_match_change, 2)
                 order by articles.article

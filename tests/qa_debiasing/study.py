@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import relations
 from biaseval.qa_bias.changes import change_draws
@@ -18,7 +19,6 @@ from biaseval.qa_bias.significance import segment_draws
 from biaseval.tables import QA_CHANGE_DRAWS, TABLES, tables_of
 from tests.test_qa_sql import QaPlan, Rows
 
-Z = 1.959963984540054
 Floats = npt.NDArray[np.float64]
 
 MARTS = (
@@ -249,6 +249,11 @@ def made(relation: str, **tables: Rows) -> Rows:
 def problems(check: str, connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Return what a check finds."""
     return [str(row["problem"]) for row in rows(f"select problem from ({all_sql()[check]}\n)", connection)]
+
+
+def quantile(n_articles: int) -> float:
+    """Return the 97.5 % quantile of Student's t with one degree of freedom less than articles."""
+    return float(stats.t.ppf(0.975, n_articles - 1))
 
 
 def cluster_error(influence: Floats, articles: Floats) -> float:

@@ -95,6 +95,8 @@ def test_articles_are_titles_else_contexts_numbered_by_data_set() -> None:
     for example, context in zip(study.examples, ["x", "y", "Beta", "Beta", "z", "Zeta"], strict=True):
         example["context"] = context
     study.questions({"ans_len": [1] * 3}, dataset="natural")
+    for example in study.examples[6:]:
+        example["context"] = "c"
     study.answers([1] * 6)
     with study.opened() as connection:
         found = rows("from qa_articles order by dataset, row", connection)

@@ -49,7 +49,8 @@ def change_draws(model: str, answers: pa.Table, *, seed: int, draws: int = 1000)
             [_article_sums(of_dataset.filter(pc.field("heuristic") == one), n_articles) for one in heuristics]
         )
         # [heuristics, right or asked, mean, draws]
-        drawn = np.concatenate([sums @ weights for weights in _weights(dataset, n_articles, seed, draws)], axis=1)
+        samples = article_weights(dataset, n_articles, seed, draws)
+        drawn = np.concatenate([sums @ weights for weights in samples], axis=1)
         right, asked = np.moveaxis(drawn.reshape(len(heuristics), 2, len(_MEANS), draws), 1, 0)
         means = right / np.where(asked > 0, asked, 1)
         for heuristic, of_heuristic, counts in zip(heuristics, means, asked, strict=True):
@@ -74,7 +75,7 @@ def _article_sums(rows: pa.Table, n_articles: int) -> Floats:
     return np.stack([*right, *asked])
 
 
-def _weights(dataset: str, n_articles: int, seed: int, draws: int) -> Iterator[Floats]:
+def article_weights(dataset: str, n_articles: int, seed: int, draws: int) -> Iterator[Floats]:
     """Yield how often samples hold each article, ``[n_articles, some of the draws]``; they are whole numbers."""
     generator = seeded_generator(seed, dataset, "articles")
     block = max(1, _N_DRAWN // n_articles)

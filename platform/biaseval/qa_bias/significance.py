@@ -164,7 +164,7 @@ def segment_draws(
         The rows of `biaseval.tables.QA_DRAWS`, in the order of ``thresholds``, lower segments first.
     """
     tables = [QA_DRAWS.empty()]
-    for dataset, heuristic, candidates in _by_heuristic(thresholds):
+    for dataset, heuristic, candidates in by_heuristic(thresholds):
         rows = measured.filter((pc.field("dataset") == dataset) & (pc.field("heuristic") == heuristic))
         values, exact_match, f1 = (rows[name].to_numpy() for name in ("value", "exact_match", "f1"))
         for threshold in candidates:
@@ -192,7 +192,8 @@ def _refuse_too_many(heuristic: str, lowest: float, highest: float, n_thresholds
         )
 
 
-def _by_heuristic(thresholds: pa.Table) -> Iterator[tuple[str, str, list[float]]]:
+def by_heuristic(thresholds: pa.Table) -> Iterator[tuple[str, str, list[float]]]:
+    """Yield each data set and heuristic of ``dataset``, ``heuristic``, ``threshold``, with its thresholds."""
     groups: dict[tuple[str, str], list[float]] = {}
     for row in thresholds.to_pylist():
         groups.setdefault((row["dataset"], row["heuristic"]), []).append(row["threshold"])

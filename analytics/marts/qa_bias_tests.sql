@@ -1,0 +1,88 @@
+-- One row per (model, dataset, heuristic) of qa_bias_by_heuristic: is its significance more than chance? Null where it
+-- could not be measured, and of runs whose answers were not permuted.
+-- expected_significance: by the closed form, in points, that of the whole search on the model's answers; null_mean and
+-- null_high (95 % quantile): the same over n_permutations of exact match within articles, each with the whole search anew
+-- where the threshold was searched on the model's own answers (is_searched), else at the threshold (Lausen & Schumacher
+-- 1992). p: the share of all these that are at least as large. p_adjusted: for all models and heuristics of the dataset
+-- together (Holm 1979, which holds however they depend on each other), so that the chance of any wrong bias among them is
+-- 5 %. Permutations are as many as it takes for the smallest p_adjusted to be 2 % or less.
+-- is_supported: the bias may be called significant: bias_significance is above 0, p_adjusted at most 5 %, and the plain
+-- interval of the difference, which is clustered by article, excludes 0.
+with
+
+observed as (
+
+    select
+        model,
+        dataset,
+        heuristic,
+        significance
+    from qa_search_nulls
+    where draw = 0
+
+),
+
+nulls as (
+
+    select
+        model,
+        dataset,
+        heuristic,
+        any_value(observed.significance) as expected_significance,
+        avg(draws.significance order by draws.draw) filter (draws.draw > 0) as null_mean,
+        quantile_cont(draws.significance, 0.95) filter (draws.draw > 0) as null_high,
+        count(*) filter (draws.draw > 0) as n_permutations,
+        count(*) filter (draws.significance >= observed.significance - 1e-9) / count(*) as p
+    from qa_search_nulls as draws
+    inner join observed using (model, dataset, heuristic)
+    group by model, dataset, heuristic
+
+),
+
+ranked as (
+
+    select
+        *,
+        row_number() over (partition by dataset order by p, model, heuristic) as place,
+        count(*) over (partition by dataset) as n_tests
+    from nulls
+
+),
+
+adjusted as (
+
+    select
+        *,
+        max(least(1, p * (n_tests - place + 1))) over (
+            partition by dataset order by place rows between unbounded preceding and current row
+        ) as p_adjusted
+    from ranked
+
+)
+
+select
+    model,
+    dataset,
+    heuristic,
+    biases.threshold,
+    biases.status,
+    biases.bias_significance,
+    if(biases.bias_significance is null, null, coalesce(biases.searched_on = model, false)) as is_searched,
+    adjusted.expected_significance,
+    adjusted.null_mean,
+    adjusted.null_high,
+    adjusted.p,
+    adjusted.p_adjusted,
+    biases.difference,
+    biases.difference_low,
+    biases.difference_high,
+    case
+        when biases.bias_significance is not null and adjusted.p is not null
+            then biases.bias_significance > 0
+            and adjusted.p_adjusted <= 0.05
+            and coalesce(biases.difference_low > 0 or biases.difference_high < 0, false)
+    end as is_supported,
+    adjusted.n_permutations
+from qa_bias_by_heuristic as biases
+left join adjusted using (model, dataset, heuristic)
+order by all
