@@ -14,6 +14,7 @@ import yaml
 
 from biaseval.analysis import relations
 from biaseval.analysis.objectives import EVERYTHING
+from biaseval.analysis.sign_flips import sign_flips
 from biaseval.spec import stored_spec
 from biaseval.store import Run
 from biaseval.tables import SEARCH_SETTINGS, TABLES, TRIAL_EVALUATIONS, TRIAL_VALUES, TRIALS, tables_of
@@ -147,6 +148,7 @@ class Search:
             "trial_values": TRIAL_VALUES.rows(self.values),
             "trial_evaluations": TRIAL_EVALUATIONS.empty(),
             "search_settings": SEARCH_SETTINGS.rows([self.settings]),
+            "sign_flips": sign_flips(12, 42),
         }
         with within_transaction() as connection:
             for name in tables_of("search"):

@@ -31,7 +31,10 @@ ACCURACY = {"sql": "select avg(accuracy) as accuracy from label_bias_by_task", "
 BY_TASK = {"sql": "select task, avg(accuracy) as accuracy from label_bias_by_task group by task", "maximize": True}
 F1 = {"sql": "select avg(f1) as f1 from qa_by_dataset where dataset <> '<b>'", "maximize": True}
 BIAS = {"sql": "select avg(bias_significance) as bias from qa_bias_by_heuristic", "maximize": False}
-MARTS = ("search_best", "search_costs", "search_cross_fit", "search_importance", "search_slices", "search_trials")
+MARTS = (
+    *("search_best", "search_costs", "search_cross_fit", "search_importance"),
+    *("search_slices", "search_trials", "search_verdicts"),
+)
 NOISE = (-0.01, 0.0, 0.01)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -299,6 +300,28 @@ def test_the_gain_of_a_scope_is_over_the_mean_of_the_trials_that_have_it() -> No
         {"scope": "one", "gain": pytest.approx(0.4), "optimism": pytest.approx(0.1)},
         {"scope": "two", "gain": pytest.approx(0.35), "optimism": pytest.approx(0.1)},
     ]
+
+
+def scopes(gains: list[float]) -> Search:
+    """Return a search that chooses the first of two trials in each scope, by this gain on data that it did not see."""
+    search = Search({"f1": True}, per=["task"])
+    for sign in (1, -1):
+        values = {f"t{task}": [0.5 + sign * gain] for task, gain in enumerate(gains)}
+        search.trial({"prompt.demo_sets": sign}, {task: [0.5 + sign] for task in values}, values)
+    return search
+
+
+def test_whether_choosing_helps_is_tested_over_all_scopes_by_hand() -> None:
+    [row] = scopes([0.1, 0.2, 0.1, 0.2, 0.1, 0.2]).rows("from search_verdicts")
+    # Of 64 patterns of signs, two are as far from 0 as all gains above it.
+    assert (row["n_units"], row["p"], row["verdict"]) == (6, 2 / 64, "higher")
+    assert row["estimate"] == pytest.approx(0.15)
+    assert row["standard_error"] == pytest.approx(0.05 * math.sqrt(6 / 5) / math.sqrt(6))
+    [row] = scopes([0.1, 0.2, 0.1, 0.2, 0.1, -0.2]).rows("from search_verdicts")
+    assert row["p"] > 0.05
+    assert row["verdict"] == "unclear"
+    assert [row["verdict"] for row in scopes([0.1] * 5).rows("from search_verdicts")] == ["too few"]
+    assert not scopes([0.1]).rows("from search_verdicts")
 
 
 def test_a_number_beside_the_objective_is_kept_and_decides_nothing() -> None:

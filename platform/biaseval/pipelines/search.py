@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.analysis import query
 from biaseval.analysis.objectives import objective_names
+from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.arithmetic import Computed
 from biaseval.pipelines.directory import read_plan
@@ -38,7 +39,7 @@ from biaseval.pipelines.words import cost_lines
 from biaseval.progress import say
 from biaseval.spec import QaTrainSpec, SearchSpec, dump_spec
 from biaseval.store import Run
-from biaseval.tables import SEARCH_SETTINGS, TRIAL_EVALUATIONS
+from biaseval.tables import SEARCH_SETTINGS, SIGN_FLIPS, TRIAL_EVALUATIONS
 from biaseval.tuning.halving import Cutoffs, Reached, cutoffs
 from biaseval.tuning.samplers import Point, sampler_of
 from biaseval.units import Done, Unit
@@ -294,6 +295,7 @@ def _derive(run: Run, spec: SearchSpec) -> None:
         "shared_steps": steps,
     }
     run.write_part(SEARCH_SETTINGS.name, 0, SEARCH_SETTINGS.rows([row]))
+    run.write_part(SIGN_FLIPS.name, 0, sign_flips(MAX_UNITS if spec.per else 1, spec.seed))
 
 
 def _conclude(run: Run, spec: SearchSpec) -> None:

@@ -125,6 +125,8 @@ class SearchFindings:
     """The rows of ``search_thresholds``, of a rule and scope each: chosen on one half, and on all of it."""
     without_interval: list[str]
     """Objectives of which some trial has a value without an interval."""
+    verdicts: dict[str, Row]
+    """Objective to its row of ``search_verdicts``, where a point is chosen for each of several scopes."""
     settings: Row
     """The row of ``search_settings``."""
     spec: Row
@@ -179,6 +181,7 @@ def read_search_findings(run: Run) -> SearchFindings:
         cross_fit = _rows(connection, "from search_cross_fit order by objective, scope")
         thresholds = _rows(connection, "from search_thresholds order by scope, rule, sample desc")
         lacking = _rows(connection, _WITHOUT_INTERVAL)
+        verdicts = _rows(connection, "from search_verdicts")
     objectives = tuple(
         Objective(name, is_maximized, own["sql"], decimals(row["value"] for row in values if row["objective"] == name))
         for name, is_maximized, own in zip(
@@ -197,6 +200,7 @@ def read_search_findings(run: Run) -> SearchFindings:
         cross_fit=cross_fit,
         thresholds=[list(rows) for _, rows in groupby(thresholds, key=lambda row: (row["scope"], row["rule"]))],
         without_interval=[row["objective"] for row in lacking],
+        verdicts={row["objective"]: row for row in verdicts},
         settings={**settings, "per": settings["per"] or []},
         spec=spec,
         environment=run.read_json("environment.json") if run.has("environment.json") else {},

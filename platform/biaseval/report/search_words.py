@@ -221,9 +221,25 @@ def _several(findings: SearchFindings) -> list[str]:
                 f"On the {findings.samples.evaluation}, the gain of {objective.name} on the mean of all trials has an "
                 f"interval above 0 in {above:,} of {len(gains):,}, below 0 in {below:,}."
             )
+        if (verdict := findings.verdicts.get(objective.name)) is not None:
+            sentences.append(_over_scopes(verdict, objective, per))
         if findings.has_unseen:
             sentences.append(_several_against_reference(findings, objective))
     return [sentence for sentence in sentences if sentence]
+
+
+def _over_scopes(row: Row, objective: Objective, per: str) -> str:
+    """Return whether choosing helps over all scopes together."""
+    says = {
+        "higher": "choosing helps",
+        "lower": "choosing hurts",
+        "negligible": "choosing changes nothing",
+        "unclear": "nothing shows that choosing helps",
+        "too few": "fewer than six are too few to say whether choosing helps",
+    }[row["verdict"]]
+    named = {"gain": row["estimate"], "gain_low": row["low"], "gain_high": row["high"]}
+    shown = estimate(named, "gain", objective.digits, signed=True)
+    return f"Over each {per} together, that gain of {objective.name} is {shown} on average: {says}."
 
 
 def _several_against_reference(findings: SearchFindings, objective: Objective) -> str:
