@@ -75,6 +75,7 @@ def test_the_effect_of_size_is_larger_minus_smaller_by_hand(small: str, large: s
         "n_shared_rows": 4,
         **signs,
         "has_enough_rows": False,
+        "is_constant": False,
     }
     # Four test rows make no difference clear, but for the one that is none.
     assert signs == {**dict.fromkeys(signs), "middle_f1_sign": 0}

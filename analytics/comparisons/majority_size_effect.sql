@@ -4,8 +4,9 @@
 -- tails_f1 and middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others.
 -- Intervals are over resamples of the test rows, the same for both; null where the runs do not have the same rows and
 -- resamples, contexts and scoring. Those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each
--- setting. *_sign: which way a difference clearly goes (clear_sign). has_enough_rows: in both runs, so that rb_at_10 can
--- be judged (majority_by_model). n_shared_rows: test rows that both have.
+-- setting. *_sign: which way a difference clearly goes (clear_sign); null of rb_at_10 and sd_f1 where a model always
+-- answers the same (is_constant). has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model).
+-- n_shared_rows: test rows that both have.
 with
 
 sizes as (
@@ -104,16 +105,22 @@ judged as (
         instruction,
         predict,
         method,
-        has_enough_rows
+        has_enough_rows,
+        is_constant
     from majority_by_model
 
 )
 
 select
     effects.*,
-    clear_sign(rb_at_10, rb_at_10_low, rb_at_10_high) as rb_at_10_sign,
+    smaller.is_constant or larger.is_constant as is_constant,
+    case
+        when not (smaller.is_constant or larger.is_constant) then clear_sign(rb_at_10, rb_at_10_low, rb_at_10_high)
+    end as rb_at_10_sign,
     clear_sign(mean_f1, mean_f1_low, mean_f1_high) as mean_f1_sign,
-    clear_sign(sd_f1, sd_f1_low, sd_f1_high) as sd_f1_sign,
+    case
+        when not (smaller.is_constant or larger.is_constant) then clear_sign(sd_f1, sd_f1_low, sd_f1_high)
+    end as sd_f1_sign,
     clear_sign(tails_f1, tails_f1_low, tails_f1_high) as tails_f1_sign,
     clear_sign(middle_f1, middle_f1_low, middle_f1_high) as middle_f1_sign,
     smaller.has_enough_rows and larger.has_enough_rows as has_enough_rows

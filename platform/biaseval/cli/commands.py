@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from biaseval.cli.printing import (
     Format,
+    print_comparison,
     print_json,
     print_lines,
     print_metrics,
@@ -39,7 +40,6 @@ NOT_YET: Mapping[str, str] = {
     "doctor": "biaseval plan SPEC says what is wrong with a spec, its files and its model",
     "analyse": "biaseval sql RUN QUERY asks anything of what is stored",
     "check": "biaseval sql RUN QUERY --format json gives the numbers to check",
-    "compare": "biaseval sql RUN RUN QUERY asks several runs at once",
     "import lm-eval": "biaseval score scores prompts anew",
     "figures": "biaseval report RUN writes RUN/figures",
 }
@@ -271,7 +271,7 @@ def report(
     runs: RunsArgument,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="FILE", help="One .html page over several majority-bias runs, instead."),
+        typer.Option("--out", metavar="FILE", help="One .html page over several runs of one kind, instead."),
     ] = None,
 ) -> None:
     """Compute the metrics of finished runs anew and write their report.html; or, with --out, one page over all of them.
@@ -289,6 +289,42 @@ def report(
 
     for directory in runs:
         typer.echo(f"report: {report_run(directory).uri}/report.html")
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN RUN...", help="Runs of one kind; the others are compared with the first."),
+    ],
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="Write an .html page too, with figures and rows.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether models differ: each run against the first, on exactly what both share, with a verdict per metric.
+
+    Paired by task, by row or by article of questions, simultaneous over methods and metrics. Says what the runs do not
+    share (data, seeds, demonstrations, scoring, versions), and refuses where nothing can be compared. Loads no model.
+
+    Example: biaseval compare runs/mistral-7b runs/llama-8b --out compared.html
+    """
+    from biaseval.analysis.comparing import compare_runs
+    from biaseval.report.compare_page import refuse_other_names, write_page
+
+    if out is not None:
+        refuse_other_names(out)
+    compared = compare_runs(runs)
+    if as_json:
+        print_json(compared)
+    else:
+        print_comparison(compared)
+    if out is not None:
+        page = write_page(compared, runs, out)
+        if as_json:
+            say(f"page: {page}")
+        else:
+            typer.echo(f"page: {page}")
 
 
 @app.command()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from biaseval.analysis.comparing import Compared
     from biaseval.pipelines import Description, Status
     from biaseval.training.estimate import TrainingCost
 
@@ -58,6 +59,54 @@ def print_metrics(run_uri: str, headline: str) -> None:
     from biaseval.report.methods import METHODS
 
     print_result(query([run_uri], headline.format(methods=list(METHODS))), Format.table)
+
+
+def print_comparison(compared: Compared) -> None:
+    """Print what runs share and how they differ: every test of two runs, an overview of more."""
+    from biaseval.report.compare_tables import overview, test_lines
+    from biaseval.report.compare_words import caveats, sentences
+    from biaseval.report.summary import signed
+
+    for sentence in (*sentences(compared), *(f"note: {caveat}" for caveat in caveats(compared))):
+        typer.echo(sentence)
+    if len(compared.others) == 1:
+        names = (
+            "setting",
+            "metric",
+            compared.reference,
+            compared.others[0],
+            "difference",
+            "interval",
+            "p",
+            "detectable",
+        )
+        columns = [*((name, number > 1) for number, name in enumerate(names)), ("verdict", False)]
+        rows = [
+            [
+                f"{row['who']}: {row['place']}" if row["who"] != row["other_run"] else row["place"],
+                row["metric_name"],
+                *(_cell(row[name]) for name in ("value", "other_value")),
+                signed(row["estimate"]),
+                row["band"],
+                *(_cell(row[name]) for name in ("p_adjusted", "smallest_detectable")),
+                row["word"],
+            ]
+            for row in test_lines(compared)
+        ]
+    else:
+        shown = overview(compared)
+        columns = [("setting", False), ("metric", False), (compared.reference, True)]
+        columns += [(name, True) for name in shown.columns]
+        rows = [
+            [
+                line.place,
+                line.metric,
+                _cell(line.reference),
+                *("" if cell is None else f"{_cell(cell.value)} {cell.difference} {cell.word}" for cell in line.cells),
+            ]
+            for line in shown.lines
+        ]
+    _print_table(columns, rows)
 
 
 def print_status(status: Status) -> None:

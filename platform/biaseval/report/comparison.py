@@ -16,7 +16,8 @@ from biaseval.analysis import open_runs, run_names
 from biaseval.errors import InputError
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
-from biaseval.report.majority import Cell, no_label_caveats, setting_cells
+from biaseval.report.majority import Cell, setting_cells
+from biaseval.report.majority_words import no_label_caveats
 from biaseval.report.methods import is_adapted, mitigation_of
 from biaseval.report.page import page_templates
 from biaseval.report.proportions import Series, instruction_figures, line_figure
@@ -114,21 +115,22 @@ def read_comparison(run_uris: Sequence[str]) -> Comparison:
 
 def render_comparison_page(comparison: Comparison) -> str:
     """Return the HTML of the page; everything from the runs is escaped."""
+    return page_templates().get_template("comparison.html.j2").render(**comparison_content(comparison))
+
+
+def comparison_content(comparison: Comparison) -> dict[str, Any]:
+    """Return what the templates of the page are given."""
     ways = [_way(comparison, number, *way) for number, way in enumerate(ways_of(comparison.by_model))]
-    return (
-        page_templates()
-        .get_template("comparison.html.j2")
-        .render(
-            comparison=comparison,
-            summary=[_scope(comparison), *ways[0]["sentences"], *_gains(comparison)],
-            caveats=caveats(comparison),
-            ways=ways,
-            runs=_runs(comparison),
-            effects=_EFFECTS,
-            instructions=INSTRUCTIONS,
-            has_adapters=any(is_adapted(row["method"]) for row in comparison.by_model),
-        )
-    )
+    return {
+        "comparison": comparison,
+        "summary": [_scope(comparison), *ways[0]["sentences"], *_gains(comparison)],
+        "caveats": caveats(comparison),
+        "ways": ways,
+        "runs": _runs(comparison),
+        "effects": _EFFECTS,
+        "instructions": INSTRUCTIONS,
+        "has_adapters": any(is_adapted(row["method"]) for row in comparison.by_model),
+    }
 
 
 def _models(runs: dict[str, Run], specs: dict[str, Row], sizes: dict[str, int | None]) -> list[Model]:

@@ -1,0 +1,259 @@
+"""What several runs of one kind share, and how the others differ from the first: the relations of ``comparisons``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from biaseval.analysis.queries import open_runs, run_names, stored_kind
+from biaseval.analysis.relations import create, literal, relations
+from biaseval.errors import BiasevalError, InputError
+from biaseval.store import Run
+from biaseval.tables import SIGN_FLIPS
+
+Row = dict[str, Any]
+
+KINDS = {"label_bias": "label bias", "majority_bias": "majority-label bias", "qa_bias": "QA bias"}
+"""The kinds of run that can be compared, and what they measure."""
+
+N_LISTED = 50
+"""Rows that only one of two runs has right, of which as many are listed of each pair."""
+
+_SETTING = {
+    "label_bias": "method = 'none' and n_demos = {n_demos}",
+    "majority_bias": "method = 'none' and n_demos = {n_demos} and predict = {predict}",
+    "qa_bias": "true",
+}
+"""Of which setting rows are listed, and counted."""
+
+_WAYS = ("likelihood", "constrained", "generate")
+"""Ways of predicting, the one first whose rows are listed if both runs have it."""
+
+_FACTS = ("versions", "python", "platform", "git_commit", "hardware", "inputs", "data", "text")
+"""What ``environment.json`` says of how a run was made, beside the models that it read."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Runs of one kind beside each other; rows are those of the relations that the comments name."""
+
+    kind: str
+    runs: list[str]
+    """As the column ``run`` calls them; the others are compared with the first."""
+    shared: list[Row]
+    """``label_bias_shared``, ``majority_bias_shared`` or ``qa_bias_shared``: every ordered pair."""
+    tests: list[Row]
+    """``*_comparison``: every ordered pair that can be compared."""
+    wins: list[Row]
+    """``*_wins`` of the first run with each other one, in the setting that is listed."""
+    disagreements: list[Row]
+    """``*_disagreements``, the same, `N_LISTED` of each pair."""
+    facts: list[Row]
+    """How runs were made, where not all were alike: ``fact``, and its ``values`` by run."""
+
+    @property
+    def reference(self) -> str:
+        """The run that the others are compared with."""
+        return self.runs[0]
+
+    def pair(self, run: str, other_run: str) -> Row:
+        """Return what two runs share."""
+        return next(row for row in self.shared if (row["run"], row["other_run"]) == (run, other_run))
+
+    @property
+    def others(self) -> list[str]:
+        """The runs that can be compared with the first."""
+        return [name for name in self.runs[1:] if self.pair(self.reference, name)["is_comparable"]]
+
+
+def compare_runs(run_dirs: Sequence[str]) -> Compared:
+    """Return how runs differ from the first of them, on exactly what each shares with it.
+
+    Args:
+        run_dirs: finished runs of one kind, at least two; local paths or ``s3://`` URIs.
+
+    Raises:
+        InputError: fewer than two runs, one is named twice, is no run, or of another kind; the first shares nothing
+            with any other: the message says what is not the same.
+        BiasevalError: a run is not finished, or was analysed by an older version.
+    """
+    if len(run_dirs) < 2:
+        raise InputError("compare: needs at least two runs; name the one to compare with, then the others")
+    runs = [Run.open(run_dir) for run_dir in run_dirs]
+    names = run_names(run_dirs)
+    kind = _one_kind(runs)
+    with closing(open_runs(run_dirs)) as connection:
+        _refuse_without_signs(runs)
+        for relation in relations("comparisons", tables=_views(connection)):
+            # Wins and disagreements are asked of one setting; as tables they would be of all.
+            if relation.name.startswith(f"{kind}_") and not relation.name.endswith(("_wins", "_disagreements")):
+                connection.execute(f"drop view {relation.name}").fetchall()
+                create("table", relation.name, relation.sql, connection)
+        shared = _rows(connection, f"from {kind}_shared order by all")
+        _refuse_without_common(kind, names, shared)
+        tests = _rows(connection, f"from {kind}_comparison order by all")
+        wins: list[Row] = []
+        disagreements: list[Row] = []
+        for where in _listed(kind, list(_comparable(shared, names))):
+            wins += _rows(connection, f"from {kind}_wins where {where} order by all")
+            listed = f"row_number() over (partition by other_run order by shuffled) <= {N_LISTED}"
+            rows = f"from {kind}_disagreements where {where} qualify {listed} order by other_run, shuffled"
+            disagreements += _rows(connection, rows)
+    return Compared(kind, names, shared, tests, wins, disagreements, _facts(runs, names))
+
+
+def _one_kind(runs: Sequence[Run]) -> str:
+    """Return the kind of the runs.
+
+    Raises:
+        InputError: there are several, or one whose runs cannot be compared.
+    """
+    kinds = {run.uri: stored_kind(run) for run in runs}
+    if problems := [
+        f"{uri}: is of the kind {kind!r}, which has no metrics to compare; name runs of {_either(KINDS)}"
+        for uri, kind in kinds.items()
+        if kind not in KINDS
+    ]:
+        raise InputError.of(problems)
+    if len(set(kinds.values())) > 1:
+        found = ", ".join(f"{uri} is of the kind {kind}" for uri, kind in kinds.items())
+        raise InputError(f"compare: {found}; name runs of one kind")
+    return kinds[runs[0].uri]
+
+
+def _either(words: Sequence[str] | dict[str, str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}"
+
+
+def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the names of all tables and views of the runs together."""
+    named = "select table_name from information_schema.tables where table_schema = 'main'"
+    return [name for (name,) in connection.execute(named).fetchall()]
+
+
+def _refuse_without_signs(runs: Sequence[Run]) -> None:
+    """Make sure that the runs have what tests are made of.
+
+    Raises:
+        BiasevalError: an older version analysed them.
+    """
+    lacking = [run.uri for run in runs if not run.parts(SIGN_FLIPS.name)]
+    if lacking:
+        raise BiasevalError(
+            f"{', '.join(lacking)}: analysed by a version that stored no {SIGN_FLIPS.name}; "
+            f"biaseval report {' '.join(lacking)} adds them"
+        )
+
+
+def _refuse_without_common(kind: str, names: Sequence[str], shared: Sequence[Row]) -> None:
+    """Make sure that the first run can be compared with another.
+
+    Raises:
+        InputError: it has nothing in common with any of them.
+    """
+    if any(True for _ in _comparable(shared, names)):
+        return
+    raise InputError.of(
+        [
+            f"{pair['run']} and {pair['other_run']}: nothing can be compared: {_why(kind, pair)}"
+            for name in names[1:]
+            for pair in shared
+            if (pair["run"], pair["other_run"]) == (names[0], name)
+        ]
+        + (["the first run named is what the others are compared with; name another one first"] * (len(names) > 2))
+    )
+
+
+def _comparable(shared: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
+    """Yield the pairs of the first run with others that share something, in their order."""
+    for name in names[1:]:
+        for pair in shared:
+            if (pair["run"], pair["other_run"]) == (names[0], name) and pair["is_comparable"]:
+                yield pair
+
+
+def _why(kind: str, pair: Row) -> str:
+    """Return what two runs would have to share, and what to do."""
+    if kind == "label_bias":
+        if not pair["n_tasks"] and pair["differing_tasks"]:
+            return (
+                f"{_some(pair['differing_tasks'])} have other main rows or labels in each; "
+                "tasks.splits: RUN/splits in a spec takes the rows of another run"
+            )
+        if not pair["n_tasks"]:
+            return (
+                f"no task is in both ({_some(pair['lacking_tasks'])} only in the first); run both over the same tasks"
+            )
+        what = "number of demonstrations" if not pair["n_demos"] else "method"
+        return f"no {what} is in both; run both with a common one (prompt.n_demos, calibration)"
+    if kind == "majority_bias":
+        if not pair["has_same_rows"]:
+            n_shared, n_rows = pair["n_shared_rows"], pair["n_rows"]
+            return (
+                f"{n_shared} of {n_rows} test rows of the first are in both, and all of them must be; use one data.test"
+            )
+        if not pair["has_same_settings"]:
+            return "their proportions are others; use the same proportions and labels"
+        return (
+            "no number of demonstrations, instruction, way of predicting and method is in both; "
+            "run both with a common one"
+        )
+    differing = f"{pair['n_differing']} questions have the same name and another text; " if pair["n_differing"] else ""
+    return f"no question is in both, by dataset, id and text; {differing}measure both on the same data sets"
+
+
+def _some(names: Sequence[str], n_shown: int = 3) -> str:
+    more = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
+    return f"{', '.join(names[:n_shown])}{more}"
+
+
+def _listed(kind: str, pairs: Sequence[Row]) -> list[str]:
+    """Return the conditions on pairs and settings whose rows are listed, one for all pairs of the same setting."""
+    others: dict[str, list[str]] = {}
+    for pair in pairs:
+        n_demos, predicts = max(pair.get("n_demos") or [0]), pair.get("predicts") or []
+        predict = literal(next((way for way in _WAYS if way in predicts), ""))
+        others.setdefault(_SETTING[kind].format(n_demos=n_demos, predict=predict), []).append(pair["other_run"])
+    return [
+        f"run = {literal(pairs[0]['run'])} and other_run in ({', '.join(map(literal, names))}) and {setting}"
+        for setting, names in others.items()
+    ]
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
+    try:
+        rows: list[Row] = connection.sql(sql).to_arrow_table().to_pylist()
+    except duckdb.Error as error:
+        raise BiasevalError(
+            f"the runs cannot be compared: {error}; mend this and run the same command again"
+        ) from error
+    return rows
+
+
+def _facts(runs: Sequence[Run], names: Sequence[str]) -> list[Row]:
+    """Return what the specs and environments of the runs do not have in common, a row each."""
+    found: dict[str, dict[str, str | None]] = {}
+    for run, name in zip(runs, names, strict=True):
+        spec = {key: value for key, value in run.read_yaml("spec.yaml").items() if key != "execution"}
+        environment = run.read_json("environment.json") if run.has("environment.json") else {}
+        made = {key: environment[key] for key in _FACTS if key in environment}
+        models = {"model": environment["model"]} if "model" in environment else environment.get("models", {})
+        digests = {model: facts.get("digest") for model, facts in models.items() if isinstance(facts, dict)}
+        for fact, value in _leaves({"spec": spec, **made, "fingerprint": digests}):
+            found.setdefault(fact, dict.fromkeys(names))[name] = value
+    return [{"fact": fact, "values": values} for fact, values in found.items() if len(set(values.values())) > 1]
+
+
+def _leaves(content: Row, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted key, text) of nested mappings."""
+    for key, value in content.items():
+        name = f"{prefix}.{key}" if prefix else str(key)
+        if isinstance(value, dict):
+            yield from _leaves(value, name)
+        elif value is not None:
+            yield name, str(value)

@@ -1,0 +1,109 @@
+"""The page of a comparison of runs: verdicts first, then the differences, then the rows behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from biaseval.analysis.comparing import KINDS, Compared, compare_runs
+from biaseval.errors import InputError
+from biaseval.report.compare_figures import difference_figures
+from biaseval.report.compare_tables import listed_rows, matrix, overview, test_lines
+from biaseval.report.compare_words import (
+    caveats,
+    is_of_these_tasks,
+    not_shared,
+    scope_of,
+    sentences,
+    verdict_word,
+)
+from biaseval.report.comparison import comparison_content, read_comparison
+from biaseval.report.page import page_templates
+from biaseval.store import Run, absolute_uri
+
+
+def refuse_other_names(out: str) -> None:
+    """Make sure that a page can be written there.
+
+    Raises:
+        InputError: it is no name of a page.
+    """
+    if not out.endswith(".html"):
+        raise InputError(f"--out {out}: does not end in .html; name the file of the page")
+
+
+def write_compared(run_uris: Sequence[str], out: str) -> str:
+    """Write the page of several runs of one kind; nothing is written into the runs.
+
+    Args:
+        run_uris: finished runs, at least two; the others are compared with the first.
+        out: the page's file, which ends in ``.html``; one that exists is replaced in one step.
+
+    Returns:
+        The URI of the page.
+
+    Raises:
+        InputError: ``out`` is no name of a page, or `compare_runs`.
+        BiasevalError: a run is not finished.
+    """
+    refuse_other_names(out)
+    return write_page(compare_runs(run_uris), run_uris, out)
+
+
+def write_page(compared: Compared, run_uris: Sequence[str], out: str) -> str:
+    """Write the page of a comparison that was made already, and return its URI."""
+    refuse_other_names(out)
+    page = render_compare_page(compared, _majority_content(compared, run_uris))
+    folder, _, name = absolute_uri(out).rpartition("/")
+    Run.open(folder or "/").write_text(name, page)
+    return absolute_uri(out)
+
+
+def render_compare_page(compared: Compared, majority: dict[str, object] | None = None) -> str:
+    """Return the HTML of the page; everything from the runs is escaped.
+
+    Args:
+        compared: what is compared.
+        majority: what the part over majority-bias runs shows (`comparison_content`); None of other runs.
+    """
+    return (
+        page_templates()
+        .get_template("compare.html.j2")
+        .render(
+            compared=compared,
+            kind=KINDS[compared.kind],
+            summary=sentences(compared),
+            caveats=caveats(compared),
+            overview=overview(compared),
+            matrix=matrix(compared),
+            figures=difference_figures(compared),
+            tests=test_lines(compared),
+            listed=listed_rows(compared),
+            shared=_shared(compared),
+            word_of=lambda row: verdict_word(compared.kind, row),
+            has_words_of_these_tasks=any(is_of_these_tasks(compared.kind, row) for row in compared.tests),
+            majority=majority,
+            **(majority or {}),
+        )
+    )
+
+
+def _shared(compared: Compared) -> list[dict[str, object]]:
+    """Return for each other run how much it shares with the first, and what it does not."""
+    found: list[dict[str, object]] = []
+    for name in compared.runs[1:]:
+        pair, back = compared.pair(compared.reference, name), compared.pair(name, compared.reference)
+        is_compared = pair["is_comparable"]
+        scope = scope_of(compared.kind, pair) if is_compared else "nothing that can be compared"
+        found.append({"run": name, "scope": scope, "not": not_shared(compared.kind, pair, back) if is_compared else []})
+    return found
+
+
+def _majority_content(compared: Compared, run_uris: Sequence[str]) -> dict[str, object] | None:
+    """Return the part over majority-bias runs; None of other kinds, and where two runs are of one model and data."""
+    if compared.kind != "majority_bias":
+        return None
+    try:
+        content = comparison_content(read_comparison(run_uris))
+    except InputError:  # one model twice: its tables have a column per model
+        return None
+    return {name: content[name] for name in ("ways", "runs", "effects", "instructions", "has_adapters")}

@@ -1,0 +1,200 @@
+"""The tables of a comparison of runs: an overview, all pairs, every test, and rows that only one has right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from biaseval.analysis.comparing import Compared
+from biaseval.report.compare_words import (
+    FIRST_METRIC,
+    TOLD_APART,
+    Place,
+    against_reference,
+    band,
+    metric_name,
+    metric_order,
+    place_name,
+    place_of,
+    subject,
+    verdict_word,
+)
+from biaseval.report.findings import Row
+from biaseval.report.summary import signed
+
+
+@dataclass(frozen=True)
+class OverviewCell:
+    """What one run is against the first in one metric."""
+
+    value: float | None
+    difference: str
+    word: str
+    is_told_apart: bool
+
+
+@dataclass(frozen=True)
+class OverviewLine:
+    """One metric in one setting."""
+
+    place: str
+    metric: str
+    reference: float | None
+    """Of the first run; None where what it shares with the others is not the same, so that it has several values."""
+    cells: list[OverviewCell | None]
+    """In the order of the columns; None where there is nothing to compare."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The other runs beside each other, each against the first."""
+
+    columns: list[str]
+    lines: list[OverviewLine]
+
+
+def overview(compared: Compared) -> Overview:
+    """Return the other runs beside each other, a line per setting and metric."""
+    rows = against_reference(compared)
+    are_namesakes = all(row.get("model") == row.get("other_model") for row in rows)
+
+    def column(row: Row) -> tuple[str, str | None]:
+        return (row["other_run"], None if are_namesakes else row.get("other_model"))
+
+    columns = list(dict.fromkeys(map(column, rows)))
+    lines: dict[tuple[str, Place, tuple[int, str]], dict[tuple[str, str | None], Row]] = {}
+    for row in rows:
+        line = (row.get("model") or "", place_of(compared.kind, row), metric_order(compared.kind, row))
+        lines.setdefault(line, {})[column(row)] = row
+    several = len({model for model, _, _ in lines}) > 1
+    return Overview(
+        columns=[run if model is None else subject(compared, run, model) for run, model in columns],
+        lines=[
+            _overview_line(compared, model if several else "", found, columns)
+            for (model, _, _), found in sorted(lines.items(), key=lambda item: item[0])
+        ],
+    )
+
+
+def _overview_line(
+    compared: Compared,
+    model: str,
+    found: dict[tuple[str, str | None], Row],
+    columns: Sequence[tuple[str, str | None]],
+) -> OverviewLine:
+    first = next(iter(found.values()))
+    values = [row["value"] for row in found.values() if row["value"] is not None]
+    is_one = bool(values) and max(values) - min(values) <= 1e-9
+    place = place_name(compared.kind, first)
+    return OverviewLine(
+        place=f"{model}, {place}" if model else place,
+        metric=metric_name(compared.kind, first),
+        reference=values[0] if is_one else None,
+        cells=[_overview_cell(compared, found.get(column)) for column in columns],
+    )
+
+
+def _overview_cell(compared: Compared, row: Row | None) -> OverviewCell | None:
+    if row is None:
+        return None
+    word = verdict_word(compared.kind, row)
+    return OverviewCell(row["other_value"], signed(row["estimate"]), word, row["verdict"] in TOLD_APART)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One metric in one setting, each run against each."""
+
+    metric: str
+    place: str
+    subjects: list[str]
+    lines: list[list[Row | None]]
+    """A line per run that is compared with, a cell per run against it."""
+
+
+def matrix(compared: Compared) -> Matrix | None:
+    """Return the verdicts of all pairs in the first metric of the setting that is listed; None with two runs."""
+    kind = compared.kind
+    if len(compared.runs) < 3 or not compared.tests:
+        return None
+    metrics = {row["metric"] for row in compared.tests}
+    metric = FIRST_METRIC[kind] if FIRST_METRIC[kind] in metrics else min(metrics)
+    rows = [row for row in compared.tests if row["metric"] == metric]
+    if kind == "label_bias":
+        rows = [row for row in rows if row["method"] == "none"]
+    if not rows:
+        return None
+    counts = Counter(place_of(kind, row) for row in rows)
+    widest = [place for place in sorted(counts) if counts[place] == max(counts.values())]
+    place = widest[-1] if kind == "label_bias" else widest[0]
+    chosen = {
+        ((row["run"], row.get("model")), (row["other_run"], row.get("other_model"))): row
+        for row in rows
+        if place_of(kind, row) == place
+    }
+    order = {name: number for number, name in enumerate(compared.runs)}
+    subjects = sorted({side for sides in chosen for side in sides}, key=lambda side: (order[side[0]], side[1] or ""))
+    first = next(iter(chosen.values()))
+    return Matrix(
+        metric=metric_name(kind, first),
+        place=place_name(kind, first),
+        subjects=[subject(compared, *side) for side in subjects],
+        lines=[[chosen.get((own, other)) for other in subjects] for own in subjects],
+    )
+
+
+def test_lines(compared: Compared) -> list[Row]:
+    """Return every test against the first run, with what it is called."""
+    return [
+        {
+            **row,
+            "who": subject(compared, row["other_run"], row.get("other_model")),
+            "against": subject(compared, row["run"], row.get("model")),
+            "place": place_name(compared.kind, row),
+            "metric_name": metric_name(compared.kind, row),
+            "band": band(row),
+            "word": verdict_word(compared.kind, row),
+            "is_told_apart": row["verdict"] in TOLD_APART,
+        }
+        for row in against_reference(compared)
+    ]
+
+
+def listed_rows(compared: Compared) -> list[Row]:
+    """Return for each other run the rows that only it or only the first has right, with their counts."""
+    found = []
+    for name in compared.others:
+        rows = [row for row in compared.disagreements if row["other_run"] == name]
+        counts = [row for row in compared.wins if row["other_run"] == name]
+        first = rows[0] if rows else None
+        found.append(
+            {
+                "run": name,
+                "n_wins": sum(row["n_wins"] for row in counts),
+                "n_losses": sum(row["n_losses"] for row in counts),
+                "place": _listed_place(compared.kind, first),
+                "rows": [{**row, "where": _where(compared, row)} for row in rows],
+            }
+        )
+    return found
+
+
+def _listed_place(kind: str, row: Row | None) -> str:
+    if row is None or kind == "qa_bias":
+        return ""
+    name = place_name(kind, {**row, "instruction": row.get("instruction", False)})
+    return name.rsplit(", ", 1)[0] if kind == "majority_bias" else name
+
+
+def _where(compared: Compared, row: Row) -> str:
+    """Return which row of the data it is."""
+    if compared.kind == "label_bias":
+        return f"{row['task']}, row {row['row']}, set {row['demo_set']}"
+    if compared.kind == "majority_bias":
+        instruction = "with" if row["instruction"] else "without"
+        return f"row {row['row']}, {row['setting']}, seed {row['seed']}, {instruction} instruction"
+    models = (
+        f", {row['other_model']} against {row['model']}" if row["model"] != row["other_model"] else f", {row['model']}"
+    )
+    return f"{row['dataset']}, {row['example_id']}{models}"
