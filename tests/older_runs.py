@@ -42,7 +42,7 @@ def report_text(page: Path) -> str:
 
 
 def older_report_text(name: str, folder: Path) -> str:
-    """Return that of the report that the older version wrote of a run that was copied below ``folder``."""
+    """Return that of the stored report of a run that was copied below ``folder``."""
     text = (FIXTURES / name / "report.txt").read_text()
     return text.replace("@ROOT@", str(folder.resolve())).replace("@DEMO@", str(DEMO))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Mapping
@@ -21,8 +22,8 @@ from biaseval.pipelines import write_report
 from biaseval.report import write_comparison
 from biaseval.report.comparison import caveats, read_comparison, size
 from biaseval.report.findings import Row
-from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
-from biaseval.report.methods import METHODS as METHOD_NAMES
+from biaseval.report.majority import f1_figures, render_majority_page
+from biaseval.report.majority_findings import read_majority_findings
 from biaseval.report.proportions import instruction_figures
 from biaseval.report.ternary import plot_ternary, ternary_place
 from biaseval.store import Run
@@ -166,34 +167,125 @@ def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs:
         (row["method"].upper(), "with" if row["instruction"] else "without"): row
         for row in query([runs[1]], "from majority_calibration_gain").to_pylist()
     }
+    tested = {
+        (row["method"].upper(), "with" if row["instruction"] else "without"): row
+        for row in query([runs[1]], "from majority_verdicts where metric = 'mean_f1'").to_pylist()
+    }
     assert len(shown) - 2 == len(gains) == 2
     for method, instruction, before, after, rb, _, _, mean, *_ in shown[2:]:
-        gain = gains[method, instruction]
+        gain, test = gains[method, instruction], tested[method, instruction]
+        assert "[" not in rb  # the test of RB@10 is of its mean over seeds
         assert rb.split()[0].replace("−", "-") == f"{gain['rb_at_10'] + 0.0:+.3f}"
         assert float(after) - float(before) == pytest.approx(gain["rb_at_10"], abs=2e-3)
-        assert f"[{gain['mean_f1_low'] + 0.0:+.3f}, {gain['mean_f1_high'] + 0.0:+.3f}]" in mean.replace("−", "-")
+        assert f"[{test['low'] + 0.0:+.3f}, {test['high'] + 0.0:+.3f}]" in mean.replace("−", "-")
     text = Page(source).text
     # By leave-one-out FFFF of 0/100, seed 3, becomes TTTT, which moves the mean and leaves one setting inside.
-    assert "LOOC, without instruction: the boundary stays the same, RB@10 0.333 to 0.333" in text
-    assert "mean weighted F1 rises, 0.542 to 0.633" in text
-    assert "LOOC, with instruction: the boundary stays the same" in text
-    assert "mean weighted F1 stays the same" in text
-    assert "Read with care" not in text
+    assert [line[1] for line in shown[2:]] == ["without", "with"]
+    assert [line[4].split(" ", 1)[1] for line in shown[2:]] == ["too few seeds to say"] * 2
+    assert [line[7].split("]")[1].strip() for line in shown[2:]] == ["no clear change", "negligible"]
+    changed = "mean weighted F1 no clear change in 1 of 2, negligible in 1 of 2"
+    assert f"What calibration changes: {changed}; " in text
+    assert "; RB@10 too few seeds to say. The instruction: weighted F1 with minus without it: at the tails" in text
+    assert "There are 2 seeds: RB@10 depends on which demonstrations were drawn" in text
 
 
-def test_a_boundary_that_does_not_move_is_not_said_to_narrow(runs: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "reason", "word"),
+    [
+        ("higher", None, "higher"),
+        ("lower", None, "lower"),
+        ("negligible", None, "negligible"),
+        ("unclear", None, "no clear change"),
+        ("unclear", "constant answer", "not judged beside a constant answer"),
+        ("too few", "too few seeds", "too few seeds to say"),
+        (None, None, "not judged"),
+    ],
+)
+def test_the_page_says_of_the_boundary_what_its_test_says(
+    verdict: str | None, reason: str | None, word: str, runs: list[str]
+) -> None:
     findings = read_majority_findings(Run.open(runs[1]))
-    gains = [{**row, "rb_at_10_low": -0.5, "rb_at_10_high": -0.1} for row in findings.gains]
-    text = Page(render_majority_page(replace(findings, gains=gains), [])).text
-    assert "the boundary stays the same" in text
-    assert "narrows" not in text
+    of_boundary = {"metric": "rb_at_10", "verdict": verdict, "reason": reason}
+    verdicts = [row | of_boundary if row["metric"] == "rb_at_10" else row for row in findings.verdicts]
+    source = render_majority_page(replace(findings, verdicts=verdicts), [])
+    _, *lines = table(source, "Means over 3 settings")
+    assert [line[5] for line in lines] == ["0.333", "0.333", f"0.333 {word}", f"0.333 {word}"]
+    told = re.search(r"What calibration changes: .*; RB@10 (.*?)\. The instruction", Page(source).text)
+    assert told is not None
+    named = f"{word} with LOOC without instruction (+0.000) and LOOC with instruction (+0.000)"
+    assert told[1] == (named if word in ("higher", "lower") else word)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_supported"),
+    [
+        ({"mean_f1": "higher", "sd_f1": "unclear", "rb_at_10": "too few"}, True),
+        ({"mean_f1": "higher", "sd_f1": "lower", "rb_at_10": "higher"}, True),
+        ({"mean_f1": "higher", "sd_f1": "unclear", "rb_at_10": "lower"}, False),
+        ({"mean_f1": "higher", "sd_f1": "higher", "rb_at_10": "unclear"}, False),
+        ({"mean_f1": "unclear", "sd_f1": "lower", "rb_at_10": "higher"}, False),
+    ],
+)
+def test_a_remedy_is_advised_where_a_test_supports_a_gain_and_none_a_loss(
+    words: Mapping[str, str], is_supported: bool, runs: list[str]
+) -> None:
+    findings = read_majority_findings(Run.open(runs[1]))
+    verdicts = [
+        {**row, "verdict": words[row["metric"]], "reason": None}
+        if row["instruction"] and row["metric"] in words
+        else row
+        for row in findings.verdicts
+    ]
+    text = Page(render_majority_page(replace(findings, verdicts=verdicts), [])).text
+    assert ("gain of sd is seen, with LOOC with instruction. For words on RB@10, draw 6 seeds" in text) is is_supported
+    assert ("no remedy is shown to raise mean weighted F1" in text) is not is_supported
+
+
+def test_the_first_screen_has_the_verdict_and_one_figure_with_the_constant_answer(runs: list[str]) -> None:
+    write_report(runs[1])
+    source = Run.open(runs[1]).read_text("report.html")
+    first = source[source.index("<main>") : source.index('id="boundary"')]
+    assert first.index('id="verdict"') < first.index("<li>") < first.index("<img") < first.index("<table")
+    assert first.count("<img") == 1
+    leads = re.findall(r"<strong>(.*?):</strong>", first)
+    assert leads == [
+        "Proportions, label likelihood",
+        "Robustness boundary, label likelihood",
+        "What calibration changes",
+        "How sure",
+        "What to do",
+    ]
+    assert "; the best constant answer 0.643." in Page(first).values("alt")[0]
+    measured = "llm-7000000000 on boolq · 200 test rows · 3 settings of 2 demonstrations · 2 seeds · label likelihood"
+    assert f"{measured} · no calibration and LOOC · without and with instruction" in Page(first).text
+    [effect, _, *_] = query([runs[1]], "from majority_by_model where method = 'none' order by instruction").to_pylist()
+    assert f"Predictions follow them (without and with instruction) by {effect['majority_effect']:+.3f} [" in first
+
+
+def test_each_table_of_numbers_has_the_query_that_shows_it(adapted_run: str) -> None:
+    source = Run.open(adapted_run).read_text("report.html")
+    queries = {html.unescape(code) for code in re.findall(r'class="query">.*?<code>(.*?)</code>', source)}
+    assert len(queries) > 10
+    for one in queries:
+        assert query([adapted_run], one).num_rows > 0, one
+
+
+def test_long_lists_of_ways_are_folded_behind_whole_ways(adapted_run: str) -> None:
+    source = Run.open(adapted_run).read_text("report.html")
+    first, rest, *_ = source.split('<table class="dense remedies">')[1:]
+    places = [re.findall(r'<th scope="row">(.*?)</th>', part.split("</table>")[0]) for part in (first, rest)]
+    assert places[0] == [f"label likelihood{way}" for way in ("", ", LOOC", ", LoRA") for _ in range(2)]
+    assert len(places[1]) == 6
+    assert first.rindex("<details>") > first.index("</table>")
 
 
 def test_too_few_test_rows_give_no_verdict_on_the_boundary(tmp_path: Path) -> None:
     few = make_run(tmp_path / "few", 7_000, calibration=("looc",), n_repeats=1)
     write_report(few)
     text = Page(Run.open(few).read_text("report.html")).text
-    assert "LOOC, without instruction: too few test rows to say whether it moves the boundary, RB@10 0.333" in text
+    assert "Robustness boundary, label likelihood: too few rows for RB@10 (the settings' intervals reach 0." in text
+    assert "RB@10 too few rows to say." in text
+    assert "More test rows would tell more of the boundary." in text
     assert "Too few test rows for RB@10 (every way of predicting)" in text
     more = make_run(tmp_path / "more", 13_000, LARGE, n_repeats=1)
     write_comparison([few, more], str(tmp_path / "page.html"))
@@ -208,9 +300,13 @@ def test_a_run_that_always_answers_the_same_is_said_to_have_no_robustness(runs: 
     always = make_run(tmp_path / "always", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTT", "TTTT")))
     write_report(always)
     text = Page(Run.open(always).read_text("report.html")).text
-    assert "Label likelihood, with instruction: 100.0% of the predictions are the same answer" in text
-    assert "has a weighted F1 of 0.643 on these rows, this way 0.643 on average" in text
-    assert "50.0% of predictions are the demonstrations' majority label (a constant answer has up to 50.0%" in text
+    same = "100.0 % of the predictions of label likelihood"
+    told = f"Nearly always the same answer: {same} without instruction (mean weighted F1 0.643) and"
+    assert f"{told} {same} with instruction (mean weighted F1 0.643); the best constant answer has 0.643." in text
+    [lines] = [
+        rows for caption, rows in tables(Run.open(always).read_text("report.html")).items() if "as Table 1" in caption
+    ]
+    assert [line[10:12] for line in lines[1:]] == [["50.0%", "50.0%"]] * 2
     told = " ".join(caveats(read_comparison([runs[1], always])))
     assert "the same answer in always (label likelihood; mean weighted F1 up to 0.643" in told
 
@@ -221,7 +317,7 @@ def test_equal_f1_in_every_setting_is_no_constant_answer(runs: list[str], tmp_pa
     assert {(row["rb_at_10"], row["sd_f1"]) for row in findings.by_model} == {(1.0, 0.0)}
     assert "no attention" not in " ".join(caveats(read_comparison([runs[1], right])))
     write_report(right)
-    assert "the same answer;" not in Page(Run.open(right).read_text("report.html")).text
+    assert "Nearly always the same answer" not in Page(Run.open(right).read_text("report.html")).text
 
 
 def test_settings_with_the_same_counts_are_named_on_the_page_over_several_runs(runs: list[str]) -> None:
@@ -317,16 +413,16 @@ def test_the_boundary_stands_with_and_without_lora(adapted_run: str) -> None:
         for row in query([adapted_run], "from majority_by_model").to_pylist()
     }
     assert float(shown[5][2].split()[0]) == pytest.approx(marts["likelihood", "lora", True]["rb_at_10"], abs=6e-4)
-    text = Page(source).text
     # With instruction 0/100, 50/50 and 100/0 have 23/30, 1 and (9/14 + 1)/2; 1, 1 and 9/14 with adapters.
-    assert "Label likelihood, with instruction: 1 of 3 settings are within 10 points" in text
-    assert "Label likelihood, LoRA, with instruction: 2 of 3 settings are within 10 points" in text
+    assert [shown[place][2].split()[0] for place in (1, 5)] == ["0.333", "0.667"]
+    inside = "1 of 3 settings are within 10 points of the best setting (RB@10 0.333) without and with instruction"
+    assert f"Robustness boundary, label likelihood: {inside}." in Page(source).text
 
 
 def test_the_page_says_whether_lora_widens_the_boundary(adapted_run: str) -> None:
     source = Run.open(adapted_run).read_text("report.html")
     text = Page(source).text
-    assert "Do calibration and LoRA widen the boundary?" in text
+    assert "What calibration or LoRA changes: mean weighted F1 no clear change in " in text
     head, _, *lines = table(source, "LoRA and both against neither")
     assert head[:3] == ["Prediction", "Method", "Instruction"]
     assert [tuple(line[:3]) for line in lines] == [
@@ -339,39 +435,26 @@ def test_the_page_says_whether_lora_widens_the_boundary(adapted_run: str) -> Non
         ("free generation", "LoRA", "with"),
     ]
     assert lines[3][3:5] == ["0.333", "0.667"]
-    assert re.search(r"LoRA, with instruction: \S.*? the boundary, RB@10 0\.333 to 0\.667 \(paired diff", text)
-    assert "LoRA, free generation, with instruction: " in text
-    assert re.search(r"Calibration on top of LoRA, against neither: .*LoRA \+ LOOC with instruction", text)
+    assert lines[3][5] == "+0.333 too few seeds to say"
 
 
-def test_costs_of_mitigation_stand_beside_its_gains(adapted_run: str) -> None:
+def test_costs_of_mitigation_stand_by_way_and_method(adapted_run: str) -> None:
     source = Run.open(adapted_run).read_text("report.html")
-    _, *lines = table(source, "what the method needs beyond scoring")
-    places = [line[0] for line in lines if len(line) == 10]  # over the methods of each
+    _, *lines = table(source, "Beyond scoring the rows")
+    places = [line[0] for line in lines if len(line) == 7]  # over the methods of each
     place = ""
     ways = ("label likelihood", "free generation")
     assert places == [f"{way}, {given} instruction" for way in ways for given in ("without", "with")]
     cells: dict[tuple[str, str], list[str]] = {}
     for line in lines:
-        place = line.pop(0) if len(line) == 10 else place
+        place = line.pop(0) if len(line) == 7 else place
         cells[place, line[0]] = line[1:]
-    gains = query([adapted_run], "from majority_calibration_gain where instruction and predict = 'likelihood'")
-    for row in gains.to_pylist():
-        shown = cells["label likelihood, with instruction", METHOD_NAMES[row["method"]]][:3]
-        assert [float(cell.split()[0].replace("−", "-")) for cell in shown] == pytest.approx(
-            [row[metric] for metric in ("rb_at_10", "mean_f1", "sd_f1")], abs=6e-4
-        )
     # 3 settings and 2 seeds; the run does not say how long scoring took.
-    assert cells["label likelihood, with instruction", "LoRA"][3:] == ["0", "480", "6", "512", "6.0"]
-    assert cells["free generation, with instruction", "LoRA"][3:] == ["0", "480", "6", "512", "6.0"]
+    assert cells["label likelihood, with instruction", "LoRA"] == ["0", "480", "6", "512", "6.0"]
+    assert cells["free generation, with instruction", "LoRA"] == ["0", "480", "6", "512", "6.0"]
     # Each demonstration is left out of a context of its own, of 10 tokens, and has 5 more and two labels of 2.
-    assert cells["label likelihood, with instruction", "LOOC"][3:5] == ["12", f"{12 * (10 + 5 + 4)}"]
+    assert cells["label likelihood, with instruction", "LOOC"][:2] == ["12", f"{12 * (10 + 5 + 4)}"]
     assert cells["label likelihood, with instruction", "LoRA + LOOC"][-1] == "–"
-    text = Page(source).text
-    assert "LoRA 960 tokens of training for 12 adapters of 512 parameters in 12.0 s" in text
-    assert (
-        "The mean training loss of 12 adapters falls from 2.0000 nats at the first step to 1.0000 at the last" in text
-    )
     assert [line[:5] for line in table(source, "Loss in nats a target token")[1:]] == [
         ["without", "6", "2", "2.0000", "1.0000"],
         ["with", "6", "2", "2.0000", "1.0000"],
@@ -389,7 +472,7 @@ def test_figures_with_and_without_lora_stand_beside_each_other(adapted_run: str)
         ("f1_generate_lora", 2),
     ]
     source = Run.open(adapted_run).read_text("report.html")
-    assert source.count('<div class="figures">') == 3 + 1
+    assert source.count('<div class="figures">') == 1 + 3 + 1
     assert (Path(adapted_run) / "figures" / "training_loss.svg").exists()
     assert table(source, "Weighted F1, means over seeds")[0][1:] == [
         "label likelihood",
@@ -412,7 +495,8 @@ def test_triangles_with_and_without_lora_stand_beside_each_other_in_the_same_col
         for number, way in enumerate(ways)
     )
     findings = read_majority_findings(Run.open(adapted_run))
-    figures = f1_figures(replace(findings, by_model=ways, by_setting=[*plain, *better], settings=settings))
+    by_model = [{**way, "instruction": given, "constant_f1": 0.5} for way in ways for given in (False, True)]
+    figures = f1_figures(replace(findings, by_model=by_model, by_setting=[*plain, *better], settings=settings))
     assert [(figure.name, figure.line) for figure in figures] == [
         (f"f1_likelihood{lora}_{given}", 0) for lora in ("", "_lora") for given in ("without", "with")
     ]

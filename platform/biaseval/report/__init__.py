@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from biaseval.errors import InputError
+from biaseval.report.compare_page import write_compared
 from biaseval.report.comparison import read_comparison, render_comparison_page
 from biaseval.report.figures import Figure, loss_figure, metric_figures
 from biaseval.report.findings import Adaptation, read_findings
-from biaseval.report.majority import f1_figures, read_majority_findings, render_majority_page
+from biaseval.report.majority import f1_figures, render_majority_page
+from biaseval.report.majority_findings import read_majority_findings
 from biaseval.report.page import render_page
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_figures import prediction_bias_figures
@@ -27,19 +29,24 @@ Page = tuple[dict[str, bytes], str]
 
 
 def write_comparison(run_uris: Sequence[str], out: str) -> str:
-    """Write one page over several majority-bias runs, with its figures inside; nothing is written into the runs.
+    """Write one page over several runs of one kind, with its figures inside; nothing is written into the runs.
+
+    Of majority-bias runs it has the tables and figures of P2, a column per model; of others it is `write_compared`.
 
     Args:
-        run_uris: finished majority-bias runs, at least two; local paths or ``s3://`` URIs.
+        run_uris: finished runs, at least two; local paths or ``s3://`` URIs.
         out: the page's file, which ends in ``.html``; one that exists is replaced in one step.
 
     Returns:
         The URI of the page.
 
     Raises:
-        InputError: a directory holds no majority-bias run, ``out`` is no name of a page, or `read_comparison`.
+        InputError: only some runs are majority-bias runs, ``out`` is no name of a page, `read_comparison`, or
+            `write_compared`.
         BiasevalError: a run has no metrics yet; the message says how to get them.
     """
+    if not any(Run.open(uri).parts("settings") for uri in run_uris):
+        return write_compared(run_uris, out)
     _refuse_other_kinds(run_uris, out)
     page = render_comparison_page(read_comparison(run_uris))
     folder, _, name = absolute_uri(out).rpartition("/")

@@ -1,4 +1,7 @@
-"""Figures: a metric against the number of demonstrations, a line per method (the panels of P1's Figures 2 and 3)."""
+"""Figures: a metric against the number of demonstrations, a line per method (the panels of P1's Figures 2 and 3).
+
+Dashed: the noise of rows, what they leave of a bias where there is none; or always giving the most frequent label.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,20 @@ from biaseval.report.methods import method_name, method_order, mitigation_of, si
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PANELS = ("macro_f1", "rsd", "bias_score")
+PANELS = ("rsd", "accuracy", "macro_f1", "bias_score")
+
+_REFERENCES = {
+    "rsd": ("rsd_floor", "noise of rows"),
+    "bias_score": ("bias_score_floor", "noise of rows"),
+    "accuracy": ("majority_accuracy", "majority class"),
+    "macro_f1": ("majority_macro_f1", "majority class"),
+}
+"""Metric to the column that it is seen against, of the method none, and what that is called."""
 
 _SIZE_INCHES = (4.2, 3.2)
 _FONT_SIZE = 10
 _INK = "#333333"
+_SOFT = "#777777"
 
 
 class _Style(NamedTuple):
@@ -125,7 +137,15 @@ def _in_words(title: str, metric: str, rows: Sequence[Row]) -> str:
             if row["method"] == method and _is_number(row[metric])
         ]
         lines.append(f"{method_name(method, mitigation)} {', '.join(points)}")
+    column, reference = _REFERENCES[metric]
+    if levels := [f"{level:.3f} at {n_demos}" for n_demos, level in _levels(rows, column)]:
+        lines.append(f"{reference} {', '.join(levels)}")
     return f"{title} by number of demonstrations: {'; '.join(lines)}."
+
+
+def _levels(rows: Sequence[Row], column: str) -> list[tuple[int, float]]:
+    """Return the numbers of demonstrations at which the method none has a reference, with that."""
+    return [(row["n_demos"], row[column]) for row in rows if row["method"] == "none" and _is_number(row[column])]
 
 
 def draw(name: str, plot: Callable[[Axes], None], size: tuple[float, float] = _SIZE_INCHES) -> bytes:
@@ -196,6 +216,14 @@ def _plot(axes: Axes, title: str, metric: str, rows: Sequence[Row], top: float |
             else:
                 axes.vlines(places, low, high, color=style.color, linewidth=1.5)
         ends[names[method]] = values[-1]
+    column, reference = _REFERENCES[metric]
+    if levels := _levels(rows, column):
+        across: list[float] = [n_demos.index(number) for number, _ in levels]
+        heights = [level for _, level in levels]
+        if len(n_demos) == 1:  # a line needs two points
+            across, heights = [-0.45, 0.45], heights * 2
+        axes.plot(across, heights, color=_SOFT, linestyle=(0, (2, 2)), linewidth=1)
+        ends[reference] = heights[-1]
     axes.set_title(title, loc="left", fontweight="bold", fontsize=_FONT_SIZE + 1)
     axes.set_xlabel("demonstrations in the prompt")
     axes.set_xticks(range(len(n_demos)), [str(number) for number in n_demos])
@@ -203,7 +231,7 @@ def _plot(axes: Axes, title: str, metric: str, rows: Sequence[Row], top: float |
     axes.set_ylim(0, max(axes.get_ylim()[1] if top is None else top, 0.05))
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
-    label_lines(axes, ends, {names[method]: style.color for method, style in styles.items()})
+    label_lines(axes, ends, {reference: _SOFT, **{names[method]: style.color for method, style in styles.items()}})
 
 
 def label_lines(axes: Axes, ends: Mapping[str, float], colors: Mapping[str, str]) -> None:

@@ -19,6 +19,13 @@ METRICS = {"macro_f1": "macro-F1", "accuracy": "accuracy", "rsd": "RSD", "bias_s
 """The display names of the metrics, in the order of tables and figures."""
 
 N_MOST_BIASED = 10
+"""Tasks whose labels and rows are shown."""
+
+N_WRONG = 5
+"""Wrong rows that are shown of each of them."""
+
+N_LETTERS = 300
+"""The length at which texts of a run are cut."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +48,34 @@ class Findings:
     n_demos: tuple[int, ...]
     """The numbers of demonstrations, ascending."""
     methods: tuple[str, ...]
+    scope: Row
+    """The run's numbers of tasks, test rows and labels."""
     by_suite: dict[str, list[Row]]
     """Suite to the rows of ``label_bias_by_model``, by n_demos and method."""
     by_task: list[Row]
     """The rows of ``label_bias_by_task_over_sets``, by task, n_demos and method."""
-    changes: list[Row]
-    """The rows of ``label_bias_changes`` on all tasks, by n_demos, method and against_method."""
-    most_biased: list[Row]
-    """The tasks of highest RSD without calibration at the largest n_demos, each with its ``definition`` and its
-    ``labels``, the rows of ``label_bias_by_label_over_sets``."""
+    remedies: list[Row]
+    """The rows of ``label_bias_remedies`` against none on all tasks, by n_demos and method."""
+    verdicts: dict[tuple[int, str, int, str], dict[str, Row]]
+    """(n_demos, method, against_n_demos, against_method) to the rows of ``label_bias_verdicts`` of all tasks by metric;
+    what more demonstrations change first, then by n_demos and method."""
+    ranked: list[Row]
+    """Of ``by_task``, the method none at the largest n_demos, the highest RSD beyond its noise first."""
+    labels: dict[str, list[Row]]
+    """Task to its rows of ``label_bias_by_label_over_sets``, of the method none at the largest n_demos."""
+    answers: list[Row]
+    """The label that is predicted most in each task, n_demos and method none: rows of the same."""
+    wrong: dict[str, list[Row]]
+    """Most biased task to its rows of ``wrong_answers``, of the same, where the preferred label is predicted."""
     adaptation: Adaptation | None
     """None in a run without adapters."""
-    n_without_hit: int
-    """Tasks with accuracy 0 in a demonstration set, without calibration at the largest n_demos; their RSD is 0."""
     tasks: list[Row]
     cut_prompts: list[Row]
     """One row per (n_demos, purpose) in which prompts lost demonstrations or text to the length limit."""
+    n_cut: Row
+    """How many prompts lost demonstrations or text."""
+    queries: dict[str, str]
+    """Table of the page to the query that shows its rows."""
     spec: Row
     plan: Row
     environment: Row
@@ -65,6 +84,11 @@ class Findings:
     def mitigation(self) -> str:
         """What the method ``none`` is without: ``calibration``, or in a run with adapters ``mitigation``."""
         return mitigation_of(self.methods)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The smallest and the largest number of demonstrations; one where they are the same."""
+        return tuple(dict.fromkeys((self.n_demos[0], self.n_demos[-1])))
 
     def mean(self, n_demos: int, method: str, suite: str = "all") -> Row | None:
         """Return the suite's row of ``label_bias_by_model`` for this setting, or None."""
@@ -83,29 +107,44 @@ def read_findings(run: Run) -> Findings:
     spec = run.read_yaml("spec.yaml")
     with closing(open_runs([run.uri])) as connection:
         means = _rows(connection, "from label_bias_by_model")
-        tasks = _rows(connection, "select * exclude (definition) from tasks order by task")
-        by_task = _rows(connection, "from label_bias_by_task_over_sets order by task, n_demos, method")
-        changes = sorted(_rows(connection, "from label_bias_changes where suite = 'all'"), key=_change_order)
-        adaptation = read_adaptation(connection, changes, place="n_demos")
-        cut_prompts = _rows(connection, _CUT_PROMPTS)
         n_demos = tuple(sorted({row["n_demos"] for row in means}))
-        most_biased = _most_biased(connection, n_demos[-1])
-        [without_hit] = _rows(connection, _WITHOUT_HIT, [n_demos[-1]])
+        by_task = _rows(connection, "from label_bias_by_task_over_sets order by task, n_demos, method")
+        queries = _queries(n_demos[-1])
+        shown = {name: _rows(connection, sql) for name, sql in queries.items() if name != "wrong"}
+        most_biased = [row["task"] for row in shown["ranked"][:N_MOST_BIASED]]
+        queries["wrong"] = _wrong_query(n_demos[-1], most_biased)
+        wrong = _rows(connection, queries["wrong"])
+        [scope] = _rows(connection, _SCOPE)
+        [n_cut] = _rows(connection, _N_CUT)
+        answers = _rows(connection, _ANSWERS)
+        tasks = _rows(connection, "select * exclude (definition) from tasks order by task")
+        definitions = _rows(
+            connection, "select task, definition from tasks where list_contains($1, task)", [most_biased]
+        )
+        adaptation = read_adaptation(connection, shown["remedies"], place="n_demos")
+        cut_prompts = _rows(connection, _CUT_PROMPTS)
+    texts = {row["task"]: row["definition"] for row in definitions}
     return Findings(
         model=spec["name"],
         n_demos=n_demos,
         methods=tuple(sorted({row["method"] for row in means}, key=method_order)),
+        scope=scope,
         by_suite={
             suite: sorted((row for row in means if row["suite"] == suite), key=_setting_order)
             for suite in sorted({row["suite"] for row in means})
         },
         by_task=by_task,
-        changes=changes,
-        most_biased=most_biased,
+        remedies=sorted(shown["remedies"], key=_setting_order),
+        verdicts=_by_metric(shown["changes"]),
+        ranked=shown["ranked"],
+        labels=_by_task(shown["labels"]),
+        answers=answers,
+        wrong=_by_task(wrong),
         adaptation=adaptation,
-        n_without_hit=without_hit["n_tasks"],
-        tasks=tasks,
+        tasks=[{**task, "definition": texts.get(task["task"])} for task in tasks],
         cut_prompts=cut_prompts,
+        n_cut=n_cut,
+        queries=queries,
         spec=spec,
         plan=_read_json(run, "plan.json"),
         environment=_read_json(run, "environment.json"),
@@ -131,18 +170,46 @@ def read_adaptation(connection: duckdb.DuckDBPyConnection, changes: Sequence[Row
     )
 
 
+def _queries(n_demos: int) -> dict[str, str]:
+    """Return what shows the rows of the page's tables; ``n_demos`` is the largest number of demonstrations."""
+    most = f"method = 'none' and n_demos = {n_demos}"
+    return {
+        "remedies": "from label_bias_remedies where suite = 'all' and against_method = 'none'",
+        "changes": "from label_bias_verdicts where suite = 'all'",
+        "ranked": f"from label_bias_by_task_over_sets where {most} order by rsd_excess desc nulls last, task",
+        "labels": f"from label_bias_by_label_over_sets where {most} order by task, label",
+    }
+
+
+def _wrong_query(n_demos: int, tasks: Sequence[str]) -> str:
+    names = ", ".join("'" + task.replace("'", "''") + "'" for task in tasks)
+    return (
+        f"from wrong_answers where method = 'none' and n_demos = {n_demos} and is_preferred and place <= {N_WRONG} "
+        f"and task in ({names}) order by task, place"
+    )
+
+
 def _setting_order(row: Row) -> tuple[int, Order]:
     return (row["n_demos"], method_order(row["method"]))
 
 
-def _change_order(row: Row) -> tuple[int, Order, Order]:
-    return (*_setting_order(row), method_order(row["against_method"]))
+def _change_order(row: Row) -> tuple[bool, int, Order, Order]:
+    return (row["method"] != "none", *_setting_order(row), method_order(row["against_method"]))
 
 
-def _most_biased(connection: duckdb.DuckDBPyConnection, n_demos: int) -> list[Row]:
-    tasks = _rows(connection, _MOST_BIASED, [n_demos, N_MOST_BIASED])
-    labels = _rows(connection, _LABELS, [n_demos, [task["task"] for task in tasks]])
-    return [{**task, "labels": [label for label in labels if label["task"] == task["task"]]} for task in tasks]
+def _by_metric(rows: Sequence[Row]) -> dict[tuple[int, str, int, str], dict[str, Row]]:
+    found: dict[tuple[int, str, int, str], dict[str, Row]] = {}
+    for row in sorted(rows, key=_change_order):
+        place = (row["n_demos"], row["method"], row["against_n_demos"], row["against_method"])
+        found.setdefault(place, {})[row["metric"]] = row
+    return found
+
+
+def _by_task(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["task"], []).append(row)
+    return found
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -155,26 +222,20 @@ def _read_json(run: Run, name: str) -> Row:
     return content
 
 
-_MOST_BIASED = """
-select *
-from label_bias_by_task_over_sets
-inner join (select task, definition from tasks) using (task)
-where method = 'none' and n_demos = $1
-order by rsd desc, task
-limit $2
+_SCOPE = """
+select
+    count(*) as n_tasks,
+    sum(n_main)::bigint as n_rows,
+    min(len(labels)) as n_labels_least,
+    max(len(labels)) as n_labels_most
+from tasks
 """
 
-_LABELS = """
-select *
+_ANSWERS = """
 from label_bias_by_label_over_sets
-where method = 'none' and n_demos = $1 and list_contains($2, task)
-order by task, label
-"""
-
-_WITHOUT_HIT = """
-select count(*) as n_tasks
-from label_bias_by_task_over_sets
-where method = 'none' and n_demos = $1 and n_demo_sets_without_hit > 0
+where method = 'none'
+qualify row_number() over (partition by task, n_demos order by predicted_share desc, label) = 1
+order by task, n_demos
 """
 
 _CUT_PROMPTS = """
@@ -182,4 +243,11 @@ select *
 from shortened_prompts
 where n_fewer_demos > 0 or n_truncated > 0
 order by n_demos, purpose
+"""
+
+_N_CUT = """
+select
+    coalesce(sum(n_fewer_demos), 0)::bigint as n_fewer_demos,
+    coalesce(sum(n_truncated), 0)::bigint as n_truncated
+from shortened_prompts
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import json
 import math
@@ -14,22 +15,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from biaseval.prompting.calibration import CALIBRATIONS
+from biaseval.report.cautions import caveats
 from biaseval.report.figures import Figure
-from biaseval.report.findings import METRICS, Findings, Row
+from biaseval.report.findings import METRICS, N_LETTERS, N_MOST_BIASED, Findings, Row
 from biaseval.report.methods import method_name, side_by_side
 from biaseval.report.mitigation import cost_groups
-from biaseval.report.summary import caveats, preferred_label, summarize
+from biaseval.report.summary import conclude, measured, preferred_label, remedy_name, scope_of_words, word
 
 SUITES = {"all": "All tasks", "semantically_equivalent": "Tasks with semantically equivalent labels"}
 
-_LOWER_IS_BETTER = ("rsd", "bias_score")
+_FOLDER = Path(__file__).parent
+_VERDICT_PANELS = ("rsd", "accuracy")
 _NOT_MEASURED = "–"
 
 
 def page_templates() -> Environment:
     """Return the templates of this folder with their filters; what they are given is escaped."""
     templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -39,8 +42,11 @@ def page_templates() -> Environment:
     templates.filters |= {
         "rate": _rate,
         "change": _change,
+        "band": _band,
         "number": lambda value: _NOT_MEASURED if _is_missing(value) else f"{value:.3f}",
+        "exact": lambda value: "" if _is_missing(value) else f"{value:.6g}",
         "percent": lambda value: _NOT_MEASURED if _is_missing(value) else f"{value:.1%}",
+        "p": lambda value: _NOT_MEASURED if _is_missing(value) else "< 0.001" if value < 0.001 else f"{value:.3f}",
         "count": lambda value: _NOT_MEASURED if value is None else f"{value:,}",
         "seconds": lambda value: _NOT_MEASURED if value is None else f"{value:,.1f}",
         "method": method_name,
@@ -48,9 +54,17 @@ def page_templates() -> Environment:
         "data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
         "flat": lambda content: list(_flat(content)),
         "preferred": preferred_label,
+        "cut": _cut,
+        "word": word,
         "prose": lambda text: Markup(html.escape(text, quote=False)),
     }
-    templates.globals["calibrations"] = list(CALIBRATIONS.values())
+    script = (_FOLDER / "tables.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    templates.globals |= {
+        "calibrations": list(CALIBRATIONS.values()),
+        "tables_script": Markup("<script>{}</script>").format(Markup(script)),
+        "tables_script_source": Markup(f"'sha256-{digest}'"),
+    }
     return templates
 
 
@@ -62,69 +76,76 @@ def render_page(findings: Findings, figures: Sequence[Figure], training: Sequenc
         figures: of the metrics.
         training: of the adapters' training.
     """
+    first = [figure for figure in figures if _is_of_verdict(figure)]
     return (
         page_templates()
         .get_template("template.html.j2")
         .render(
             findings=findings,
-            summary=summarize(findings),
+            measured=measured(findings),
+            verdict=conclude(findings),
+            words=scope_of_words(findings),
             caveats=caveats(findings),
-            figures=figures,
+            first_figures=sorted(first, key=lambda figure: _VERDICT_PANELS.index(figure.metric)),
+            figures=[figure for figure in figures if not _is_of_verdict(figure)],
             training=training,
             costs=[] if findings.adaptation is None else cost_groups(findings.adaptation, lambda row: row["n_demos"]),
             metrics=METRICS,
-            best=_best(findings),
-            changes=_groups(findings.changes),
+            remedies=_remedy_tables(findings),
+            remedy_name=lambda row: remedy_name(row, findings),
+            most_biased=findings.ranked[:N_MOST_BIASED],
             task_tables=_task_tables(findings),
             environment={name: fact for name, fact in findings.environment.items() if name != "data"},
             sha256=findings.environment.get("data", {}),
-            n_labels={task["task"]: len(task["labels"]) for task in findings.tasks},
+            about={task["task"]: task for task in findings.tasks},
         )
     )
 
 
-def _best(findings: Findings) -> set[tuple[str, int, str, str]]:
-    """Return the (suite, n_demos, method, metric) that are best among the methods, as rounded in the report."""
-    best = set()
-    for suite, rows in findings.by_suite.items():
-        for n_demos in findings.n_demos:
-            for metric in METRICS:
-                values = {
-                    row["method"]: round(row[metric], 3)
-                    for row in rows
-                    if row["n_demos"] == n_demos and not _is_missing(row[metric])
-                }
-                if len(set(values.values())) < 2:
-                    continue
-                goal = (min if metric in _LOWER_IS_BETTER else max)(values.values())
-                best |= {(suite, n_demos, method, metric) for method, value in values.items() if value == goal}
-    return best
+def _is_of_verdict(figure: Figure) -> bool:
+    return figure.suite == "all" and figure.line == 0 and figure.metric in _VERDICT_PANELS
 
 
-def _groups(changes: Sequence[Row]) -> list[list[Row]]:
-    """Return what more demonstrations change, then what calibration changes with each number of demonstrations."""
-    groups: dict[int, list[Row]] = {}
-    for row in changes:
-        groups.setdefault(-1 if row["method"] == "none" else row["n_demos"], []).append(row)
-    return [groups[key] for key in sorted(groups)]
+def _remedy_tables(findings: Findings) -> list[tuple[str, list[tuple[Row, list[Row]]]]]:
+    """Return tables of remedies, those of the fewest and most demonstrations first.
+
+    Each has, for a number of demonstrations, the row of ``label_bias_by_model`` without mitigation and the remedies.
+    """
+    tables = []
+    between = [number for number in findings.n_demos if number not in findings.ends]
+    for heading, numbers in (("", findings.ends), (_between(between), between)):
+        groups = []
+        for n_demos in numbers:
+            without = findings.mean(n_demos, "none")
+            if without is not None:
+                groups.append((without, [row for row in findings.remedies if row["n_demos"] == n_demos]))
+        if groups:
+            tables.append((heading, groups))
+    return tables
+
+
+def _between(numbers: Sequence[int]) -> str:
+    return f"The same with {', '.join(map(str, numbers))} demonstration{'' if list(numbers) == [1] else 's'}"
 
 
 def _task_tables(findings: Findings) -> list[Row]:
-    """Return the tables of all tasks for each n_demos, the highest RSD of the method none first."""
+    """Return the tables of all tasks for each n_demos, in the order of the most biased."""
     tables = []
+    order = {row["task"]: place for place, row in enumerate(findings.ranked)}
     for n_demos in findings.n_demos:
         by_task: dict[str, dict[str, Row]] = {}
         for row in findings.by_task:
             if row["n_demos"] == n_demos:
                 by_task.setdefault(row["task"], {})[row["method"]] = row
         groups = side_by_side(method for by_method in by_task.values() for method in by_method)
-        order = sorted(by_task, key=lambda task: (-_sortable(by_task[task].get("none")), task))
-        tables.append({"n_demos": n_demos, "groups": groups, "tasks": [(task, by_task[task]) for task in order]})
+        tasks = sorted(by_task.items(), key=lambda item: order[item[0]])
+        tables.append({"n_demos": n_demos, "groups": groups, "tasks": tasks})
     return tables
 
 
-def _sortable(row: Row | None) -> float:
-    return -1.0 if row is None or _is_missing(row["rsd"]) else float(row["rsd"])
+def _cut(text: str) -> str:
+    """Return a text of a run, cut where it is long."""
+    return text if len(text) <= N_LETTERS else f"{text[:N_LETTERS]} …"
 
 
 def _rate(row: Row | None, metric: str) -> str:
@@ -137,19 +158,25 @@ def _change(row: Row, metric: str) -> str:
     return _estimate(row, metric, "+.3f")
 
 
+def _band(row: Row) -> str:
+    """Return the simultaneous band of a difference in brackets, if it has one."""
+    low, high = row["simultaneous_low"], row["simultaneous_high"]
+    return "" if _is_missing(low) or _is_missing(high) else f"[{_rounded(low, '+.3f')}, {_rounded(high, '+.3f')}]"
+
+
 def _estimate(row: Row, metric: str, number_format: str) -> str:
     numbers = [row[metric], row.get(f"{metric}_low"), row.get(f"{metric}_high")]
     if _is_missing(numbers[0]):
         return _NOT_MEASURED
-    value, *interval = [
-        # Adding 0.0 turns the -0.0 that rounding may leave into 0.0.
-        format(round(number, 3) + 0.0, number_format).replace("-", "\N{MINUS SIGN}")
-        for number in numbers
-        if not _is_missing(number)
-    ]
+    value, *interval = [_rounded(number, number_format) for number in numbers if not _is_missing(number)]
     if len(interval) < 2:
         return value
     return Markup('{} <span class="interval">[{}, {}]</span>').format(value, *interval)
+
+
+def _rounded(number: float, number_format: str) -> str:
+    # Adding 0.0 turns the -0.0 that rounding may leave into 0.0.
+    return format(round(number, 3) + 0.0, number_format).replace("-", "\N{MINUS SIGN}")
 
 
 def _is_missing(value: float | None) -> bool:

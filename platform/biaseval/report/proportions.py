@@ -24,6 +24,7 @@ _STRIPES = (
     ("#333333", "P"),
     ("#555599", "X"),
 )
+_CONSTANT_COLOR = "#777777"
 _BY_INSTRUCTION = {"with": _STRIPES[0], "without": _STRIPES[1]}
 
 
@@ -36,7 +37,13 @@ class Series(NamedTuple):
 
 
 def instruction_figures(
-    name: str, title: str, rows: Sequence[Row], settings: Sequence[Row], *, compared: Sequence[Row] = ()
+    name: str,
+    title: str,
+    rows: Sequence[Row],
+    settings: Sequence[Row],
+    *,
+    compared: Sequence[Row] = (),
+    constant: float | None = None,
 ) -> list[Figure]:
     """Return what one model did with and without instruction (P2's Figure 3).
 
@@ -49,6 +56,7 @@ def instruction_figures(
         rows: of ``majority_over_seeds``, of one model, way of predicting and method.
         settings: the rows of the ``settings`` table.
         compared: rows whose triangles have the same colours for the same weighted F1.
+        constant: weighted F1 of the best constant answer, a dashed line where there are no triangles.
     """
     series = [
         Series(shown, [row for row in rows if row["instruction"] is instruction])
@@ -56,7 +64,7 @@ def instruction_figures(
     ]
     series = [one for one in series if one.rows]
     if len(settings[0]["labels"]) != 3:
-        return [line_figure(name, title, series, settings)]
+        return [line_figure(name, title, series, settings, constant)]
     values = [row["weighted_f1"] for row in (*rows, *compared)]
     low, high = math.floor(min(values) * 20) / 20, math.ceil(max(values) * 20) / 20
     limits = (low, high if high > low else low + 0.05)
@@ -71,10 +79,22 @@ def instruction_figures(
     return figures
 
 
-def line_figure(name: str, title: str, series: Sequence[Series], settings: Sequence[Row]) -> Figure:
-    """Return a figure with a line for each series (P2's Figure 2 has one for each model), and its boundary dotted."""
+def line_figure(
+    name: str, title: str, series: Sequence[Series], settings: Sequence[Row], constant: float | None = None
+) -> Figure:
+    """Return a figure with a line for each series (P2's Figure 2 has one for each model), and its boundary dotted.
+
+    Args:
+        name: the figure's name.
+        title: what it shows.
+        series: the lines.
+        settings: the rows of the ``settings`` table.
+        constant: weighted F1 of the best constant answer, a dashed line.
+    """
     text = "; ".join(_in_words(one.name, one.rows) for one in series)
-    plot = partial(_plot_lines, title=title, series=series, settings=settings)
+    if constant is not None:
+        text += f"; the best constant answer {constant:.3f}"
+    plot = partial(_plot_lines, title=title, series=series, settings=settings, constant=constant)
     return Figure(name, "all", "weighted_f1", f"Weighted F1 by label proportions, {title}: {text}.", draw(name, plot))
 
 
@@ -91,7 +111,9 @@ def _styles(series: Sequence[Series]) -> Mapping[str, tuple[str, str]]:
     }
 
 
-def _plot_lines(axes: Axes, title: str, series: Sequence[Series], settings: Sequence[Row]) -> None:
+def _plot_lines(
+    axes: Axes, title: str, series: Sequence[Series], settings: Sequence[Row], constant: float | None
+) -> None:
     labels = settings[0]["labels"]
     is_binary = len(labels) == 2
     places: dict[str, Any] = {
@@ -126,4 +148,8 @@ def _plot_lines(axes: Axes, title: str, series: Sequence[Series], settings: Sequ
         axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
-    label_lines(axes, ends, {name.replace("$", r"\$"): color for name, (color, _) in styles.items()})
+    colors = {name.replace("$", r"\$"): color for name, (color, _) in styles.items()}
+    if constant is not None:
+        axes.axhline(constant, color=_CONSTANT_COLOR, linewidth=1, linestyle="--")
+        ends["constant"], colors["constant"] = constant, _CONSTANT_COLOR
+    label_lines(axes, ends, colors)

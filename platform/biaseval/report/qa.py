@@ -9,13 +9,16 @@ from functools import partial
 from markupsafe import Markup
 
 from biaseval.qa_bias.heuristics import heuristic_of
+from biaseval.qa_bias.search_null import N_PERMUTATIONS
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.page import page_templates
 from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
 from biaseval.report.qa_findings import QaFindings, heuristic_name
-from biaseval.report.qa_summary import compare_models, qa_caveats, side, summarize_models
+from biaseval.report.qa_summary import qa_caveats, side
 from biaseval.report.qa_training import QaTraining, training_context
+from biaseval.report.qa_training_figures import scatter_suite
+from biaseval.report.qa_verdict import conclude_qa, first_rows, measured_qa
 
 _NOT_MEASURED = "–"
 _FULL_TINT_POINTS = 15.0
@@ -23,8 +26,11 @@ _FULL_TINT_POINTS = 15.0
 
 _FULL_TINT_PERCENT = 32
 
-_N_NOTES = 5
-"""Notes of the plan that stand with the warnings; more are folded."""
+_N_CAUTIONS = 4
+"""Warnings, and notes of the plan, that stand open; more are folded."""
+
+_N_FIRST_ROWS = 6
+"""Rows of the first table that stand open; more are folded."""
 
 _REASONS = {"groups too small": "too small", "no threshold to try": "one value"}
 
@@ -40,16 +46,22 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
         figures: of the run, with those of its trained readers.
         training: what the run tells of the readers that it trained; None: it trained none.
     """
+    first_figure = _first(findings, figures)
+    figures = [figure for figure in figures if figure is not first_figure]
     return (
         page_templates()
         .get_template("qa.html.j2")
         .render(
             findings=findings,
-            comparisons=compare_models(findings),
-            summary=summarize_models(findings),
-            caveats=qa_caveats(findings),
-            notes=findings.plan.get("notes", []),
-            n_notes=_N_NOTES,
+            measured=measured_qa(findings),
+            verdict=conclude_qa(findings, training),
+            first=first_figure,
+            first_rows=first_rows(findings),
+            n_first_rows=_N_FIRST_ROWS,
+            cautions=[*qa_caveats(findings), *findings.plan.get("notes", [])],
+            n_cautions=_N_CAUTIONS,
+            n_permutations=max((row["n_permutations"] or 0 for row in findings.tests.values()), default=0)
+            or N_PERMUTATIONS,
             significance=_by_suite(figures, SIGNIFICANCE),
             performance=_by_suite(figures, ELSEWHERE),
             curves=_by_suite(figures, CURVES),
@@ -175,6 +187,16 @@ def _explanation(heuristic: str) -> str:
 
 def _shown_models(findings: QaFindings, dataset: str, heuristic: str) -> list[str]:
     return [model for model in findings.models if (model, dataset, heuristic) in findings.examples]
+
+
+def _first(findings: QaFindings, figures: Sequence[Figure]) -> Figure | None:
+    """Return the figure beside the verdict: what debiasing gains and costs, else the significances."""
+    for dataset in findings.in_distribution:
+        for name in (scatter_suite(dataset), f"{SIGNIFICANCE}_{dataset}_exact_match"):
+            for figure in figures:
+                if figure.name == name:
+                    return figure
+    return None
 
 
 def _by_suite(figures: Sequence[Figure], kind: str) -> dict[str, list[Figure]]:

@@ -75,9 +75,11 @@ def curve_suite(dataset: str, heuristic: str) -> str:
 def _significance(findings: QaFindings, dataset: str, metric: str) -> Figure:
     column = "bias_significance" if metric == "exact_match" else "bias_significance_f1"
     values: dict[str, list[Estimate | None]] = {}
+    supported: dict[str, list[bool]] = {}
     for model in findings.models:
         rows = [findings.by_heuristic.get((model, dataset, heuristic)) for heuristic in findings.heuristics]
         if any(rows):
+            supported[model] = [row is not None and findings.is_supported(row) for row in rows]
             values[model] = [None if row is None or row[column] is None else (row[column], None, None) for row in rows]
     title = f"Bias significance, {_METRICS[metric]}"
     groups = [heuristic_name(heuristic) for heuristic in findings.heuristics]
@@ -90,7 +92,12 @@ def _significance(findings: QaFindings, dataset: str, metric: str) -> Figure:
         f"{_METRICS[metric]} points",
         groups,
         values,
+        supported if metric == "exact_match" and _is_tested(findings, dataset) else None,
     )
+
+
+def _is_tested(findings: QaFindings, dataset: str) -> bool:
+    return any(row["is_supported"] is not None for row in findings.tests.values() if row["dataset"] == dataset)
 
 
 def _performance(findings: QaFindings, metric: str) -> Figure:
@@ -126,17 +133,28 @@ def _grouped(
     unit: str,
     groups: Sequence[str],
     values: Mapping[str, Sequence[Estimate | None]],
+    supported: Mapping[str, Sequence[bool]] | None = None,
 ) -> Figure:
+    """Return a figure of blocks of lines; ``supported`` tells which are more than chance, where that is a question."""
     styles = {model: _style(findings, model) for model in values}
     n_legend_lines = math.ceil(len(values) / _N_LEGEND_COLUMNS)
     n_lines = len(groups) * (len(values) + 1)
     size = (_WIDTH_INCHES, 1.05 + 0.2 * n_legend_lines + max(0.11 * n_lines, 0.22 * len(groups), 0.5))
     words = "; ".join(
-        f"{model} " + ", ".join(f"{group} {_in_words(value)}" for group, value in zip(groups, own, strict=True))
+        f"{model} "
+        + ", ".join(
+            f"{group} {_in_words(value)}{_MORE if supported and supported[model][place] else ''}"
+            for place, (group, value) in enumerate(zip(groups, own, strict=True))
+        )
         for model, own in values.items()
     )
-    plot = partial(_plot_grouped, title=title, unit=unit, groups=groups, values=values, styles=styles)
+    plot = partial(
+        _plot_grouped, title=title, unit=unit, groups=groups, values=values, styles=styles, supported=supported
+    )
     return Figure(name, suite, metric, f"{title} ({unit}) on {suite}: {words}.", draw(name, plot, size))
+
+
+_MORE = " (more than chance)"
 
 
 def _in_words(value: Estimate | None) -> str:
@@ -150,20 +168,35 @@ def _plot_grouped(
     groups: Sequence[str],
     values: Mapping[str, Sequence[Estimate | None]],
     styles: Mapping[str, _Style],
+    supported: Mapping[str, Sequence[bool]] | None,
 ) -> None:
-    """Draw a block of lines per group, from the top, with a line from 0 to the value of each model."""
+    """Draw a block of lines per group, from the top, with a line from 0 to the value of each model.
+
+    What is not more than chance has a hollow mark and a thin line.
+    """
     step = 1 / (len(values) + 1)
     names = short_names(list(values))
     for number, (model, own) in enumerate(values.items()):
         color, marker = styles[model]
         places = [group + (number + 1) * step - 0.5 for group in range(len(groups))]
-        known = [(place, value) for place, value in zip(places, own, strict=True) if value is not None]
-        heights, estimates = [place for place, _ in known], [value for _, value in known]
-        axes.hlines(heights, 0, [value for value, _, _ in estimates], color=color, linewidth=1, alpha=0.45)
-        axes.plot(
-            [value for value, _, _ in estimates], heights, color=color, marker=marker, linestyle="", markersize=4.5,
-            label=names[model], clip_on=False,
-        )  # fmt: skip
+        known = [(group, value) for group, value in enumerate(own) if value is not None]
+        heights, estimates = [places[group] for group, _ in known], [value for _, value in known]
+        filled = [supported is None or supported[model][group] for group, _ in known]
+        for is_filled in (True, False):
+            shown = [
+                (place, value[0])
+                for place, value, is_own in zip(heights, estimates, filled, strict=True)
+                if is_own == is_filled
+            ]
+            axes.hlines(
+                [place for place, _ in shown], 0, [value for _, value in shown], color=color, alpha=0.45,
+                linewidth=2.2 if is_filled and supported is not None else 1,
+            )  # fmt: skip
+            axes.plot(
+                [value for _, value in shown], [place for place, _ in shown], color=color, marker=marker, linestyle="",
+                markersize=4.5, markerfacecolor=color if is_filled else "white", clip_on=False,
+                label=names[model] if is_filled else None,
+            )  # fmt: skip
         for height, low, high in _intervals(heights, estimates):
             axes.hlines(height, low, high, color=color, linewidth=2.2)
         for group, place in enumerate(places):
@@ -173,7 +206,7 @@ def _plot_grouped(
         if not any(own[group] for own in values.values()):
             axes.text(0, group, " not measured", color=_SOFT, fontsize=8.5, va="center")
     axes.set_title(title, loc="left", fontweight="bold")
-    axes.set_xlabel(unit)
+    axes.set_xlabel(unit if supported is None else f"{unit}; filled: more than chance")
     axes.set_xlim(0, max(axes.get_xlim()[1], 1.0))
     axes.set_yticks(range(len(groups)), list(short_names(groups).values()))
     axes.set_ylim(len(groups) - 0.5, -0.5)

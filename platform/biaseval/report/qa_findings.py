@@ -1,7 +1,8 @@
-"""What the report of a QA-bias run tells: marts by SQL, and example questions of each significant bias."""
+"""What the report of a QA-bias run tells: marts by SQL, and example questions of each bias that is more than chance."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -42,6 +43,12 @@ class QaFindings:
     out_of_distribution: tuple[str, ...]
     by_heuristic: dict[tuple[str, str, str], Row]
     """(model, data set, heuristic) to the row of ``qa_bias_by_heuristic``."""
+    tests: dict[tuple[str, str, str], Row]
+    """(model, data set, heuristic) to the row of ``qa_bias_tests``: is it more than chance?"""
+    n_tests: dict[str, int]
+    """Data set to the tests of ``qa_bias_tests`` that its ``p_adjusted`` are over, trained readers included."""
+    comparisons: list[Row]
+    """The rows of ``qa_model_comparisons``, each pair of models both ways round."""
     averages: dict[tuple[str, str], Row]
     """(model, data set) to the row of ``qa_by_model``."""
     by_dataset: dict[tuple[str, str], Row]
@@ -55,6 +62,22 @@ class QaFindings:
     spec: Row
     plan: Row
     environment: Row
+
+    def is_supported(self, row: Row) -> bool:
+        """Return whether a row of ``qa_bias_by_heuristic`` has a bias that is more than chance."""
+        return bool(self.tests[row["model"], row["dataset"], row["heuristic"]]["is_supported"])
+
+    def has_interval(self, row: Row) -> bool:
+        """Return whether the interval of a row's difference may be shown, which takes the threshold as given."""
+        return row["searched_on"] is None or self.is_supported(row)
+
+    def compared(self, dataset: str, metric: str, heuristic: str | None = None) -> dict[tuple[str, str], Row]:
+        """Return (model, other model) to their comparison by a metric."""
+        return {
+            (row["model"], row["other_model"]): row
+            for row in self.comparisons
+            if (row["dataset"], row["metric"], row["heuristic"]) == (dataset, metric, heuristic)
+        }
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -77,6 +100,8 @@ def read_qa_findings(run: Run) -> QaFindings:
     with closing(open_runs([run.uri])) as connection:
         by_heuristic = _rows(connection, "from qa_bias_by_heuristic")
         by_dataset = _rows(connection, "from qa_by_dataset")
+        tests = _rows(connection, "from qa_bias_tests")
+        comparisons = _rows(connection, "from qa_model_comparisons")
         averages = _rows(connection, "from qa_by_model")
         elsewhere = _rows(connection, "from qa_over_datasets where role = 'out_of_distribution'")
         curve_points = _rows(connection, "from qa_curves order by dataset, heuristic, model, bin")
@@ -103,6 +128,9 @@ def read_qa_findings(run: Run) -> QaFindings:
         by_heuristic={
             (row["model"], row["dataset"], row["heuristic"]): row for row in by_heuristic if row["model"] in models
         },
+        tests={(row["model"], row["dataset"], row["heuristic"]): row for row in tests if row["model"] in models},
+        n_tests=Counter(row["dataset"] for row in tests if row["p_adjusted"] is not None),
+        comparisons=comparisons,
         averages={(row["model"], row["dataset"]): row for row in averages},
         by_dataset={(row["model"], row["dataset"]): row for row in by_dataset},
         elsewhere={row["model"]: row for row in elsewhere},
@@ -188,11 +216,12 @@ biased as (
         model,
         dataset,
         heuristic,
-        threshold,
+        qa_bias_by_heuristic.threshold,
         biased_segment
     from qa_bias_by_heuristic
+    inner join qa_bias_tests using (model, dataset, heuristic)
     where
-        bias_significance > 0
+        qa_bias_tests.is_supported
         and dataset in (select dataset from qa_by_dataset where role = 'in_distribution')
 
 ),

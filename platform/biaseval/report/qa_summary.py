@@ -1,13 +1,10 @@
-"""What a QA-bias run found, in sentences, and what to know before trusting the numbers."""
+"""What to know before trusting the numbers of a QA-bias run, in sentences."""
 
 from __future__ import annotations
 
 from biaseval.report.findings import Row
 from biaseval.report.qa_findings import QaFindings, heuristic_name
 from biaseval.report.summary import join
-
-_N_LARGEST = 2
-"""Shortcuts that a model's sentence names."""
 
 _N_NARROWEST = 3
 """Groups that the warning about narrow intervals names."""
@@ -16,33 +13,15 @@ _LOW_EXACT_MATCH = 0.5
 """Below this share of exact answers a low significance is no success (P3's debiased models had 0.19 to 0.38)."""
 
 
-def compare_models(findings: QaFindings) -> list[str]:
-    """Return a sentence per in-distribution set that two models or more were measured on."""
-    return [sentence for dataset in findings.in_distribution if (sentence := _comparison(findings, dataset))]
-
-
-def summarize_models(findings: QaFindings) -> list[tuple[str, list[str]]]:
-    """Return each model with the sentences of its summary: bias, its largest shortcuts, performance."""
-    return [
-        (
-            model,
-            [
-                *(one for dataset in findings.in_distribution for one in _bias(findings, model, dataset)),
-                *_performances(findings, model),
-            ],
-        )
-        for model in findings.models
-    ]
-
-
 def qa_caveats(findings: QaFindings) -> list[str]:
     """Return what a reader must know before trusting the numbers, beside the plan's notes, a sentence each."""
     return [
         *_low_exact_match(findings),
-        *_not_measured(findings),
+        *_single_articles(findings),
         *_searched(findings),
         *_narrow_intervals(findings),
         *_missing(findings),
+        *_not_measured(findings),
     ]
 
 
@@ -52,90 +31,34 @@ def side(row: Row, is_better: bool = True) -> str:
     return f"{heuristic_name(row['heuristic'])} {'≤' if is_lower else '>'} {row['threshold']:g}"
 
 
-def _comparison(findings: QaFindings, dataset: str) -> str:
-    averages = {
-        model: average
-        for model in findings.models
-        if (average := findings.averages.get((model, dataset))) and average["bias_significance"] is not None
-    }
-    if len(averages) < 2:
-        return ""
-    if not any(row["bias_significance"] for row in averages.values()):
-        return f"On {dataset}, no bias of any model is significant."
-    lowest = min(row["bias_significance"] for row in averages.values())
-    least = [model for model, row in averages.items() if row["bias_significance"] == lowest]
-    best = max(averages, key=lambda model: findings.by_dataset[model, dataset]["exact_match"])
-
-    def told(model: str) -> str:
-        row = findings.by_dataset[model, dataset]
-        return f"{averages[model]['bias_significance']:.2f} with EM {100 * row['exact_match']:.1f}"
-
-    same = " and the highest EM." if least == [best] else f"; {best} has the highest EM ({told(best)})."
-    have = f"{least[0]} has" if len(least) == 1 else f"{len(least)} models have"
-    value = told(least[0]) if len(least) == 1 else f"{lowest:.2f}"
-    return f"On {dataset}, {have} the lowest average bias significance ({value}){same}"
+def obstacle(averages: dict[str, Row], gaps: dict[tuple[str, str], Row]) -> str:
+    """Return why models cannot be compared by the average of their biases, or nothing where they can."""
+    first, *others = averages.values()
+    everywhere = set(first["measurable"]).intersection(*(row["measurable"] for row in others))
+    partly = [name for row in averages.values() for name in row["measurable"] if name not in everywhere]
+    if partly:
+        names = join([heuristic_name(name) for name in dict.fromkeys(partly)])
+        return f"{names} could not be measured for all of them"
+    own = [row for pair, row in gaps.items() if set(pair) <= averages.keys()]
+    if any(row["n_lacking"] for row in own):
+        return "they did not answer the same questions"
+    reasons = dict.fromkeys(row["reason"] for row in own if row["reason"])
+    if reasons:
+        return "; ".join(_REASONS.get(reason, reason) for reason in reasons)
+    if any(row["verdict"] == "too few" for row in own):
+        return f"the questions are about {own[0]['n_articles']} articles, and no test of so few can be sure"
+    return "" if all(row["verdict"] for row in own) else "it was not tested"
 
 
-def _bias(findings: QaFindings, model: str, dataset: str) -> list[str]:
-    average = findings.averages.get((model, dataset))
-    if average is None:
-        return []
-    if average["bias_significance"] is None:
-        return [f"No heuristic can be measured on {dataset}."]
-    own = [findings.by_heuristic[model, dataset, heuristic] for heuristic in findings.heuristics]
-    shortcuts = sorted((row for row in own if row["bias_significance"]), key=lambda row: -row["bias_significance"])
-    n_all, n_measurable = average["n_heuristics"], average["n_measurable"]
-    over = f"{n_measurable}" if n_measurable == n_all else f"the {n_measurable} measurable of {n_all}"
-    sentences = [
-        f"Average bias significance {average['bias_significance']:.2f} EM points on {dataset}, over {over} "
-        f"{_plural(n_all, 'heuristic', 'heuristics')}; {average['n_significant'] or 'none'} significant."
-    ]
-    if shortcuts:
-        shown = [
-            f"{heuristic_name(row['heuristic'])} {row['bias_significance']:.2f} (better where {side(row)}, by "
-            f"{_interval(abs(row['difference']), *_bounds(row))}; EM of the worse group at most "
-            f"{row['worse_high']:.1f})"
-            for row in shortcuts[:_N_LARGEST]
-        ]
-        sentences.append(f"Largest: {join(shown)}.")
-    return sentences
-
-
-def _bounds(row: Row) -> tuple[float | None, float | None]:
-    """Return the interval of the difference in the direction of the bias: better minus worse segment."""
-    low, high = row["difference_low"], row["difference_high"]
-    if low is None or row["difference"] >= 0:
-        return low, high
-    return -high, -low
-
-
-def _performances(findings: QaFindings, model: str) -> list[str]:
-    sentences = [
-        f"{_performance(row)} on {dataset} (n = {row['n_rows']:,})"
-        for dataset in findings.in_distribution
-        if (row := findings.by_dataset.get((model, dataset)))
-    ]
-    row = findings.elsewhere.get(model)
-    if row is not None:
-        sets = f"mean of {row['n_datasets']} sets, " if row["n_datasets"] > 1 else ""
-        sentences.append(f"{_performance(row)} out of distribution ({sets}n = {row['n_rows']:,})")
-    return [f"{'; '.join(sentences)}."] if sentences else []
-
-
-def _performance(row: Row) -> str:
-    return " and ".join(
-        f"{name} {_interval(*(None if row[key] is None else 100 * row[key] for key in (metric, *_ends(metric))))}"
-        for name, metric in (("EM", "exact_match"), ("F1", "f1"))
-    )
-
-
-def _ends(metric: str) -> tuple[str, str]:
-    return f"{metric}_low", f"{metric}_high"
-
-
-def _interval(value: float | None, low: float | None, high: float | None) -> str:
-    shown = "–" if value is None else f"{value:.1f}"
-    return shown if low is None or high is None else f"{shown} [{low:.1f}, {high:.1f}]".replace("-", "−")
+_REASONS = {
+    "one article": "the questions of a group are about a single article",
+    "other thresholds": "each has thresholds of its own",
+    "no threshold": "no heuristic has a threshold",
+    "threshold by chance": "thresholds were searched on answers whose bias is not more than chance",
+    "not measured for both": "no heuristic could be measured for both",
+    "no question that both answered": "they answered no question in common",
+}
+"""Of ``qa_model_comparisons``, in words."""
 
 
 def _low_exact_match(findings: QaFindings) -> list[str]:
@@ -192,7 +115,7 @@ def _searched(findings: QaFindings) -> list[str]:
             places[row["searched_on"]].append(dataset)
     if not places:
         return []
-    bent = "a significance that is the largest of several thresholds leans high"
+    bent = "a significance that is the largest of several thresholds leans high, also where there is no bias"
     if findings.spec["variant"] == "reference":
         return [f"Thresholds are searched for each model on its own predictions: {bent}."]
     if len(findings.models) == 1:
@@ -228,6 +151,20 @@ def _narrow_intervals(findings: QaFindings) -> list[str]:
     return [
         f"Samples of {bootstrap['sample']:,} without replacement hold much of the smaller group of {join(shown)}: its "
         "interval is too narrow and the significance leans high; see the plain difference."
+    ]
+
+
+def _single_articles(findings: QaFindings) -> list[str]:
+    single = [
+        dataset
+        for dataset in findings.datasets
+        if any(own == dataset and row["n_articles"] == 1 for (_, own), row in findings.by_dataset.items())
+    ]
+    if not single:
+        return []
+    return [
+        f"All questions of {join(single)} are about one article: there are no intervals, and no bias can be told from "
+        "that article’s peculiarities."
     ]
 
 

@@ -18,7 +18,6 @@ from biaseval.report.qa_training_words import (
     found,
     reader_name,
     study,
-    summarize_training,
     training_caveats,
 )
 
@@ -40,7 +39,6 @@ def training_context(
     return {
         "training": training,
         "methods": METHODS,
-        "summary": summarize_training(findings, training),
         "study": study(training),
         "given_up": [row for row in training.readers if row["problem"] is not None],
         "found": [

@@ -20,20 +20,6 @@ _N_MANY = 20
 """Changes of which one is expected to leave 0 out of its 95 % interval by chance."""
 
 
-def summarize_training(findings: QaFindings, training: QaTraining) -> str:
-    """Return how many readers were trained, and what that did to the biases that they address, over all methods."""
-    readers = [row for row in training.readers if row["method"] != BIAS_MODEL]
-    n_given_up = _n_given_up(readers)
-    given_up = f" ({n_given_up} given up)" if n_given_up else ""
-    told = [
-        f"on {dataset}, {_count(len(rows), 'debiased reader')}, significance of the bias that each addresses, against "
-        f"the standard reader’s: {_counts(rows)}"
-        for dataset in findings.in_distribution
-        if (rows := [row for row in training.debiasing.values() if _is_addressed_on(row, dataset)])
-    ]
-    return "; ".join([f"The run trained {_count(len(readers), 'reader')}{given_up}", *told]) + "."
-
-
 def study(training: QaTraining) -> list[str]:
     """Return what was trained, and what it took."""
     readers = [row for row in training.readers if row["method"] != BIAS_MODEL]
@@ -278,18 +264,6 @@ def _elsewhere(findings: QaFindings, training: QaTraining, block: Block, dataset
     told = _by_direction(rows, "f1_change", 100, lambda row: reader_name(block, row))
     start = f"{METHODS[method].shown} out of distribution ({over}, points)"
     return f"{start}, {_count(len(rows), 'reader')}: {told}."
-
-
-def _counts(rows: Sequence[Row]) -> str:
-    """Return in how many rows the significance is lower, higher, or neither is shown, apart from broken readers."""
-    sorts = _sorted([row for row in rows if not row["is_nearly_broken"]], "significance_change")
-    n_broken = sum(bool(row["is_nearly_broken"]) for row in rows)
-    parts = [
-        f"{words} {len(sorts.get(sort, [])) or 'none'}"
-        for sort, words in _DIRECTIONS.items()
-        if sort in sorts or sort in _SHOWN_DIRECTIONS
-    ]
-    return ", ".join([*parts, *([f"{n_broken} nearly broken"] if n_broken else [])])
 
 
 def _by_direction(rows: Sequence[Row], column: str, scale: float, named: Callable[[Row], str]) -> str:

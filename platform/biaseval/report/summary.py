@@ -1,240 +1,270 @@
-"""The summary of a run in sentences, each made from its numbers."""
+"""What a run may be said to show, in sentences: each word of them is a verdict of the marts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from biaseval.report.findings import METRICS, Findings, Row
-from biaseval.report.methods import is_adapted, method_name
-from biaseval.report.mitigation import cost_sentence, training_caveats, training_sentence
+from biaseval.report.methods import method_name
 
-_SAME = 1e-9
-"""Means closer than this are the same: what is left is the order of summation."""
+MIN_UNITS = 6
+"""Fewer tasks than this, and no test of them can reach 5 %: the word of `verdict` is then ``too few``."""
+
+_SEEN = 0.05
+"""The difference of ``*_n_needed`` in the marts."""
 
 
-def summarize(findings: Findings) -> list[str]:
-    """Return the sentences of the summary, one finding each."""
-    sentences = [
-        _scope(findings),
-        *_demonstrations(findings),
-        *_mitigation(findings),
-        *_adaptation(findings),
-        _equivalent_labels(findings),
-        *_most_biased(findings),
+class Line(NamedTuple):
+    """A line of the verdict."""
+
+    lead: str
+    text: str
+
+
+def conclude(findings: Findings) -> list[Line]:
+    """Return the verdict: what the model does without mitigation, how sure that is, and what follows."""
+    lines = [*_constant(findings), *_bias(findings, "rsd"), *_bias(findings, "bias_score")]
+    return [*lines, *_certainty(findings), *_advice(findings)]
+
+
+def measured(findings: Findings) -> str:
+    """Return what the run measured, in one line."""
+    scope = findings.scope
+    least, most = scope["n_labels_least"], scope["n_labels_most"]
+    n_sets = max(row["n_demo_sets"] for row in findings.by_suite["all"])
+    places = f"{_numbers(findings.n_demos)} demonstration{'' if findings.n_demos == (1,) else 's'}"
+    sets = f" ({n_sets} sets of them)" if n_sets > 1 else ""
+    date = findings.environment.get("date")
+    parts = [
+        counted(scope["n_tasks"], "task"),
+        f"{counted(scope['n_rows'], 'test row')}, {least if least == most else f'{least} to {most}'} labels",
+        places + sets,
+        join([method_name(method, findings.mitigation) for method in findings.methods]),
+        *([str(date)] if date else []),
     ]
-    return [sentence for sentence in sentences if sentence]
+    return " · ".join(parts)
 
 
-def caveats(findings: Findings) -> list[str]:
-    """Return what a reader must know before trusting the numbers, a sentence each."""
-    n_tasks = len(findings.tasks)
-    largest = findings.n_demos[-1]
-    inferred = [task["task"] for task in findings.tasks if task["template_source"] == "inferred"]
-    left_out = findings.plan.get("left_out") or {}
-    n_fewer = sum(row["n_fewer_demos"] for row in findings.cut_prompts)
-    n_truncated = sum(row["n_truncated"] for row in findings.cut_prompts)
-    sentences = []
-    if n_tasks == 1:
-        sentences.append("A single task has no interval over tasks: these numbers say nothing about other tasks.")
-    elif n_tasks < 10:
-        sentences.append(f"The intervals come from resampling only {n_tasks} tasks and are rough.")
-    if findings.n_without_hit:
-        sentences.append(
-            f"{_tasks(findings.n_without_hit)} without a single correct prediction "
-            f"(no {findings.mitigation}, {_demos(largest)}) "
-            f"{_plural(findings.n_without_hit, 'counts', 'count')} with RSD 0, as in the reference code, "
-            "which makes the mean RSD look better."
-        )
-    if n_fewer:
-        sentences.append(f"{n_fewer:,} prompts hold fewer demonstrations than asked for: the length limit was reached.")
-    if n_truncated:
-        sentences.append(f"{n_truncated:,} prompts were cut on the right: they pass the limit without demonstrations.")
-    if inferred:
-        sentences.append(
-            f"The domain-context template of {_tasks(len(inferred))} is inferred from the inputs; "
-            "templates change what DC measures."
-        )
-    if left_out:
-        were = _plural(len(left_out), "was", "were")
-        sentences.append(f"{_tasks(len(left_out))} {were} left out; the reasons are under Settings.")
-    if findings.adaptation is not None:
-        sentences += training_caveats(findings.adaptation)
-    return sentences
-
-
-def _scope(findings: Findings) -> str:
-    n_labels = sorted({len(task["labels"]) for task in findings.tasks})
-    n_rows = sum(task["n_main"] for task in findings.tasks)
-    many = f"{n_labels[0]} to {n_labels[-1]}" if len(n_labels) > 1 else f"{n_labels[0]}"
-    calibrations = [method_name(method) for method in findings.methods if method != "none" and not is_adapted(method)]
-    with_what = f"and calibrated by {join(calibrations)}" if calibrations else "and not calibrated"
-    if findings.adaptation is not None:
-        n_adapters = sum(row["n_adapters"] for row in findings.adaptation.training)
-        adapters = f"{n_adapters:,} LoRA {_plural(n_adapters, 'adapter', 'adapters')}"
-        with_what = f"by itself and with {adapters}, {with_what}"
-    counts = join([str(number) for number in findings.n_demos])
-    demonstrations = "demonstration" if findings.n_demos == (1,) else "demonstrations"
-    return (
-        f"{findings.model} was scored on {n_rows:,} test instances of {_tasks(len(findings.tasks))} with {many} "
-        f"labels, with {counts} {demonstrations} in the prompt, {with_what}."
-    )
-
-
-def _demonstrations(findings: Findings) -> list[str]:
-    smallest, largest = findings.n_demos[0], findings.n_demos[-1]
-    first, last = findings.mean(smallest, "none"), findings.mean(largest, "none")
-    if first is None or last is None:
-        return []
-    metrics = [metric for metric in ("rsd", "bias_score", "macro_f1") if first[metric] is not None]
-    if smallest == largest:
-        values = [f"mean {METRICS[metric]} is {_estimate(first, metric)}" for metric in metrics]
-        return [f"Without {findings.mitigation} and with {_demos(smallest)}, {join(values)}."]
-    change = next((row for row in findings.changes if row["method"] == "none" and row["n_demos"] == largest), None)
-    sentences = []
-    for metric in metrics:
-        if last[metric] is None:
-            continue
-        ends = f"from {_estimate(first, metric)} with {_demos(smallest)} to {_estimate(last, metric)} with {largest}"
-        verb, evidence = _verdict(change, metric, last[metric] - first[metric])
-        sentences.append(f"Without {findings.mitigation}, mean {METRICS[metric]} {verb} {ends}{evidence}.")
-    return sentences
-
-
-def _mitigation(findings: Findings) -> list[str]:
-    """Return what each method changes against none, and which has the lowest mean RSD."""
-    changes = [
-        row
-        for row in findings.changes
-        if row["method"] != "none" and row["against_method"] == "none" and row["rsd"] is not None
-    ]
-    if not changes:
-        return []
-    calibrations = [row for row in changes if not is_adapted(row["method"])]
-    sentences = [_largest_fall(findings, calibrations, "Calibration", "calibration method")] if calibrations else []
-    if lora := [row for row in changes if row["method"] == "lora"]:
-        sentences += [_largest_fall(findings, lora, "LoRA alone"), *_clear_changes(lora)]
-    lowest = []
-    for n_demos in findings.n_demos:
-        rows = [row for row in findings.by_suite["all"] if row["n_demos"] == n_demos and row["rsd"] is not None]
-        if len(rows) > 1:
-            least = min(row["rsd"] for row in rows)
-            names = [_name(row["method"], findings) for row in rows if row["rsd"] - least <= _SAME]
-            lowest.append(f"{join(names)} with {n_demos} ({least:.3f})")
-    if lowest and len(findings.n_demos) > 1:
-        sentences.append(f"The lowest mean RSD by number of demonstrations: {', '.join(lowest)}.")
-    sentences += _clear_rises(changes)
-    return sentences
-
-
-def _adaptation(findings: Findings) -> list[str]:
-    """Return what calibration changes on top of LoRA, how the adapters were trained, and what all mitigation needed."""
-    if findings.adaptation is None:
-        return []
-    changes = [row for row in findings.changes if row["against_method"] == "lora" and row["rsd"] is not None]
-    told = []
-    if changes:
-        told = [_largest_fall(findings, changes, "On top of LoRA, calibration", "calibration method on top of LoRA")]
-        told += _clear_rises(changes, " against LoRA alone")
-        clear = [row for row in changes if _is_clear(row, "rsd")]
-        if not clear and all(row["rsd_low"] is not None for row in changes):
-            told.append("Against LoRA alone, no calibration clearly changes mean RSD at any number of demonstrations.")
-    return [*told, training_sentence(findings.adaptation.training), cost_sentence(findings.adaptation.costs)]
-
-
-def _clear_rises(changes: Sequence[Row], against: str = "") -> list[str]:
-    """Return where mean RSD clearly rises, if anywhere."""
-    by_method: dict[str, list[str]] = {}
-    for row in changes:
-        if row["rsd_low"] is not None and row["rsd_low"] > 0:
-            by_method.setdefault(method_name(row["method"]), []).append(str(row["n_demos"]))
-    if not by_method:
-        return []
-    places = [f"{method} ({join(numbers)} demonstrations)" for method, numbers in by_method.items()]
-    return [f"Mean RSD clearly rises{against}, its paired interval lying above 0, with {join(places)}."]
-
-
-def _clear_changes(lora: Sequence[Row]) -> list[str]:
-    """Return which metrics LoRA alone clearly moves, and at which numbers of demonstrations; none without intervals."""
-    told = []
-    for metric in ("rsd", "bias_score", "macro_f1"):
-        rows = [row for row in lora if row[f"{metric}_low"] is not None]
-        if not rows:
-            continue
-        places: dict[str, list[str]] = {}
-        for row in rows:
-            verb = ("falls" if row[metric] < 0 else "rises") if _is_clear(row, metric) else "does not clearly change"
-            places.setdefault(verb, []).append(str(row["n_demos"]))
-        verbs = join([f"{verb} with {join(numbers)}" for verb, numbers in places.items()])
-        told.append(f"mean {METRICS[metric]} {verbs}")
-    if not told:
-        return []
-    return [f"LoRA alone against no mitigation, by paired intervals and number of demonstrations: {'; '.join(told)}."]
-
-
-def _largest_fall(findings: Findings, changes: Sequence[Row], what: str, none_of: str | None = None) -> str:
-    """Return where RSD falls most, of changes against one method.
+def word(verdict: str | None, unit: str) -> str:
+    """Return a verdict of the marts as the page says it; nothing where there is none.
 
     Args:
-        findings: of the run.
-        changes: those to choose from.
-        what: what the sentence says to lower RSD.
-        none_of: what none of lowers it; None where there is only one.
+        verdict: of ``label_bias_verdicts``.
+        unit: what the test is over, ``tasks`` or ``rows``.
     """
-    best = min(changes, key=lambda row: row["rsd"])
-    against = best["against_method"]
-    if best["rsd"] >= -_SAME:
-        if none_of is None:
-            return f"{what} lowers mean RSD at no number of demonstrations."
-        return f"No {none_of} lowers mean RSD at any number of demonstrations."
-    alike = [row for row in changes if row["rsd"] - best["rsd"] <= _SAME]
-    before, after = findings.mean(best["n_demos"], against), findings.mean(best["n_demos"], best["method"])
-    if before is None or after is None:
+    if verdict is None:
         return ""
-    settings = [_demos(row["n_demos"]) for row in alike]
-    if none_of is not None:
-        settings = [f"{method_name(row['method'])} at {demos}" for row, demos in zip(alike, settings, strict=True)]
-    where = f"{'at' if none_of is None else 'with'} {join(settings)}"
-    others = [
-        f"{METRICS[metric]} goes from {before[metric]:.3f} to {after[metric]:.3f}"
-        for metric in ("bias_score", "macro_f1")
-        if before[metric] is not None and after[metric] is not None
-    ]
-    there = f" At the same time, mean {join(others)}." if others else ""
-    in_tasks = f"; lower in {best['n_tasks_lower_rsd']:,} of {_tasks(best['n_tasks'])}" if best["n_tasks"] > 1 else ""
-    return (
-        f"{what} lowers mean RSD most {where}: from {_estimate(before, 'rsd')} to "
-        f"{_estimate(after, 'rsd')} ({paired(best, 'rsd')}{in_tasks}).{there}"
+    return {"unclear": "no clear change", "too few": f"too few {unit} to say"}.get(verdict, verdict)
+
+
+class Scope(NamedTuple):
+    """What the words of a page are about."""
+
+    has_words: bool
+    """Some differences have a word for other rows of these tasks."""
+    has_words_for_others: bool
+    """So have some for other tasks like these, beside those."""
+    n_tasks: int
+
+    @property
+    def these(self) -> str:
+        """How sentences call the tasks of the run."""
+        return "this task" if self.n_tasks == 1 else "these tasks"
+
+
+def scope_of_words(findings: Findings) -> Scope:
+    """Return what the words of the page can be about; of one task both words are the same."""
+    rows = [row for by_metric in findings.verdicts.values() for row in by_metric.values()]
+    n_tasks = findings.scope["n_tasks"]
+    return Scope(
+        has_words=any(row["same_tasks_verdict"] not in (None, "too few") for row in rows),
+        has_words_for_others=n_tasks > 1 and any(row["verdict"] not in (None, "too few") for row in rows),
+        n_tasks=n_tasks,
     )
 
 
-def _equivalent_labels(findings: Findings) -> str:
-    largest = findings.n_demos[-1]
-    if "semantically_equivalent" not in findings.by_suite:
-        return ""
-    part, whole = findings.mean(largest, "none", "semantically_equivalent"), findings.mean(largest, "none")
-    if part is None or whole is None:
-        return ""
-    return (
-        f"On the {_tasks(part['n_tasks'])} with semantically equivalent labels, mean RSD "
-        f"without {findings.mitigation} and with {_demos(largest)} is {_estimate(part, 'rsd')}, against "
-        f"{_estimate(whole, 'rsd')} on all tasks."
-    )
-
-
-def _most_biased(findings: Findings) -> list[str]:
-    if not findings.most_biased:
+def _constant(findings: Findings) -> list[Line]:
+    """Return where the answers are nearly all the same without mitigation."""
+    rows = [row for row in _without_mitigation(findings, findings.n_demos) if row["n_tasks_constant"]]
+    if not rows:
         return []
-    worst = findings.most_biased[0]
-    ties = [task for task in findings.most_biased if worst["rsd"] - task["rsd"] <= _SAME]
-    if worst["rsd"] == 0:
-        return [f"No task has RSD above 0 without {findings.mitigation} and with {_demos(findings.n_demos[-1])}."]
-    label = preferred_label(worst["labels"])
-    also = f" ({len(ties) - 1} more are as biased)" if len(ties) > 1 else ""
-    return [
-        f"Most biased without {findings.mitigation} and with {_demos(findings.n_demos[-1])} is {worst['task']}{also}: "
-        f"RSD {worst['rsd']:.3f}; it prefers “{label['label']}”, {label['predicted_share']:.1%} of the predictions and "
-        f"{label['gold_share']:.1%} of the gold labels."
+    if findings.scope["n_tasks"] > 1:
+        first, *further = rows
+        told = [f"{first['n_tasks_constant']} of {first['n_tasks']} tasks with {demos(first['n_demos'])}"]
+        told += [f"{row['n_tasks_constant']} with {row['n_demos']}" for row in further]
+        return [
+            Line(
+                "Nearly always the same answer",
+                f"in {join(told)} (more than 95 % of the answers, no {findings.mitigation}).",
+            )
+        ]
+    answers = {row["n_demos"]: row for row in findings.answers}
+    places: dict[str, list[int]] = {}
+    for row in rows:
+        answer = answers[row["n_demos"]]
+        predicted, gold = _percent(answer["predicted_share"]), _percent(answer["gold_share"])
+        shares = f"“{answer['label']}” is {predicted} of the answers and {gold} of the gold labels"
+        places.setdefault(shares, []).append(row["n_demos"])
+    told = [f"{shares} with {_numbers(numbers)} {_demonstrations(numbers[-1])}" for shares, numbers in places.items()]
+    return [Line("Nearly always the same answer", f"{'; '.join(told)} (no {findings.mitigation}).")]
+
+
+def _without_mitigation(findings: Findings, n_demos: Iterable[int]) -> list[Row]:
+    return [row for row in (findings.mean(number, "none") for number in n_demos) if row is not None]
+
+
+def _bias(findings: Findings, metric: str) -> list[Line]:
+    """Return the bias at the smallest and largest number of demonstrations, beside what rows alone leave."""
+    rows = [row for row in _without_mitigation(findings, findings.ends) if row[metric] is not None]
+    if not rows:
+        return []
+    first, *further = rows
+    told = [
+        f"{first[metric]:.3f} with {demos(first['n_demos'])}{_beside(findings, first, metric, 'the noise of rows')}"
     ]
+    told += [f"{row[metric]:.3f} with {row['n_demos']}{_beside(findings, row, metric, 'it')}" for row in further]
+    perfect = rows[-1]["bias_score_of_perfect"]
+    best = f" A model that is always right has {perfect:.3f}." if metric == "bias_score" and perfect else ""
+    return [Line(f"{METRICS[metric]}, no {findings.mitigation}", f"{'; '.join(told)}.{best}")]
+
+
+def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
+    """Return a comma, and how a bias of a setting without mitigation compares with the noise of its rows."""
+    floor = row[f"{metric}_floor"]
+    if floor is None:
+        return ", of which the rows cannot tell the noise"
+    n_above = row[f"n_tasks_{metric}"]
+    if row["n_tasks"] > 1:
+        return f", above {noise} ({floor:.3f}) in {n_above} of {row['n_tasks']} tasks"
+    [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
+    return f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
+
+
+def _certainty(findings: Findings) -> list[Line]:
+    """Return what the words are about, how sure they are, and how small a difference the tests see."""
+    if not findings.remedies:
+        return []
+    scope = scope_of_words(findings)
+    unit, n_units = findings.remedies[0]["unit"], findings.remedies[0]["n_units"]
+    if not scope.has_words:
+        return [
+            Line(
+                "No verdicts",
+                f"a test over {n_units} rows cannot reach 5 %, at least {MIN_UNITS} are needed; "
+                "the differences are shown without a word.",
+            )
+        ]
+    if scope.n_tasks == 1:
+        told = (
+            f"“lower” and “higher” are for other rows of this task (tested over {n_units:,}), with a 5 % chance of any "
+            "wrong word."
+        )
+    elif scope.has_words_for_others:
+        told = (
+            f"the first word of each difference is for other rows of these {scope.n_tasks:,} tasks, “others” (where "
+            "not the same) for other tasks like these; of each, the chance of any wrong word is 5 %."
+        )
+    else:
+        told = (
+            f"“lower” and “higher” are for other rows of these {scope.n_tasks:,} tasks, with a 5 % chance of any wrong "
+            f"word; of other tasks a test over {n_units} says nothing, at least {MIN_UNITS} are needed."
+        )
+    seen = _seen(findings)
+    if scope.n_tasks == 1 or scope.has_words_for_others:
+        one = "One" if unit == "rows" else "Of other tasks, one"
+        told += f" {one} test alone mostly finds a change of {seen}." if seen else ""
+    return [Line("How sure", told)]
+
+
+def _seen(findings: Findings) -> str:
+    """Return the smallest differences that tests of one alone mostly find."""
+    seen = []
+    for metric in ("rsd", "accuracy"):
+        sizes = [
+            rows[metric]["smallest_detectable"]
+            for rows in findings.verdicts.values()
+            if rows.get(metric, {}).get("smallest_detectable")
+        ]
+        if sizes:
+            seen.append(f"{METRICS[metric]} by {_range([f'{size:.3f}' for size in (min(sizes), max(sizes))])}")
+    return join(seen) if seen else ""
+
+
+def _advice(findings: Findings) -> list[Line]:
+    """Return the remedies that lower a bias without a loss that tests see, on these tasks and on others like them."""
+    lead = "What to do"
+    if not findings.remedies:
+        return [Line(lead, "no remedy was measured; the spec's key calibration names some.")]
+    scope = scope_of_words(findings)
+    if not scope.has_words:
+        return [Line(lead, f"measure {MIN_UNITS} rows or more; nothing can be recommended from these.")]
+    here = [row for row in findings.remedies if row["is_supported_on_these_tasks"]]
+    if here:
+        told = (
+            f"on {scope.these}, RSD or BiasScore is lower, and no loss of accuracy or macro-F1 is seen, with "
+            f"{_named(here, findings)}."
+        )
+    else:
+        told = f"on {scope.these}, no remedy is shown to lower RSD or BiasScore without a loss of accuracy or macro-F1."
+    return [Line(lead, f"{told}{_advice_for_others(findings, scope, here)}")]
+
+
+def _advice_for_others(findings: Findings, scope: Scope, here: Sequence[Row]) -> str:
+    """Return, with a blank before it, what is shown for other tasks like these, or what that would take."""
+    if scope.n_tasks == 1:
+        return "" if here else _takes(findings.remedies, findings)
+    if not scope.has_words_for_others:
+        return f" For other tasks nothing is shown; measure {MIN_UNITS} tasks or more."
+    there = [row for row in findings.remedies if row["is_supported"]]
+    if not there:
+        none = (
+            " None of this is shown for other tasks like these." if here else " Nor is one for other tasks like these."
+        )
+        return none + _takes(here or findings.remedies, findings)
+    if there == list(here):
+        return " All of this is shown for other tasks like these, too."
+    return f" For other tasks like these, it is shown with {_named(there, findings)}."
+
+
+def _named(remedies: Iterable[Row], findings: Findings) -> str:
+    """Return remedies with the numbers of demonstrations of each."""
+    places: dict[str, list[int]] = {}
+    for row in remedies:
+        name = "more demonstrations" if row["method"] == "none" else remedy_name(row, findings)
+        places.setdefault(name, []).append(row["n_demos"])
+    (first, numbers), *others = places.items()
+    named = [f"{first} ({_numbers(numbers)} {_demonstrations(numbers[-1])})"]
+    return join([*named, *(f"{name} ({_numbers(numbers)})" for name, numbers in others)])
+
+
+def _takes(remedies: Iterable[Row], findings: Findings) -> str:
+    """Return, with a blank before it, how many units find a change of RSD by one of these that is not told."""
+    unclear = [
+        row for row in remedies if row["rsd_verdict"] == "unclear" and (row["rsd_n_needed"] or 0) > row["n_units"]
+    ]
+    if not unclear:
+        return ""
+    unclear.sort(key=lambda row: row["rsd_n_needed"])
+    least, most = unclear[0], unclear[-1]
+    takes = f"about {least['rsd_n_needed']:,} {least['unit']} for {remedy_place(least, findings)}"
+    if most["rsd_n_needed"] > least["rsd_n_needed"]:
+        takes += f" to {most['rsd_n_needed']:,} for {remedy_place(most, findings)}"
+    return f" To find a change of RSD by {_SEEN} takes {takes}; this run has {least['n_units']:,}."
+
+
+def remedy_place(row: Row, findings: Findings) -> str:
+    """Return how sentences call a remedy at its number of demonstrations."""
+    if row["method"] == "none":
+        return f"{remedy_name(row, findings)} demonstrations"
+    return f"{remedy_name(row, findings)} with {demos(row['n_demos'])}"
+
+
+def remedy_name(row: Row, findings: Findings) -> str:
+    """Return how the page calls a remedy: a method, or more demonstrations without any."""
+    if row["method"] == "none":
+        return f"{row['n_demos']} rather than {row['against_n_demos']}"
+    return method_name(row["method"], findings.mitigation)
 
 
 def preferred_label(labels: Sequence[Row]) -> Row:
@@ -242,28 +272,9 @@ def preferred_label(labels: Sequence[Row]) -> Row:
     return max(labels, key=lambda label: label["predicted_share"] - label["gold_share"])
 
 
-def _verdict(change: Row | None, metric: str, difference: float) -> tuple[str, str]:
-    """Return the verb for a change and the evidence for it, in brackets."""
-    if abs(difference) <= _SAME:
-        return "stays the same,", ""
-    verb = "falls" if difference < 0 else "rises"
-    if change is None or change[f"{metric}_low"] is None:
-        return verb, ""
-    return verb if _is_clear(change, metric) else "does not clearly change,", f" ({paired(change, metric)})"
-
-
-def paired(row: Row, metric: str) -> str:
-    """Return a paired difference with its interval, and whether that includes 0."""
-    value, low, high = (signed(row[name]) for name in (metric, f"{metric}_low", f"{metric}_high"))
-    if row[f"{metric}_low"] is None:
-        return f"difference {value}"
-    return f"paired difference {value} [{low}, {high}]{'' if _is_clear(row, metric) else ', which includes 0'}"
-
-
-def _is_clear(row: Row, metric: str) -> bool:
-    """Return whether a difference has an interval that lies to a side of 0."""
-    low, high = row[f"{metric}_low"], row[f"{metric}_high"]
-    return low is not None and (low > 0 or high < 0)
+def p_value(p: float | None) -> str:
+    """Return a p-value as text."""
+    return "no test" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def signed(value: float | None) -> str:
@@ -272,29 +283,33 @@ def signed(value: float | None) -> str:
     return "" if value is None else f"{round(value, 3) + 0.0:+.3f}".replace("-", "\N{MINUS SIGN}")
 
 
-def _estimate(row: Row, metric: str) -> str:
-    if row[f"{metric}_low"] is None:
-        return f"{row[metric]:.3f}"
-    return f"{row[metric]:.3f} [{row[f'{metric}_low']:.3f}, {row[f'{metric}_high']:.3f}]"
-
-
-def _name(method: str, findings: Findings) -> str:
-    return method_name(method, findings.mitigation)
-
-
-def _demos(number: int) -> str:
-    return f"{number} demonstration{'' if number == 1 else 's'}"
-
-
-def _tasks(number: int) -> str:
-    return f"{number:,} task{'' if number == 1 else 's'}"
-
-
-def _plural(number: int, singular: str, plural: str) -> str:
-    return singular if number == 1 else plural
-
-
 def join(words: Iterable[str]) -> str:
     """Return words as a sentence lists them: ``a, b and c``."""
     *first, last = list(words)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _range(ends: Sequence[str]) -> str:
+    return ends[0] if ends[0] == ends[-1] else f"{ends[0]} to {ends[-1]}"
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return join([str(number) for number in numbers])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def demos(number: int) -> str:
+    """Return a number of demonstrations in words."""
+    return f"{number} {_demonstrations(number)}"
+
+
+def _demonstrations(number: int) -> str:
+    return f"demonstration{'' if number == 1 else 's'}"
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things in words."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,76 @@
+"""What a reader of a label-bias report must know before trusting its numbers, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from biaseval.report.findings import Findings
+from biaseval.report.methods import method_name
+from biaseval.report.mitigation import training_caveats
+from biaseval.report.summary import counted, demos, join
+
+_N_NAMED = 5
+
+
+def caveats(findings: Findings) -> list[str]:
+    """Return what a reader must know before trusting the numbers, a sentence each."""
+    n_tasks = findings.scope["n_tasks"]
+    inferred = [task["task"] for task in findings.tasks if task["template_source"] == "inferred"]
+    left_out = findings.plan.get("left_out") or {}
+    sentences = []
+    if n_tasks == 1:
+        sentences.append("One task: what holds for rows like these says nothing about other tasks.")
+    elif n_tasks < 10:
+        sentences.append(f"{n_tasks} tasks are few: what holds for them need not hold for others.")
+    sentences += [*_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
+    if n_fewer := findings.n_cut["n_fewer_demos"]:
+        sentences.append(f"{n_fewer:,} prompts hold fewer demonstrations than asked for: the length limit was reached.")
+    if n_truncated := findings.n_cut["n_truncated"]:
+        sentences.append(f"{n_truncated:,} prompts were cut on the right: they pass the limit without demonstrations.")
+    if inferred:
+        sentences.append(
+            f"The domain-context template of {counted(len(inferred), 'task')} is inferred from the inputs; "
+            "templates change what DC measures."
+        )
+    if left_out:
+        were = "was" if len(left_out) == 1 else "were"
+        sentences.append(f"{counted(len(left_out), 'task')} {were} left out; the reasons are under Settings.")
+    if findings.adaptation is not None:
+        sentences += training_caveats(findings.adaptation)
+    return sentences
+
+
+def _out_of_reach(findings: Findings) -> list[str]:
+    high = [row for row in findings.ranked if (row["bias_score_of_perfect"] or 0) > 0.1]
+    if not high:
+        return []
+    high.sort(key=lambda row: (-row["bias_score_of_perfect"], row["task"]))
+    named = _named([f"{row['task']} ({row['bias_score_of_perfect']:.3f})" for row in high])
+    return [
+        f"BiasScore cannot come near 0 where gold labels are missing among its rows; a model that is always right has "
+        f"more than 0.1 in {named}."
+    ]
+
+
+def _single_gold(findings: Findings) -> list[str]:
+    single = [row["task"] for row in findings.ranked if row["n_main_gold_labels"] == 1]
+    if not single:
+        return []
+    return [f"All test rows have one gold label, so that RSD is 0 for every method, in {_named(single)}."]
+
+
+def _without_hit(findings: Findings) -> list[str]:
+    rows = [row for row in findings.by_suite["all"] if row["n_tasks_without_hit"]]
+    if not rows:
+        return []
+    places = [
+        f"{counted(row['n_tasks_without_hit'], 'task')} "
+        f"({method_name(row['method'], findings.mitigation)}, {demos(row['n_demos'])})"
+        for row in rows
+    ]
+    return [f"Without a single correct answer RSD counts as 0, which makes the mean RSD look better: {_named(places)}."]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _N_NAMED
+    return join(names) if more <= 0 else f"{', '.join(names[:_N_NAMED])} and {more:,} more"

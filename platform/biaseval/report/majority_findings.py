@@ -1,0 +1,143 @@
+"""What the report of a majority-bias run shows, read from its marts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import yaml
+
+from biaseval.analysis import open_runs
+from biaseval.report.findings import Adaptation, Row, read_adaptation
+from biaseval.report.ways import REGIONS, row_order, way_order, ways_of
+from biaseval.store import Run
+
+METRICS_OF_VERDICTS = {
+    "mean_f1": "mean weighted F1",
+    "sd_f1": "sd",
+    "rb_at_10": "RB@10 of a seed",
+    "tails_f1": "weighted F1 at the tails",
+    "middle_f1": "weighted F1 in the middle",
+}
+"""The display names of the metrics that verdicts are of, in the order of tables."""
+
+
+@dataclass(frozen=True)
+class MajorityFindings:
+    """What the report shows. Shares and F1 are in [0, 1]; a number that was not measured is None."""
+
+    model: str
+    by_model: list[Row]
+    """The rows of ``majority_by_model``, by way, method and instruction."""
+    by_setting: list[Row]
+    """The rows of ``majority_over_seeds``, in the same order and by the setting's number."""
+    gaps: list[Row]
+    """The rows of ``majority_instruction_gap``, with the intervals of their tests."""
+    gains: list[Row]
+    """The rows of ``majority_calibration_gain``, by way, method and instruction, with the intervals of their tests.
+
+    RB@10 has none: its test is of another number, the mean over seeds of that of each."""
+    verdicts: list[Row]
+    """The rows of ``majority_verdicts``, by way, method, instruction and metric."""
+    components: list[Row]
+    """The rows of ``majority_components``, in the order of ``by_model``."""
+    adaptation: Adaptation | None
+    """None in a run without adapters."""
+    settings: list[Row]
+    outputs: list[Row]
+    """The rows of ``frequent_outputs``."""
+    spec: Row
+    plan: Row
+    environment: Row
+
+    def ways(self) -> list[tuple[str, str]]:
+        """Return each way of predicting with its method, in the order of tables."""
+        return ways_of(self.by_model)
+
+    def of(self, predict: str, method: str, instruction: bool) -> Row:
+        """Return the row of ``majority_by_model`` for this way of predicting, method and instruction."""
+        return next(
+            row
+            for row in self.by_model
+            if (row["predict"], row["method"], row["instruction"]) == (predict, method, instruction)
+        )
+
+    def first(self) -> list[Row]:
+        """Return the rows of ``majority_by_model`` of the first way of predicting, by instruction."""
+        return [row for row in self.by_model if (row["predict"], row["method"]) == self.ways()[0]]
+
+    def verdict(self, row: Row, metric: str) -> Row:
+        """Return what a metric of a row may be said to show; of a change, or of the instruction's gap.
+
+        Args:
+            row: of ``majority_calibration_gain`` or ``majority_instruction_gap``, or one of ``majority_by_model`` with
+                a method.
+            metric: of ``majority_verdicts``.
+        """
+        return _verdict_of(row, metric, self.verdicts)
+
+
+def read_majority_findings(run: Run) -> MajorityFindings:
+    """Return what the report of a majority-bias run shows.
+
+    Raises:
+        BiasevalError: the run has no metrics yet.
+    """
+    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    marts = ("by_model", "over_seeds", "instruction_gap", "calibration_gain", "verdicts", "components")
+    with closing(open_runs([run.uri])) as connection:
+        by_model, by_setting, gaps, gains, verdicts, components, settings = (
+            connection.sql(f"from {name}").to_arrow_table().to_pylist()
+            for name in (*(f"majority_{mart}" for mart in marts), "settings")
+        )
+        frequent = connection.sql("from frequent_outputs order by is_adapted, n_outputs desc, text, prediction")
+        outputs = frequent.to_arrow_table().to_pylist()
+        gains = [
+            _tested(row, verdicts, {"mean_f1": "mean_f1", "sd_f1": "sd_f1"}) for row in sorted(gains, key=row_order)
+        ]
+        adaptation = read_adaptation(connection, gains, place="instruction")
+    return MajorityFindings(
+        model=spec["name"],
+        by_model=sorted(by_model, key=row_order),
+        by_setting=sorted(by_setting, key=lambda row: (row_order(row), row["number"])),
+        gaps=[
+            _tested(row, verdicts, {"gap": f"{row['region']}_f1"})
+            for row in sorted(gaps, key=lambda row: (way_order(row), REGIONS.index(row["region"])))
+        ],
+        gains=gains,
+        verdicts=sorted(verdicts, key=lambda row: (row_order(row), list(METRICS_OF_VERDICTS).index(row["metric"]))),
+        components=sorted(components, key=row_order),
+        adaptation=adaptation,
+        settings=sorted(settings, key=lambda row: row["number"]),
+        # Quoted, as spaces and line ends are part of an output.
+        outputs=[{**row, "shown": json.dumps(row["text"], ensure_ascii=False)} for row in outputs],
+        spec=spec,
+        plan=json.loads(run.read_text("plan.json")) if run.has("plan.json") else {},
+        environment=json.loads(run.read_text("environment.json")) if run.has("environment.json") else {},
+    )
+
+
+def _verdict_of(row: Row, metric: str, verdicts: Sequence[Row]) -> Row:
+    place = (row["predict"], row["method"], row.get("instruction", True), metric)
+    return next(
+        each for each in verdicts if (each["predict"], each["method"], each["instruction"], each["metric"]) == place
+    )
+
+
+def _tested(row: Row, verdicts: Sequence[Row], metrics: Mapping[str, str]) -> Row:
+    """Return a difference with the intervals of its tests in place of the percentiles of resamples.
+
+    Those lean narrow with few test rows.
+
+    Args:
+        row: of ``majority_calibration_gain`` or ``majority_instruction_gap``.
+        verdicts: rows of ``majority_verdicts``.
+        metrics: by column of the row; what else it has is without interval.
+    """
+    shown = {name: None if name.endswith(("_low", "_high")) else value for name, value in row.items()}
+    for column, metric in metrics.items():
+        verdict = _verdict_of(row, metric, verdicts)
+        shown |= {f"{column}_low": verdict["low"], f"{column}_high": verdict["high"]}
+    return shown

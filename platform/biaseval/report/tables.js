@@ -1,0 +1,43 @@
+"use strict";
+// A click on a heading sorts the table, and a box above a long one keeps the rows that hold a text. Without this script
+// tables stand as they were written.
+const text = (cell) => (cell ? cell.title || cell.textContent.trim() : "");
+const number = (shown) => {
+  const found = shown.replaceAll("\u2212", "-").replaceAll(",", "").match(/^[-+]?[\d.]+(e[-+]?\d+)?/);
+  return found ? Number(found[0]) : NaN;
+};
+for (const table of document.querySelectorAll("table.sortable")) {
+  const rows = [...table.querySelectorAll("tbody tr")];
+  for (const heading of table.querySelectorAll("thead th[data-column]")) {
+    const column = Number(heading.dataset.column);
+    const button = document.createElement("button");
+    button.append(...heading.childNodes);
+    heading.append(button);
+    button.addEventListener("click", () => {
+      const keys = new Map(rows.map((row) => [row, text(row.cells[column])]));
+      const isNumber = rows.some((row) => !Number.isNaN(number(keys.get(row))));
+      const before = heading.getAttribute("aria-sort");
+      const sign = before ? (before === "ascending" ? -1 : 1) : isNumber ? -1 : 1;
+      const order = (one, other) => {
+        const [a, b] = [keys.get(one), keys.get(other)];
+        if (!isNumber) return sign * a.localeCompare(b);
+        const [x, y] = [number(a), number(b)];
+        if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+        return sign * (x - y);
+      };
+      for (const other of table.querySelectorAll("thead th")) other.removeAttribute("aria-sort");
+      heading.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      table.tBodies[0].append(...rows.slice().sort(order));
+    });
+  }
+  if (!table.classList.contains("long")) continue;
+  const box = document.createElement("input");
+  box.type = "search";
+  box.placeholder = "only rows with \u2026";
+  box.setAttribute("aria-label", "Show only rows that hold this text");
+  box.addEventListener("input", () => {
+    const wanted = box.value.toLowerCase();
+    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  });
+  table.parentElement.before(box);
+}
