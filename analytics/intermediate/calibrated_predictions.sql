@@ -3,7 +3,22 @@
 -- code-point order.
 with
 
-log_weights as (
+-- What is done in each setting; log_weights: null where nothing is divided.
+methods as (
+
+    select distinct
+        task,
+        n_demos,
+        demo_set,
+        setting,
+        instruction,
+        adaptation,
+        adaptation as method,
+        null::double[] as log_weights
+    from contexts
+    cross join (values ('none'), ('lora')) as adaptations (adaptation)
+
+    union all
 
     select
         task,
@@ -22,27 +37,21 @@ log_weights as (
 unnormalized as (
 
     select
-        *,
-        adaptation as method,
-        log_probabilities as logs
-    from prompt_probabilities
-    where purpose in ('main', 'bias_score', 'held_out', 'majority')
-
-    union all by name
-
-    select
         prompt_probabilities.*,
-        log_weights.method,
-        list_transform(log_probabilities, lambda x, i: x + log_weights[i]) as logs
+        methods.method,
+        case
+            when methods.log_weights is null then log_probabilities
+            else list_transform(log_probabilities, lambda x, i: x + methods.log_weights[i])
+        end as logs
     from prompt_probabilities
-    inner join log_weights
+    inner join methods
         on
-            prompt_probabilities.adaptation = log_weights.adaptation
-            and prompt_probabilities.task = log_weights.task
-            and prompt_probabilities.n_demos = log_weights.n_demos
-            and prompt_probabilities.demo_set = log_weights.demo_set
-            and prompt_probabilities.setting is not distinct from log_weights.setting
-            and prompt_probabilities.instruction is not distinct from log_weights.instruction
+            prompt_probabilities.adaptation = methods.adaptation
+            and prompt_probabilities.task = methods.task
+            and prompt_probabilities.n_demos = methods.n_demos
+            and prompt_probabilities.demo_set = methods.demo_set
+            and prompt_probabilities.setting is not distinct from methods.setting
+            and prompt_probabilities.instruction is not distinct from methods.instruction
     where purpose in ('main', 'bias_score', 'held_out', 'majority')
 
 ),

@@ -11,6 +11,15 @@ asked as (
 
 ),
 
+-- Mostly none, so that prompts need not be read.
+not_asked as materialized (
+
+    select method
+    from calibration_methods
+    where method not in (select regexp_extract(asked.method, '^[a-z]+') from asked)
+
+),
+
 names as (
 
     select method
@@ -19,10 +28,8 @@ names as (
     union all
 
     select method
-    from calibration_methods
-    where
-        method in (select purpose from prompts)
-        and method not in (select regexp_extract(asked.method, '^[a-z]+') from asked)
+    from not_asked
+    where method in (select purpose from prompts)
 
 )
 

@@ -2,6 +2,7 @@
 -- calibrated. adaptation: none for the model itself, lora for the model with the adapter of the prompt's context.
 -- The likelihood is what run_settings says (as published: mean over the label's tokens and EOS). Logarithms, because
 -- summed likelihoods of long labels leave the range of a double.
+-- Scores meet their prompts before labels are gathered, so that a question about a task or setting reads its parts alone.
 with
 
 scores as (
@@ -23,11 +24,24 @@ scores as (
 log_likelihoods as (
 
     select
-        adaptation,
-        prompt_id,
-        label,
+        scores.adaptation,
+        prompts.prompt_id,
+        prompts.context_id,
+        prompts.task,
+        prompts.purpose,
+        prompts.n_demos,
+        prompts.demo_set,
+        prompts.row,
+        prompts.instance_id,
+        prompts.gold,
+        scores.label,
         log_likelihood(token_logprobs, n_label_tokens, normalization, eos) as log_likelihood
-    from scores
+    from prompts
+    inner join scores
+        on
+            prompts.prompt_id = scores.prompt_id
+            -- Says nothing more, and by it DuckDB leaves out the parts that hold none of the prompts asked for.
+            and scores.prompt_id between prompts.prompt_id and prompts.prompt_id
     cross join run_settings
 
 ),
@@ -35,8 +49,7 @@ log_likelihoods as (
 label_lists as (
 
     select
-        adaptation,
-        prompt_id,
+        * exclude (label, log_likelihood),
         list(label order by label) as labels,
         list(log_likelihood order by label) as log_likelihoods
     from log_likelihoods
@@ -63,19 +76,18 @@ normalizers as (
 )
 
 select
-    prompts.prompt_id,
+    normalizers.prompt_id,
     normalizers.adaptation,
-    prompts.task,
-    prompts.purpose,
-    prompts.n_demos,
-    prompts.demo_set,
+    normalizers.task,
+    normalizers.purpose,
+    normalizers.n_demos,
+    normalizers.demo_set,
     contexts.setting,
     contexts.instruction,
-    prompts.row,
-    prompts.instance_id,
-    prompts.gold,
+    normalizers.row,
+    normalizers.instance_id,
+    normalizers.gold,
     normalizers.labels,
     list_transform(normalizers.log_likelihoods, lambda x: x - log_total) as log_probabilities
-from prompts
-inner join normalizers using (prompt_id)
+from normalizers
 left join contexts using (context_id)

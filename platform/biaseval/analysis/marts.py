@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from biaseval.analysis.relations import (
     Relation,
+    begin_tables,
+    complete_tables,
     connect,
     create,
     create_tables,
@@ -25,14 +27,22 @@ from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import tables_of
 
-_LARGE = ("label_logprobs", "calibrated_predictions")
+_LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
 """Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
 
 ADDED_LAST = {
-    "majority_over_seeds": "is_marked",
-    "majority_by_model": "has_enough_rows",
-    "majority_calibration_gain": "has_enough_rows",
-    "qa_bias_by_heuristic": "n_tried",
+    "label_bias_by_label": "preference_p",
+    "label_bias_by_task": "share_most_frequent",
+    "label_bias_by_task_over_sets": "bias_score_high",
+    "label_bias_by_model": "unit",
+    "label_bias_changes": "unit",
+    "majority_over_seeds": "recency",
+    "majority_by_model": "recency_at_equal_shares_high",
+    "majority_calibration_gain": "is_constant",
+    "qa_bias_by_heuristic": "n_articles",
+    "qa_by_dataset": "n_articles",
+    "qa_by_model": "bias_significance_null",
+    "qa_curves": "n_articles",
 }
 """Marts that older versions wrote with fewer columns, and one of those that came last."""
 
@@ -68,16 +78,22 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     """Return the marts by name, once every check has passed."""
     tables = tables_of(kind)
     checks, marts = relations("checks", tables=tables), relations("marts", tables=tables)
-    mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
     between = needed(relations("intermediate", tables=tables), [*checks, *marts])
-    read = {name for relation in (*between, *checks, *marts) for name in relation.reads & tables.keys()}
+    names = {relation.name for relation in (*between, *marts)}
+    made = [relation for relation in relations("intermediate", "marts", tables=tables) if relation.name in names]
+    # Metrics are not computed of what is wrong, so what checks of the run's own tables read comes first.
+    mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
+    first_checks = [check for check in checks if check not in mart_checks]
+    first = needed(made, first_checks)
+    read = {name for relation in (*made, *checks) for name in relation.reads & tables.keys()}
     with local_copy(run, read) as source, closing(connect([source])) as connection:
         create_tables(source, [table for name, table in tables.items() if name in read], connection)
-        for relation in between:
+        for relation in first:
             create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
-        _check(run, [check for check in checks if check not in mart_checks], connection)
-        for mart in marts:
-            create("table", mart.name, mart.sql, connection)
+        _check(run, first_checks, connection)
+        for relation in made:
+            if relation not in first:
+                create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
         _check(run, mart_checks, connection)
         return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
 
@@ -88,10 +104,12 @@ def _results_database(run: Run, kind: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
         database = Path(folder) / "results.duckdb"
         with closing(connect([run], database)) as connection:
-            create_tables(run, tables.values(), connection)
-            create_views(relations("intermediate", tables=tables), connection)
+            listed = [(table, run.parts(table.name)) for table in tables.values()]
+            begin_tables(run, listed, connection)
             for mart in relations("marts", tables=tables):
                 create("table", mart.name, read_parquet(run, mart_file(mart.name)), connection)
+            create_views(relations("intermediate", tables=tables), connection)
+            complete_tables(run, listed, connection)
         return database.read_bytes()
 
 

@@ -45,10 +45,10 @@ from biaseval.tables import TABLES, tables_of
 EVERYTHING = "all"
 """The scope of an objective that is one number of a run."""
 
-_SETTINGS = {"bootstrap_draws", "qa_models", "qa_settings", "run_settings"}
+_SETTINGS = {"bootstrap_draws", "qa_models", "qa_settings", "run_settings", "setting_permutations", "sign_flips"}
 """Tables that are derived of a spec, whatever was measured."""
 
-_DRAWS = {"qa_change_draws", "qa_draws", "qa_thresholds", "row_draws"}
+_DRAWS = {"qa_bias_draws", "qa_change_draws", "qa_draws", "qa_search_nulls", "qa_thresholds", "row_draws"}
 """Tables that are derived of what was measured; of a sample they are other ones."""
 
 _HEAVY = {"qa_features", "qa_guide_logits", "qa_training_examples", "qa_training_attributes", "qa_tfidf"}
@@ -56,7 +56,7 @@ _HEAVY = {"qa_features", "qa_guide_logits", "qa_training_examples", "qa_training
 
 _DERIVED_OF: dict[str, Collection[str]] = {
     "label_bias": ("tasks",),
-    "majority_bias": ("prompts",),
+    "majority_bias": ("prompts", "settings"),
     "qa_bias": tables_of("qa_bias").keys() - _SETTINGS - _DRAWS - _HEAVY,
 }
 

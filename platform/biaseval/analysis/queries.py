@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -12,10 +13,12 @@ import pyarrow.parquet as pq
 
 from biaseval.analysis.marts import ADDED_LAST, mart_file
 from biaseval.analysis.relations import (
+    Listed,
     Relation,
+    begin_tables,
+    complete_tables,
     connect,
     create,
-    create_tables,
     create_views,
     literal,
     read_parquet,
@@ -44,21 +47,26 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     if not run_dirs:
         raise InputError("RUN: no run directory is named; name at least one")
     runs = [Run.open(str(run_dir)) for run_dir in run_dirs]
-    kinds = [_finished_kind(run) for run in runs]
+    finished = [_finished(run) for run in runs]
     names = _distinct_names(runs)
     connection = connect(runs)
     if len(runs) == 1:
-        _create_views(runs[0], kinds[0], connection)
+        _begin_views(finished[0], connection)
+        complete_tables(runs[0], finished[0].listed, connection)
         return connection
     selects: dict[str, list[str]] = {}
-    for number, (run, kind, name) in enumerate(zip(runs, kinds, names, strict=True)):
+    for number, (own, name) in enumerate(zip(finished, names, strict=True)):
         connection.execute(f"create schema run_{number}; use run_{number}")
-        for view in _create_views(run, kind, connection):
+        for view in _begin_views(own, connection):
             selects.setdefault(view, []).append(f"select {literal(name)} as run, * from run_{number}.{view}")
     connection.execute("use memory.main")
     for view, parts in selects.items():
         create("view", view, " union all by name ".join(parts), connection)
     create_views(relations("comparisons", tables=selects), connection)
+    for number, own in enumerate(finished):
+        connection.execute(f"use run_{number}")
+        complete_tables(own.run, own.listed, connection)
+    connection.execute("use memory.main")
     return connection
 
 
@@ -108,37 +116,17 @@ def stored_kind(run: Run) -> str:
     return str(spec.get("kind", "")) if isinstance(spec, dict) else ""
 
 
-def refuse_missing_parts(run: Run, rounds: Mapping[str, int]) -> None:
-    """Make sure that tables have all parts.
+class _Finished(NamedTuple):
+    """A run of which nothing is missing."""
 
-    Args:
-        run: a planned run.
-        rounds: table to how often it has a part for each part of the table that it is a part of.
-
-    Raises:
-        BiasevalError: some are missing.
-    """
-    wanted: list[tuple[str, int]] = []
-    for table, n_rounds in rounds.items():
-        whole = str(TABLES[table].part_of)
-        n_parts = len(run.parts(whole))
-        if not n_parts:
-            raise BiasevalError(f"{run.uri}: the table {whole} has no part; run the same command again")
-        wanted += [(table, part) for part in range(n_rounds * n_parts)]
-    done = {table: run.parts(table) for table in rounds}
-    if not any(done.values()) and run.parts(TRAINED_MODELS.name):
-        raise BiasevalError(f"{run.uri}: is trained, and nothing is measured yet; biaseval run goes on with it")
-    missing = [(table, part) for table, part in wanted if part not in done[table]]
-    if missing:
-        table, part = missing[0]
-        raise BiasevalError(
-            f"{run.uri}: {len(missing)} of {len(wanted)} parts missing (first: {table}/{part_name(part)}); "
-            "run the same command again"
-        )
+    run: Run
+    kind: str
+    listed: Listed
+    """All tables of its kind."""
 
 
-def _finished_kind(run: Run) -> str:
-    """Return the kind of a run, having made sure that nothing of it is missing.
+def _finished(run: Run) -> _Finished:
+    """Return a run, having made sure that nothing of it is missing; its tables are listed once.
 
     Raises:
         InputError: it is no run, or of a kind that there is not.
@@ -148,23 +136,56 @@ def _finished_kind(run: Run) -> str:
     tables = tables_of(kind)
     if not tables:
         raise InputError(f"{run.uri}: kind {kind!r} in spec.yaml is unknown to this version; use the one that made it")
-    refuse_missing_parts(run, _rounds(run, kind))
+    parts = {name: run.parts(name) for name in tables}
+    _refuse_missing_parts(run, _rounds(run, kind, parts), parts)
     marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]
     # The database is written last: beside it and other marts, one that is not there is of a later version.
     if lacking and (len(lacking) == len(marts) or not run.has("results.duckdb")):
         raise BiasevalError(f"{run.uri}: {lacking[0]} is missing; biaseval report {run.uri} writes it")
-    return kind
+    return _Finished(run, kind, [(table, parts[name]) for name, table in tables.items()])
 
 
-def _rounds(run: Run, kind: str) -> dict[str, int]:
+def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[str, Collection[int]]) -> None:
+    """Make sure that tables have all parts.
+
+    Args:
+        run: a planned run.
+        rounds: table to how often it has a part for each part of the table that it is a part of.
+        parts: of every table of the run's kind.
+
+    Raises:
+        BiasevalError: some are missing.
+    """
+    wanted: list[tuple[str, int]] = []
+    for table, n_rounds in rounds.items():
+        whole = str(TABLES[table].part_of)
+        n_parts = len(parts[whole])
+        if not n_parts:
+            raise BiasevalError(f"{run.uri}: the table {whole} has no part; run the same command again")
+        wanted += [(table, part) for part in range(n_rounds * n_parts)]
+    if not any(parts[table] for table in rounds) and parts.get(TRAINED_MODELS.name):
+        raise BiasevalError(f"{run.uri}: is trained, and nothing is measured yet; biaseval run goes on with it")
+    missing = [(table, part) for table, part in wanted if part not in parts[table]]
+    if missing:
+        table, part = missing[0]
+        raise BiasevalError(
+            f"{run.uri}: {len(missing)} of {len(wanted)} parts missing (first: {table}/{part_name(part)}); "
+            "run the same command again"
+        )
+
+
+def _rounds(run: Run, kind: str, parts: Mapping[str, Collection[int]]) -> dict[str, int]:
     """Return how often each table of outputs has a part for each planned one.
 
     A table that only some specs ask for counts once it has a part, or where no other has one.
     """
     outputs = [table for table in tables_of(kind).values() if table.part_of is not None]
-    counted = [table for table in outputs if kind not in table.if_asked or run.parts(table.name)] or outputs[:1]
-    lists = {**(run.read_json("plan.json") if run.has("plan.json") else {}), **run.read_yaml("spec.yaml")}
+    counted = [table for table in outputs if kind not in table.if_asked or parts[table.name]] or outputs[:1]
+    named = {name for table in counted for name in table.for_each}
+    # The plan of a large run is large, too.
+    plan = run.read_json("plan.json") if named and run.has("plan.json") else {}
+    lists = {**plan, **run.read_yaml("spec.yaml")} if named else {}
     return {
         table.name: sum(len(lists.get(name) or ()) for name in table.for_each) if table.for_each else 1
         for table in counted
@@ -181,10 +202,11 @@ def _distinct_names(runs: Sequence[Run]) -> list[str]:
     return ["/".join(path[-n_parts:]) for path in paths]
 
 
-def _create_views(run: Run, kind: str, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Create the views that the run's tables allow, and return their names."""
-    tables = tables_of(kind)
-    create_tables(run, tables.values(), connection)
+def _begin_views(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Create the views that the run's tables allow, over first parts (`begin_tables`), and return their names."""
+    run = finished.run
+    tables = tables_of(finished.kind)
+    begin_tables(run, finished.listed, connection)
     views = relations("intermediate", "marts", tables=tables)
     for view in views:
         stored = view.layer == "marts" and _is_whole(run, view)

@@ -24,7 +24,7 @@ import pyarrow.fs as pafs
 
 from biaseval.errors import BiasevalError
 from biaseval.prompting.calibration import calibration_rows
-from biaseval.store import Run
+from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, TableSchema
 
 _STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
@@ -33,6 +33,10 @@ _LAYERS = ("intermediate", "marts", "checks", "comparisons")
 
 _PACKAGED = Path(__file__).parents[1] / "analytics"
 ANALYTICS = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[3] / "analytics"
+
+
+Listed = Sequence[tuple[TableSchema, Collection[int]]]
+"""Tables of a run, each with the numbers of its parts."""
 
 
 class Relation(NamedTuple):
@@ -44,8 +48,11 @@ class Relation(NamedTuple):
 
     @property
     def reads(self) -> set[str]:
-        """The names after each ``from`` and ``join`` that are no steps of the query itself."""
-        return set(re.findall(r"(?:from|join) (\w+)", self.sql)) - set(re.findall(r"^(\w+) as \($", self.sql, re.M))
+        """The names behind ``from`` and ``join``, or given to a macro there, that are no steps of the query itself."""
+        named = re.findall(r"(?:from|join) (\w+)", self.sql)
+        given = " ".join(re.findall(r"(?:from|join) \w+\(([^)]*)\)", self.sql))
+        steps = re.findall(r"^(\w+) as (?:materialized )?\($", self.sql, re.MULTILINE)
+        return {*named, *re.findall(r"'(\w+)'", given)} - set(steps)
 
 
 def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
@@ -92,6 +99,8 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
     )
     # A query of more than two seconds would draw a progress bar on standard output, among its results.
     connection.execute("set enable_progress_bar = false").fetchall()
+    # A query over intermediate relations meets the same thousands of parts several times.
+    connection.execute("set parquet_metadata_cache = true").fetchall()
     for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
         from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
 
@@ -109,12 +118,34 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
 
 def create_tables(run: Run, tables: Iterable[TableSchema], connection: duckdb.DuckDBPyConnection) -> None:
     """Create a view over the Parquet parts of each table; a table without any part is an empty one."""
-    for table in tables:
-        parts = run.parts(table.name)
+    listed = [(table, run.parts(table.name)) for table in tables]
+    begin_tables(run, listed, connection)
+    complete_tables(run, listed, connection)
+
+
+def begin_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection) -> None:
+    """Create a view over the first part of each table; a table without any part is an empty one.
+
+    DuckDB binds a view when it is created, with all that it reads, and lists a table's files whenever it meets it: what
+    reads tables of thousands of parts is created between this and `complete_tables`.
+
+    Args:
+        run: the run directory.
+        listed: of the run.
+        connection: where views are created.
+    """
+    for table, parts in listed:
         if parts:
-            create("view", table.name, _select(run, table, min(parts)), connection)
+            create("view", table.name, _select(run, table, min(parts), part_name(min(parts))), connection)
         else:
             connection.from_arrow(table.empty()).create(table.name)
+
+
+def complete_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection) -> None:
+    """Have the views of `begin_tables` read all parts; the arguments are the same."""
+    for table, parts in listed:
+        if parts:
+            create("or replace view", table.name, _select(run, table, min(parts), "part-*.parquet"), connection)
 
 
 def create_views(made: Iterable[Relation], connection: duckdb.DuckDBPyConnection) -> None:
@@ -182,9 +213,9 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _select(run: Run, table: TableSchema, part: int) -> str:
-    """Return the query over a table's parts, with the columns that an older version did not write."""
-    select = read_parquet(run, f"{table.name}/part-*.parquet")
+def _select(run: Run, table: TableSchema, part: int, files: str) -> str:
+    """Return the query over a table's files, with the columns that an older version did not write into this part."""
+    select = read_parquet(run, f"{table.name}/{files}")
     if not table.later:
         return select
     try:
