@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "platform" / "biaseval"
 
 LAYERS = [
     {"__main__"},
-    {"cli", "bench"},
+    {"cli", "bench", "validation"},
     {"demo"},
     {"pipelines"},
     {"execute", "report"},

@@ -1,0 +1,241 @@
+"""Calibration of the instrument: its truths against brute force, and what it makes of a defect that is planted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.metrics import f1_score
+
+from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
+from biaseval.store import Run
+from biaseval.validation import label_bias, label_bias_comparison, majority_bias, outcomes, qa_bias
+from biaseval.validation.cells import Cell
+from biaseval.validation.study import simulate_missing, summary
+from biaseval.validation.written import markdown
+
+N_ENDLESS = 400_000
+
+
+def cell_of(cells: Sequence[Cell], name: str, n_runs: int, n_per_part: int) -> Cell:
+    [cell] = [cell for cell in cells if cell.name == name]
+    return replace(cell, n_runs=n_runs, n_per_part=n_per_part)
+
+
+def rates(out: Run, cell: Cell) -> dict[tuple[str, str], Any]:
+    simulate_missing(out, [cell], 7, lambda _: None)
+    return {(row["quantity"], row["metric"]): row for row in summary(out, [cell])}
+
+
+# What is true
+
+
+def test_the_truth_of_a_label_bias_task_is_that_of_endless_rows() -> None:
+    rng = np.random.default_rng(0)
+    few = np.array([0, 0, 0, 1, 2, 2])
+    recall, preference = np.array([0.8, 0.5, 0.3]), np.array([0.5, 0.3, 0.2])
+    gold = np.tile(few, N_ENDLESS // len(few))
+    predicted = label_bias._answers(rng, gold, recall, rng.random(len(gold)), rng.random(len(gold)))
+    probabilities, mean = label_bias._probabilities(rng, gold, preference)
+    recalls = np.array([np.mean(predicted[gold == label] == label) for label in range(3)])
+    accuracy = np.mean(predicted == gold)
+    by_gold = np.array([probabilities[gold == label].mean(axis=0) for label in range(3)]).mean(axis=0)
+    found = [
+        accuracy,
+        f1_score(gold, predicted, average="macro"),
+        recalls.std() / accuracy,
+        0.5 * np.abs(by_gold - 1 / 3).sum(),
+    ]
+    assert label_bias._truth(few, np.array([1 / 2, 1 / 6, 1 / 3]), recall, mean) == pytest.approx(found, abs=0.004)
+
+
+def brute_force_f1(rng: np.random.Generator, means: npt.NDArray[np.float64], n_rows: int) -> float:
+    gold = (rng.random(n_rows) < majority_bias._SHARE_YES).astype(int)
+    return float(f1_score(gold, means[gold] + rng.normal(size=n_rows) > 0, average="weighted"))
+
+
+def test_the_truth_of_a_majority_bias_setting_is_that_of_endless_rows() -> None:
+    rng = np.random.default_rng(1)
+    for means in ([-0.9, 0.4], [0.2, 1.5]):
+        scores = np.array(means)
+        assert majority_bias.true_f1(scores) == pytest.approx(brute_force_f1(rng, scores, N_ENDLESS), abs=0.003)
+
+
+def test_what_is_expected_of_a_setting_is_the_mean_over_draws_of_demonstrations() -> None:
+    rng = np.random.default_rng(2)
+    behaviour = majority_bias.behaviours("remedied")["none"]
+    drawn = []
+    for _ in range(500):
+        means = behaviour.scores([0, 1], 0.9, rng.random() < 0.9) + rng.normal(0, majority_bias._DEMO_EFFECT)
+        drawn.append(brute_force_f1(rng, means, 300))
+    error = np.std(drawn) / np.sqrt(len(drawn))
+    assert majority_bias.expected_f1(behaviour, 0.9) == pytest.approx(np.mean(drawn), abs=4 * error)
+
+
+def test_a_majority_bias_run_has_its_effect() -> None:
+    f1s = {}
+    for effect in ("none", "follows", "remedied", "constant"):
+        models = majority_bias.behaviours(effect)
+        f1s[effect] = {
+            method: [majority_bias.expected_f1(model, share) for share in (0.0, 0.5, 1.0)]
+            for method, model in models.items()
+        }
+    assert len({round(f1, 9) for own in f1s["none"].values() for f1 in own}) == 1
+    assert f1s["follows"]["none"] == f1s["follows"]["cc"]
+    assert max(f1s["follows"]["none"]) - min(f1s["follows"]["none"]) > 0.1
+    assert np.std(f1s["remedied"]["cc"]) < 0.7 * np.std(f1s["remedied"]["none"])
+    assert np.mean(f1s["remedied"]["cc"]) > np.mean(f1s["remedied"]["none"]) + 0.05
+    run = majority_bias.simulate("constant", n_settings=11, n_seeds=1, n_rows=1000, seed=[3])
+    answers = run.tables["majority_predictions"]["prediction"].to_pylist()
+    assert 0.96 < answers.count("yes") / len(answers) < 0.995
+
+
+def test_the_truth_of_a_question_is_how_often_it_is_answered() -> None:
+    """Over articles that are drawn anew."""
+    rng = np.random.default_rng(4)
+    for logit, gain in ((1.1, 0.0), (1.6, 0.03)):
+        chance = qa_bias.sigmoid(logit + rng.normal(0, qa_bias._OF_ARTICLE, N_ENDLESS)) + gain
+        expected = qa_bias.expected_exact_match(np.array([logit]), gain)
+        assert expected == pytest.approx(np.mean(rng.random(N_ENDLESS) < chance), abs=0.003)
+
+
+def test_answers_to_questions_differ_by_the_planted_bias_alone() -> None:
+    right: dict[tuple[str, bool], list[float]] = {}
+    for number in range(40):
+        run = qa_bias.simulate("biased", n_questions=3000, n_articles=60, seed=[number])
+        exact_match = np.array(run.tables["qa_predictions"]["exact_match"])
+        values = run.tables["qa_attributes"].to_pandas().pivot(index="example_id", columns="heuristic", values="value")
+        for heuristic in ("word_dist", "ans_len"):
+            is_lower = values[heuristic].to_numpy() <= PUBLISHED_THRESHOLDS[heuristic]
+            right.setdefault((heuristic, True), []).append(exact_match[is_lower].mean())
+            right.setdefault((heuristic, False), []).append(exact_match[~is_lower].mean())
+    logits = np.array([qa_bias._EASE + qa_bias._BIAS, qa_bias._EASE])
+    lower, higher = qa_bias.expected_exact_match(logits, 0.0)
+    assert lower - higher > 0.05
+    assert np.mean(right["word_dist", True]) == pytest.approx(lower, abs=0.012)
+    assert np.mean(right["word_dist", False]) == pytest.approx(higher, abs=0.012)
+    assert np.mean(right["ans_len", True]) == pytest.approx(np.mean(right["ans_len", False]), abs=0.012)
+
+
+# Parts
+
+
+def small_cell(n_runs: int) -> Cell:
+    return cell_of(label_bias.cells(n_runs, n_runs), "label_bias-remedied-1x30x2", n_runs, 2)
+
+
+def files_of(out: Run, cell: Cell) -> dict[str, bytes]:
+    return {f"{part}": out.read_bytes(f"{cell.name}/part-{part:05d}.parquet") for part in sorted(out.parts(cell.name))}
+
+
+def test_a_study_that_was_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    whole, killed = (Run.open(str(tmp_path / name)) for name in ("whole", "killed"))
+    cell = small_cell(4)
+    simulate_missing(whole, [cell], 7, lambda _: None)
+    asked = []
+
+    def kill_at_the_second(n_runs: int, seed: list[int]) -> Any:
+        asked.append(seed)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return cell.judged(n_runs, seed)
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate_missing(killed, [replace(cell, judged=kill_at_the_second)], 7, lambda _: None)
+    assert killed.parts(cell.name) == {0}
+    simulate_missing(killed, [cell], 7, lambda _: None)
+    assert files_of(killed, cell) == files_of(whole, cell)
+    assert len(set(files_of(whole, cell).values())) == 2
+    assert markdown(summary(killed, [cell])) == markdown(summary(whole, [cell]))
+
+
+def test_more_runs_keep_those_that_are_there(tmp_path: Path) -> None:
+    out = Run.open(str(tmp_path))
+    told: list[str] = []
+    simulate_missing(out, [small_cell(3)], 7, told.append)
+    before = files_of(out, small_cell(3))
+    assert len(before) == 2
+    simulate_missing(out, [small_cell(6)], 7, told.append)
+    after = files_of(out, small_cell(6))
+    assert {name: after[name] for name in before} == before
+    assert told == ["label_bias-remedied-1x30x2: 4 runs", "label_bias-remedied-1x30x2: 6 runs"]
+    [few] = {row["n_runs"] for row in summary(out, [small_cell(3)]) if row["quantity"] == "wrong page"}
+    [more] = {row["n_runs"] for row in summary(out, [small_cell(6)]) if row["quantity"] == "wrong page"}
+    assert (few, more) == (4, 6)
+
+
+# Rates
+
+
+def test_a_rate_has_the_error_that_runs_give_it(tmp_path: Path) -> None:
+    """Two runs of three: 1 of 4, 3 of 4; intervals hold the mean of all estimates, 2."""
+    rows = [
+        ("a", "counted", "x", "", 4, 1, None, None, None),
+        ("b", "counted", "x", "", 4, 3, None, None, None),
+        ("a", "mean", "x", "here", None, None, 1.0, 0.5, 1.5),
+        ("b", "mean", "x", "here", None, None, 3.0, 1.5, 4.5),
+        ("a", "wrong verdict", "x", "", 4, 0, None, None, None),
+        ("b", "wrong verdict", "x", "", 4, 2, None, None, None),
+    ]
+    table = outcomes.OUTCOMES.empty_table().from_pylist(
+        [dict(zip(outcomes.OUTCOMES.names, row, strict=True)) for row in rows], schema=outcomes.OUTCOMES
+    )
+    cell = Cell("kind", "none", {"n_rows": 4}, 2, 2, lambda n_runs, seed: table)
+    found = rates(Run.open(str(tmp_path)), cell)
+    assert found["counted", "x"]["rate"] == 0.5
+    assert found["counted", "x"]["error"] == pytest.approx(np.sqrt(1 + 1) / 8)
+    assert found["mean", "x"]["rate"] == 0.5
+    assert found["wrong verdict", "x"]["rate"] == 0.25
+    assert (found["wrong page", "all"]["rate"], found["wrong page", "all"]["n_runs"]) == (0.5, 2)
+    text = markdown(summary(Run.open(str(tmp_path)), [cell]))
+    assert "## Kind\n" in text
+    assert "| none | 4 | 2 | 50.0 ± 17.7 |" in text
+
+
+def test_intervals_that_are_cut_to_half_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = cell_of(label_bias.cells(20, 20), "label_bias-biased-1x100x2", 24, 24)
+    right = rates(Run.open(str(tmp_path / "right")), cell)["interval of a change of a task", "accuracy"]
+    connect = outcomes.connect
+
+    def connect_with_a_defect(runs: Sequence[Run]) -> duckdb.DuckDBPyConnection:
+        connection = connect(runs)
+        connection.execute("create or replace macro t_quantile(df) as 0.98").fetchall()
+        return connection
+
+    monkeypatch.setattr(outcomes, "connect", connect_with_a_defect)
+    cut = rates(Run.open(str(tmp_path / "cut")), cell)["interval of a change of a task", "accuracy"]
+    assert right["rate"] > 0.9
+    assert cut["rate"] < 0.85
+    assert cut["rate"] + 3 * cut["error"] < 0.95
+
+
+def test_runs_of_every_kind_go_through(tmp_path: Path) -> None:
+    kinds = {
+        "label_bias-none-6x30x2": label_bias,
+        "label_bias_comparison-better-1x100x2": label_bias_comparison,
+        "majority_bias-follows-5x5x100": majority_bias,
+        "qa_bias-better-1700x34": qa_bias,
+    }
+    quantities = {}
+    for name, kind in kinds.items():
+        n_runs = {majority_bias: 2, qa_bias: 1}.get(kind, 20)  # of the latter, a run takes a second or two
+        cell = cell_of(kind.cells(n_runs, n_runs), name, n_runs, n_runs)
+        found = rates(Run.open(str(tmp_path)), cell)
+        quantities[name] = {quantity for quantity, _ in found}
+        assert all(0 <= row["rate"] <= 1 for row in found.values())
+        assert all(row["rate"] < 0.6 for (quantity, _), row in found.items() if quantity == "wrong page")
+    assert {"interval of a mean", "simultaneous bands"} <= quantities["label_bias-none-6x30x2"]
+    assert {"interval of a difference", "power"} <= quantities["label_bias_comparison-better-1x100x2"]
+    assert {"interval of a gain", "proportions matter"} <= quantities["majority_bias-follows-5x5x100"]
+    assert {"interval of a data set", "power"} <= quantities["qa_bias-better-1700x34"]
+
+
+def test_every_cell_has_a_name_of_its_own() -> None:
+    cells = [cell for kind in (label_bias, label_bias_comparison, majority_bias, qa_bias) for cell in kind.cells(1, 1)]
+    assert len({cell.name for cell in cells}) == len(cells)
