@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ def amend_environment(run: Run, **facts: Any) -> None:
     known = read_environment(run)
     if any(name not in known or known[name] != fact for name, fact in facts.items()):
         run.write_json(FILE, {**known, **facts})
+
+
+def date_of(run: Run) -> str:
+    """Return the day on which a run was first planned, which is kept on resume: today's where it has none (UTC)."""
+    return str(read_environment(run).get("date") or datetime.now(UTC).date().isoformat())
 
 
 def describe_environment() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from biaseval.pipelines.label_scores import scoring_stage
 from biaseval.pipelines.words import cost_lines
 from biaseval.progress import say
 from biaseval.prompting.parts import PlannedPart
+from biaseval.prompting.power import CHANGED, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
 from biaseval.store import Run
 from biaseval.training.rows import adapters_of, with_tokens
@@ -42,6 +43,8 @@ class PlanSummary:
     """Prompts that are too long without demonstrations and lose their end."""
     notes: list[str]
     left_out: dict[str, str]
+    n_test_rows: int = 0
+    """Inputs of all tasks that performance is measured on, each counted once."""
     n_settings: int | None = None
     """Label proportions of a majority-bias run."""
 
@@ -217,14 +220,33 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
         ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
         ("parameters", f"{inputs.model.n_parameters:,} ({inputs.model.family})"),
         *cost_lines("FLOPs", flops),
+        ("smallest change seen", _detectable_words(summary)),
     ]
     notes = [f"left out: {name}: {reason}" for name, reason in summary.left_out.items()]
     notes += [f"note: {note}" for note in summary.notes]
-    facts = {**summary.facts(), "model": asdict(inputs.model), "flops": flops}
+    facts = {
+        **summary.facts(),
+        "model": asdict(inputs.model),
+        "flops": flops,
+        "smallest_detectable": _detectable(summary),
+    }
     if spec.lora is None:
         return Description(lines, notes, facts)
     cost = adapter_cost(spec, spec.lora, adapters, inputs.model)
     return Description(lines, notes, facts, adapter_lines(cost, adapters, spec.lora), cost)
+
+
+def _detectable(summary: PlanSummary) -> float:
+    return smallest_detectable(summary.n_tasks, summary.n_test_rows / max(summary.n_tasks, 1))
+
+
+def _detectable_words(summary: PlanSummary) -> str:
+    """Return how small a change of accuracy the run could see, and what that assumes."""
+    spread = "" if summary.n_tasks == 1 else f", and changes spread by {SPREAD} between tasks"
+    return (
+        f"{_detectable(summary):.3f} of accuracy, by 80 % of such runs ({summary.n_test_rows:,} test rows; if "
+        f"{CHANGED:.0%} of the answers differ{spread})"
+    )
 
 
 def say_what_is_cut(spec_max_tokens: int, plan: Plan) -> None:

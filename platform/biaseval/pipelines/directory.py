@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from biaseval.environment import FILE, describe_environment, read_environment
+from biaseval.environment import FILE, date_of, describe_environment, read_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
 from biaseval.progress import say
@@ -97,7 +97,11 @@ def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) ->
     Raises:
         InputError: the spec's inputs do not make a run; nothing of it is left.
     """
-    environment: dict[str, Any] = {**describe_environment(), "seed": getattr(spec, "seed", None)}
+    environment: dict[str, Any] = {
+        "date": date_of(run),
+        **describe_environment(),
+        "seed": getattr(spec, "seed", None),
+    }
     for place, fingerprint in fingerprints(spec).items():
         section = environment
         for name in place[:-1]:

@@ -57,6 +57,7 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
                     n_cut=plan.n_cut,
                     notes=plan.notes,
                     left_out={},
+                    n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
                 ),
                 problems=[*plan.problems, *untrainable],
                 sha256={f"{plan.task}.json": plan.sha256},

@@ -63,7 +63,19 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
     return CausalInputs(
         subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",
         model=facts,
-        start=PlanSummary(1, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=dataset.notes, left_out={}, n_settings=0),
+        start=PlanSummary(
+            n_tasks=1,
+            n_prompts=0,
+            n_scores=0,
+            tokens=0,
+            tokens_unshared=0,
+            n_shortened=0,
+            n_cut=0,
+            notes=dataset.notes,
+            left_out={},
+            n_test_rows=len(dataset.test),
+            n_settings=0,
+        ),
         problems=lora_problems(spec),
         planned=planned,
     )

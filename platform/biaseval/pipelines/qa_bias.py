@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from biaseval.analysis.qa_chance import derive_chance
 from biaseval.analysis.qa_changes import derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import InputError, Problems
@@ -27,6 +28,7 @@ from biaseval.pipelines.training_plan import (
     training_lines,
     write_training,
 )
+from biaseval.prompting.power import CHANGED, smallest_detectable
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows, read_questions
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
@@ -183,6 +185,7 @@ def _derive(run: Run, spec: QaBiasSpec) -> None:
         left_out = _left_out(run, spec)
         trained = [reader.name for reader in measured(readers_of(spec.train)) if reader.name not in left_out]
     derive_qa_bias(run, spec, trained)
+    derive_chance(run, spec)
     if trained:
         derive_changes(run, spec.seed)
 
@@ -327,7 +330,15 @@ def _describe(spec: QaBiasSpec, inputs: QuestionsInputs) -> Description:
             flops = 2 * model.n_parameters * model.tokens
             words += [f"{model.n_windows:,} windows", f"{model.tokens:,} tokens", f"{flops:.3g} FLOPs"]
         lines.append((f"model {model.name}", ", ".join(words)))
-    notes, facts = [f"note: {note}" for note in plan.notes], asdict(plan)
+    detectable = {name: smallest_detectable(1, n_questions) for name, n_questions in plan.datasets.items()}
+    lines.append(
+        (
+            "smallest change seen",
+            "; ".join(f"{100 * smallest:.1f} points of exact match on {name}" for name, smallest in detectable.items())
+            + f", by 80 % of such runs (if {CHANGED:.0%} of the answers differ)",
+        )
+    )
+    notes, facts = [f"note: {note}" for note in plan.notes], {**asdict(plan), "smallest_detectable": detectable}
     if spec.train is None or inputs.training is None:
         return Description(lines, notes, facts)
     own = inputs.training
