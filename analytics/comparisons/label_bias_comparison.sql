@@ -1,11 +1,16 @@
 -- One row per ordered pair (run, other_run) of label-bias runs, n_demos, method and metric (macro_f1, accuracy, rsd,
--- bias_score) that both have: the metric of each (value, other_value), means over the tasks that both share with the same
+-- bias_score, relative_variance) that both have: the metric of each (value, other_value), means over the tasks that
+-- both share with the same
 -- rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the demonstration sets that both have;
 -- estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or the rows (label_bias_shared.unit),
--- whose values are pseudo-values (label_bias_row_values); p_adjusted and the simultaneous band hold for all that is compared
--- between the two runs. verdict: of other_run against run (verdict); a difference below least_effect is negligible.
+-- whose values are pseudo-values (label_bias_row_values). All pairs whose units are of the same kind are one family, in which a
+-- task, or a row of it, has the same sign for all: p_adjusted and the simultaneous band hold for all that is compared, of ten
+-- runs as of two (tasks that are not shared by all are flipped together where there are more than signs of the longest run).
+-- verdict: of other_run against run (verdict); a difference below least_effect is negligible. word_p_adjusted: what it goes by,
+-- of rsd and relative_variance the larger p_adjusted of the two, and 1 where they differ in sign, as in label_bias_verdicts.
 -- n_constant, n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label.
--- All but counts is null where a task lacks the metric.
+-- All but counts is null where a task lacks the metric; errors and p also where rows of a gold label are too few
+-- (row_influences), and the verdict is 'unclear' then.
 with
 
 shared as (
@@ -27,18 +32,20 @@ task_metrics as (
         task,
         n_demos,
         method,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score']) as metric,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
         unnest([
             nullif(avg(coalesce(own.macro_f1, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(own.accuracy, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(own.rsd, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(own.bias_score, 'nan') order by demo_set), 'nan')
+            nullif(avg(coalesce(own.bias_score, 'nan') order by demo_set), 'nan'),
+            avg(own.relative_variance order by demo_set)
         ]) as value,
         unnest([
             nullif(avg(coalesce(other.macro_f1, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(other.accuracy, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(other.rsd, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(other.bias_score, 'nan') order by demo_set), 'nan')
+            nullif(avg(coalesce(other.bias_score, 'nan') order by demo_set), 'nan'),
+            avg(other.relative_variance order by demo_set)
         ]) as other_value,
         any_value(shared.n_rows) as n_rows,
         any_value(shared.has_same_bias_score_rows) as has_same_bias_score_rows
@@ -94,7 +101,7 @@ means as (
         method,
         metric,
         count(*) filter (own.is_constant) as n_constant,
-        count(*) filter (other.is_constant) as n_other_constant,
+        count(*) filter (other.is_constant) as other_n_constant,
         nullif(avg(coalesce(value, 'nan') order by task), 'nan') as value,
         nullif(avg(coalesce(other_value, 'nan') order by task), 'nan') as other_value,
         count(*) as n_tasks,
@@ -115,7 +122,7 @@ task_units as (
         n_demos,
         method,
         metric,
-        dense_rank() over (partition by by_task.run, by_task.other_run order by by_task.task) - 1 as unit,
+        dense_rank() over (order by by_task.task) - 1 as unit,
         other_value - value as value
     from by_task
     semi join (select * from shared where unit = 'task') as chosen using (run, other_run)
@@ -131,9 +138,7 @@ row_units as (
         n_demos,
         method,
         metric,
-        dense_rank() over (
-            partition by shared.run, shared.other_run order by metric = 'bias_score', shared.task, row
-        ) - 1 as unit,
+        dense_rank() over (order by metric = 'bias_score', shared.task, row) - 1 as unit,
         (other.value - own.value)
         * count(*) over test
         / means.n_tasks
@@ -155,67 +160,66 @@ row_units as (
 units as materialized (
 
     select
-        {'run': run, 'other_run': other_run} as family,
-        {'n_demos': n_demos, 'method': method, 'metric': metric} as test,
+        kind as family,
+        {'run': run, 'other_run': other_run, 'n_demos': n_demos, 'method': method, 'metric': metric} as test,
         unit,
         value
     from (
+        select
+            *,
+            'task' as kind
         from task_units
+
         union all by name
+
+        select
+            *,
+            'row' as kind
         from row_units
     )
 
 ),
 
-tested as materialized (
+tested as (
 
     select
-        family.run,
-        family.other_run,
-        test.n_demos,
-        test.method,
-        test.metric,
+        unnest(test),
         * exclude (family, test)
     from sign_flip_tests('units', 'comparison_sign_flips')
 
 ),
 
-both_ways as (
-
-    from tested
-
-    union all by name
+measured as (
 
     select
-        * replace (
-            other_run as run,
-            run as other_run,
-            0 - estimate as estimate,
-            0 - high as low,
-            0 - low as high,
-            0 - simultaneous_high as simultaneous_low,
-            0 - simultaneous_low as simultaneous_high
-        )
-    from tested
+        means.*,
+        coalesce(tested.estimate, other_value - value) as estimate,
+        tested.* exclude (run, other_run, n_demos, method, metric, estimate)
+    from means
+    left join tested using (run, other_run, n_demos, method, metric)
 
 ),
 
-measured as (
-
-    from means
-
-    union all by name
+compared as (
 
     select
-        * replace (
-            other_run as run,
-            run as other_run,
-            other_value as value,
-            value as other_value,
-            n_other_constant as n_constant,
-            n_constant as n_other_constant
-        )
-    from means
+        ordered.*,
+        least_effect(metric) as least_effect,
+        pairs.unit
+    from both_directions('measured') as ordered
+    inner join label_bias_shared as pairs using (run, other_run)
+
+),
+
+judged as (
+
+    select
+        *,
+        intersection_union_p(list({'estimate': estimate, 'p': p_adjusted}) over of_word) as word_p_adjusted
+    from compared
+    window of_word as (
+        partition by run, other_run, n_demos, method, if(metric = 'relative_variance', 'rsd', metric)
+    )
 
 )
 
@@ -225,33 +229,25 @@ select
     n_demos,
     method,
     metric,
-    measured.value,
-    measured.other_value,
-    coalesce(both_ways.estimate, measured.other_value - measured.value) as estimate,
-    both_ways.standard_error,
-    both_ways.low,
-    both_ways.high,
-    both_ways.p,
-    both_ways.p_adjusted,
-    both_ways.simultaneous_low,
-    both_ways.simultaneous_high,
-    both_ways.smallest_detectable,
-    0.01::double as least_effect,
-    verdict(
-        coalesce(both_ways.estimate, measured.other_value - measured.value),
-        p_adjusted,
-        simultaneous_low,
-        simultaneous_high,
-        n_units,
-        0.01
-    ) as verdict,
-    pairs.unit,
-    both_ways.n_units,
-    measured.n_tasks,
-    measured.n_rows,
-    measured.n_constant,
-    measured.n_other_constant
-from measured
-left join both_ways using (run, other_run, n_demos, method, metric)
-inner join label_bias_shared as pairs using (run, other_run)
+    value,
+    other_value,
+    estimate,
+    standard_error,
+    low,
+    high,
+    p,
+    p_adjusted,
+    simultaneous_low,
+    simultaneous_high,
+    smallest_detectable,
+    judged.least_effect,
+    verdict(estimate, word_p_adjusted, simultaneous_low, simultaneous_high, n_units, judged.least_effect) as verdict,
+    unit,
+    n_units,
+    n_tasks,
+    n_rows,
+    n_constant,
+    other_n_constant as n_other_constant,
+    word_p_adjusted
+from judged
 order by all

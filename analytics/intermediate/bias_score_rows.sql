@@ -1,6 +1,7 @@
 -- One row per (task, n_demos, method, row) of the bias_score rows: how far a row moves BiasScore, averaged over demonstration
 -- sets: influence values, whose mean over the n_gold rows with its gold label is 0. They are the change of half the sum of
--- |mean probability - 1 / labels|, with the signs as they are. Null where a gold label has one row.
+-- |mean probability - 1 / labels|, with the signs as they are. mean_square: the mean over sets of their squares. Null where a
+-- gold label has one row.
 with
 
 signs as (
@@ -66,7 +67,8 @@ moved as (
         method,
         row,
         any_value(gold) as gold,
-        avg((leaning - mean_leaning) * weight order by demo_set) as bias_score
+        avg((leaning - mean_leaning) * weight order by demo_set) as bias_score,
+        avg(((leaning - mean_leaning) * weight) ** 2 order by demo_set) as mean_square
     from leaning
     inner join weights using (task, n_demos, demo_set, method, gold)
     group by task, n_demos, method, row
@@ -89,6 +91,7 @@ select
     row,
     gold,
     n_gold,
-    case when min(n_gold) over settings >= 2 then bias_score end as bias_score
+    case when min(n_gold) over settings >= 2 then bias_score end as bias_score,
+    case when min(n_gold) over settings >= 2 then mean_square end as mean_square
 from counted
 window settings as (partition by task, n_demos, method)

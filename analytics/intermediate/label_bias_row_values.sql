@@ -9,8 +9,8 @@ metrics as (
         task,
         n_demos,
         method,
-        unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score']) as metric,
-        unnest([accuracy, macro_f1, rsd, bias_score]) as estimate,
+        unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([accuracy, macro_f1, rsd, bias_score, relative_variance]) as estimate,
         case metric when 'bias_score' then 'bias_score' else 'main' end as purpose
     from label_bias_by_task_over_sets
 
@@ -25,8 +25,8 @@ influences as (
         purpose,
         row,
         count(*) over (partition by task, n_demos, method, purpose) as n_rows,
-        unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score']) as metric,
-        unnest([accuracy, macro_f1, rsd, bias_score]) as influence
+        unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([accuracy, macro_f1, rsd, bias_score, relative_variance]) as influence
     from row_influences
 
 )

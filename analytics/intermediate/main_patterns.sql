@@ -1,7 +1,8 @@
 -- One row per (task, n_demos, method, pattern): the main rows with the same gold label and the same predictions in the
 -- demonstration sets (main_answers; n_rows), and how far each of them moves the metrics, averaged over the sets: influence
 -- values (prediction_influences), whose mean over the rows is 0. n_gold: rows with the gold label.
--- macro_f1 and rsd are null where a gold label has fewer than 5 rows: each label counts as much as the others there, and
+-- macro_f1, rsd and relative_variance are null where a gold label has fewer than 5 rows: each label counts as much as
+-- the others there, and
 -- they are not smooth in so few rows (simulated, intervals cover 76 % with two rows a label).
 with
 
@@ -50,7 +51,8 @@ moved as (
         any_value(sets.n_rows) as n_rows,
         avg(influences.accuracy order by sets.place) as accuracy,
         avg(influences.macro_f1 order by sets.place) as macro_f1,
-        avg(influences.rsd order by sets.place) as rsd
+        avg(influences.rsd order by sets.place) as rsd,
+        avg(influences.relative_variance order by sets.place) as relative_variance
     from sets
     inner join influences
         on
@@ -83,6 +85,7 @@ select
     n_gold,
     accuracy,
     case when min(n_gold) over settings >= 5 then macro_f1 end as macro_f1,
-    case when min(n_gold) over settings >= 5 then rsd end as rsd
+    case when min(n_gold) over settings >= 5 then rsd end as rsd,
+    case when min(n_gold) over settings >= 5 then relative_variance end as relative_variance
 from counted
 window settings as (partition by task, n_demos, method)

@@ -1,5 +1,6 @@
 -- One row per (task, n_demos, method, against_n_demos, against_method): standard errors of the differences between two
--- settings, over the rows that both have, resampled, and the degrees of freedom, as in task_errors.
+-- settings, over the rows that both have, resampled, and the degrees of freedom, as in task_errors. n_main_rows,
+-- n_bias_score_rows: these rows, each counted once.
 with
 
 -- Materialized, so that each setting meets only what it stands against: in another order there are far more rows.
@@ -51,7 +52,8 @@ own_moves as materialized (
         own.n_gold,
         own.accuracy,
         own.macro_f1,
-        own.rsd
+        own.rsd,
+        own.relative_variance
     from main_pairs
     inner join main_patterns as own using (task, n_demos, method, pattern)
 
@@ -60,10 +62,11 @@ own_moves as materialized (
 main_moves as (
 
     select
-        own_moves.* exclude (accuracy, macro_f1, rsd),
+        own_moves.* exclude (accuracy, macro_f1, rsd, relative_variance),
         own_moves.accuracy - other.accuracy as accuracy,
         own_moves.macro_f1 - other.macro_f1 as macro_f1,
-        own_moves.rsd - other.rsd as rsd
+        own_moves.rsd - other.rsd as rsd,
+        own_moves.relative_variance - other.relative_variance as relative_variance
     from own_moves
     inner join main_patterns as other
         on
@@ -94,7 +97,12 @@ main_errors as (
             sum(
                 n_rows * rsd ** 2 * n_gold / nullif(n_gold - 1, 0) order by pattern, against_pattern
             )
-        ) / n_all as rsd
+        ) / n_all as rsd,
+        sqrt(
+            sum(
+                n_rows * relative_variance ** 2 * n_gold / nullif(n_gold - 1, 0) order by pattern, against_pattern
+            )
+        ) / n_all as relative_variance
     from main_moves
     group by task, n_demos, method, against_n_demos, against_method
 
@@ -108,7 +116,8 @@ bias_errors as (
         pairs.method,
         pairs.against_n_demos,
         pairs.against_method,
-        count(*) - count(distinct own.gold) as n_free_bias_score,
+        count(*) as n_bias_score_rows,
+        n_bias_score_rows - count(distinct own.gold) as n_free_bias_score,
         sqrt(
             sum((own.bias_score - other.bias_score) ** 2 * own.n_gold / nullif(own.n_gold - 1, 0) order by own.row)
         ) / count(*) as bias_score
@@ -138,6 +147,9 @@ select
     main_errors.rsd,
     bias_errors.bias_score,
     main_errors.n_free,
-    bias_errors.n_free_bias_score
+    bias_errors.n_free_bias_score,
+    main_errors.relative_variance,
+    main_errors.n_all as n_main_rows,
+    bias_errors.n_bias_score_rows
 from main_errors
 left join bias_errors using (task, n_demos, method, against_n_demos, against_method)

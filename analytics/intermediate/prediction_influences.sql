@@ -2,7 +2,7 @@
 -- each metric, times the number of rows: the influence values of resampled rows (infinitesimal jackknife, Efron 1982),
 -- whose mean over the rows is 0. Gold labels are resampled too, as the rows are a sample: a model that always gives the
 -- more frequent label is right by the luck of that. rsd: 0 where it does not depend on the rows, with accuracy 0, one gold
--- label or equal recalls.
+-- label or equal recalls. relative_variance: as rsd, 0 with accuracy 0; the numbers of rows of its labels as they are.
 with
 
 totals as (
@@ -21,7 +21,12 @@ totals as (
         sum(n_gold) over setting as n_rows,
         sum(n_correct) over setting / sum(n_gold) over setting as accuracy,
         avg(recall) over setting as mean_recall,
-        stddev_pop(recall) over setting as deviation
+        stddev_pop(recall) over setting as deviation,
+        -- What rows add to the variance of recalls, as in label_bias_by_task.
+        (n_labels - 1) / n_labels ** 2 * (
+            coalesce(sum(recall * (1 - recall) / nullif(n_gold - 1, 0)) over setting, 0)
+            + count(*) filter (n_gold = 1) over setting * accuracy * (1 - accuracy)
+        ) as noise
     from label_bias_by_label
     window setting as (
         partition by task, n_demos, demo_set, method
@@ -51,7 +56,18 @@ select
             * (own.recall - own.mean_recall) / (own.n_labels * own.deviation) / own.accuracy
             - own.deviation / own.accuracy ** 2 * (hit - own.accuracy)
         else 0
-    end as rsd
+    end as rsd,
+    case
+        when own.accuracy > 0
+            then (
+                own.n_rows / own.n_gold * (hit - own.recall) * (
+                    2 / own.n_labels * (own.recall - own.mean_recall)
+                    - (own.n_labels - 1) / own.n_labels ** 2 * coalesce((1 - 2 * own.recall) / nullif(own.n_gold - 1, 0), 0)
+                )
+                - 2 * (own.deviation ** 2 - own.noise) / own.accuracy * (hit - own.accuracy)
+            ) / own.accuracy ** 2
+        else 0
+    end as relative_variance
 from prediction_counts as counts
 inner join totals as own
     on

@@ -1,5 +1,8 @@
 -- One row per (task, n_demos, method, purpose, row): how far a row moves each metric, averaged over demonstration sets.
--- accuracy, macro_f1 and rsd are of main rows (main_patterns), bias_score of bias_score rows (bias_score_rows), else null.
+-- accuracy, macro_f1, rsd and relative_variance are of main rows (main_patterns), bias_score of bias_score rows
+-- (bias_score_rows), else null.
+-- BiasScore is of means within gold labels of few rows: its influences are scaled by sqrt(n / (n - 1)), so that their
+-- spread is that of its error.
 select
     answers.task,
     answers.n_demos,
@@ -9,7 +12,8 @@ select
     patterns.accuracy,
     patterns.macro_f1,
     patterns.rsd,
-    null::double as bias_score
+    null::double as bias_score,
+    patterns.relative_variance
 from main_answers as answers
 inner join main_patterns as patterns
     on
@@ -29,5 +33,6 @@ select
     null as accuracy,
     null as macro_f1,
     null as rsd,
-    bias_score
+    bias_score * sqrt(n_gold / (n_gold - 1)) as bias_score,
+    null as relative_variance
 from bias_score_rows

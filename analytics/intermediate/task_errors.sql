@@ -15,7 +15,9 @@ main_errors as (
             as accuracy,
         sqrt(sum(n_rows * macro_f1 ** 2 order by pattern) / nullif(n_main_rows - 1, 0) / n_main_rows)
             as macro_f1,
-        sqrt(sum(n_rows * rsd ** 2 * n_gold / nullif(n_gold - 1, 0) order by pattern)) / n_main_rows as rsd
+        sqrt(sum(n_rows * rsd ** 2 * n_gold / nullif(n_gold - 1, 0) order by pattern)) / n_main_rows as rsd,
+        sqrt(sum(n_rows * relative_variance ** 2 * n_gold / nullif(n_gold - 1, 0) order by pattern)) / n_main_rows
+            as relative_variance
     from main_patterns
     group by task, n_demos, method
 
@@ -44,6 +46,7 @@ select
     bias_errors.bias_score,
     main_errors.n_main_rows,
     main_errors.n_free,
-    bias_errors.n_free_bias_score
+    bias_errors.n_free_bias_score,
+    main_errors.relative_variance
 from main_errors
 left join bias_errors using (task, n_demos, method)

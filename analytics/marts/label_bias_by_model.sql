@@ -7,9 +7,9 @@
 -- the square root of (gold labels - 1), which is 1 for a constant answer. rsd_floor, rsd_excess, bias_score_floor,
 -- bias_score_of_perfect, majority_accuracy, majority_macro_f1: means over the tasks that have one, as in
 -- label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean probabilities, differ from equal ones
--- by more than rows explain (rsd_p, bias_score_p; Holm 1979 over the tasks). n_tasks_constant: more than 95 % of the
+-- by more than rows explain (rsd_p, bias_score_p; holm over the tasks). n_tasks_constant: more than 95 % of the
 -- answers are the same; n_tasks_single_gold: one gold label among the main rows, RSD is 0; n_tasks_without_hit: accuracy
--- 0 in a set, RSD is 0 there.
+-- 0 in a set, RSD is 0 there. relative_variance: the mean of that of label_bias_by_task.
 with
 
 estimates as (
@@ -43,33 +43,45 @@ measured as (
 
 ),
 
--- Holm: as long as the p-values in their order are small enough for the tasks that are left.
-ordered as (
+tests as (
 
     select
-        *,
-        rsd_p * (count(rsd_p) over suites - row_number() over by_rsd + 1) as rsd_holm,
-        bias_score_p * (count(bias_score_p) over suites - row_number() over by_bias_score + 1) as bias_score_holm,
-        row_number() over by_rsd as rsd_place,
-        row_number() over by_bias_score as bias_score_place
-    from measured
-    window
-        suites as (partition by model, suite, n_demos, method),
-        by_rsd as (partition by model, suite, n_demos, method order by rsd_p nulls last, task),
-        by_bias_score as (partition by model, suite, n_demos, method order by bias_score_p nulls last, task)
+        {'model': model, 'suite': suite, 'n_demos': n_demos, 'method': method, 'metric': metric} as family,
+        task as test,
+        p
+    from (
+        select
+            *,
+            unnest(['rsd', 'bias_score']) as metric,
+            unnest([rsd_p, bias_score_p]) as p
+        from measured
+    )
+
+),
+
+found as (
+
+    select
+        family.model,
+        family.suite,
+        family.n_demos,
+        family.method,
+        test as task,
+        any_value(p_adjusted) filter (family.metric = 'rsd') as rsd_p_adjusted,
+        any_value(p_adjusted) filter (family.metric = 'bias_score') as bias_score_p_adjusted
+    from holm('tests')
+    group by all
 
 ),
 
 adjusted as (
 
     select
-        *,
-        max(rsd_holm) over (partition by model, suite, n_demos, method order by rsd_place) as rsd_p_adjusted,
-        max(bias_score_holm) over (
-            partition by model, suite, n_demos, method
-            order by bias_score_place
-        ) as bias_score_p_adjusted
-    from ordered
+        measured.*,
+        found.rsd_p_adjusted,
+        found.bias_score_p_adjusted
+    from measured
+    inner join found using (model, suite, n_demos, method, task)
 
 ),
 
@@ -95,15 +107,16 @@ counts as (
         avg(bias_score_of_perfect order by task) as bias_score_of_perfect,
         avg(majority_accuracy order by task) as majority_accuracy,
         avg(majority_macro_f1 order by task) as majority_macro_f1,
-        count(*) filter (rsd_p is not null and rsd_p_adjusted <= 0.05) as n_tasks_rsd,
-        count(*) filter (bias_score_p is not null and bias_score_p_adjusted <= 0.05) as n_tasks_bias_score,
+        count(*) filter (rsd_p_adjusted <= 0.05) as n_tasks_rsd,
+        count(*) filter (bias_score_p_adjusted <= 0.05) as n_tasks_bias_score,
         count(*) filter (is_constant) as n_tasks_constant,
         count(*) filter (n_main_gold_labels = 1) as n_tasks_single_gold,
         count(*) filter (n_demo_sets_without_hit > 0) as n_tasks_without_hit,
         count(*) as n_tasks,
         max(n_demo_sets) as n_demo_sets,
         sum(n_rows)::bigint as n_rows,
-        sum(n_bias_score_rows)::bigint as n_bias_score_rows
+        sum(n_bias_score_rows)::bigint as n_bias_score_rows,
+        avg(relative_variance order by task) as relative_variance
     from adjusted
     group by all
 
@@ -158,8 +171,9 @@ select
         clipped(estimates.bias_score + t_reach(estimates.bias_score_error, counts.n_tasks), 0, null),
         single.bias_score_high
     ) as bias_score_high,
-    counts.* exclude (model, suite, n_demos, method),
-    if(counts.n_tasks > 1, 'tasks', 'rows') as unit
+    counts.* exclude (model, suite, n_demos, method, relative_variance),
+    if(counts.n_tasks > 1, 'tasks', 'rows') as unit,
+    counts.relative_variance
 from estimates
 inner join counts using (model, suite, n_demos, method)
 left join measured as single

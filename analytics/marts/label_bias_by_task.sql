@@ -5,6 +5,10 @@
 -- to the second moment of hits that are permuted between gold labels); rsd_excess: RSD without the variance of that,
 -- at least 0; rsd_p: that hits do not depend on the label, the smallest recall_p of its labels times their number
 -- (Bonferroni; two labels have one and the same). Null with one gold label or accuracy 0 or 1, where RSD says nothing.
+-- relative_variance: the square of RSD without what rows add to it, signed: (variance of recalls - (C - 1) / C^2 * sum over
+-- the C gold labels of r (1 - r) / (n - 1)) / accuracy^2, with accuracy for r and n for n - 1 at a label of one row. What is
+-- divided is on average the variance between labels, whatever the accuracy, so that it does not fall where only accuracy
+-- rises, as RSD does. 0 at accuracy 0.
 -- n_gold_labels: gold labels among the bias_score rows. bias_score_of_perfect: that of a model which is always right and
 -- sure, 1 - n_gold_labels / n_labels, so that 0 is not within reach where a label does not occur. bias_score_floor: about
 -- what rows alone leave of a model without preference, the mean of half the sum of normal deviations; bias_score_p: that
@@ -34,6 +38,8 @@ measured as (
         sum(n_correct) / sum(n_gold) as accuracy,
         stddev_pop(recall order by label) as recall_deviation,
         sum(1 / nullif(n_gold, 0) order by label) as sum_of_inverses,
+        sum(recall * (1 - recall) / nullif(n_gold - 1, 0) order by label) as sum_of_errors,
+        count(*) filter (n_gold = 1) as n_single,
         count(recall) as n_main_gold_labels,
         max(n_gold) / sum(n_gold) as majority_accuracy,
         max(n_predicted) / sum(n_predicted) as share_most_frequent,
@@ -93,7 +99,16 @@ select
     floors.n_main_gold_labels,
     floors.majority_accuracy,
     2 * floors.majority_accuracy / (1 + floors.majority_accuracy) / floors.n_main_gold_labels as majority_macro_f1,
-    floors.share_most_frequent
+    floors.share_most_frequent,
+    if(
+        floors.accuracy = 0,
+        0,
+        (
+            floors.recall_deviation ** 2
+            - (floors.n_main_gold_labels - 1) / floors.n_main_gold_labels ** 2
+            * (coalesce(floors.sum_of_errors, 0) + floors.n_single * floors.accuracy * (1 - floors.accuracy))
+        ) / floors.accuracy ** 2
+    ) as relative_variance
 from floors
 inner join tasks using (task)
 order by all

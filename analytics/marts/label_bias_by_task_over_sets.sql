@@ -4,7 +4,8 @@
 -- is_constant: that is above 95 %, so that neither RSD nor the change of it says anything but that.
 -- Baselines, bias_score_of_perfect and numbers of labels are the same in every set.
 -- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (task_errors):
--- Wilson's for accuracy, with as many rows as give its error; the normal one for macro_f1; of rsd and bias_score those of
+-- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
+-- rsd and bias_score those of
 -- what rows leave without their noise (norm_interval), so that 0 is inside unless a test tells from it, and the measured
 -- value may lie above; null where the floor is.
 with
@@ -51,7 +52,8 @@ means as (
         max(majority_accuracy) as majority_accuracy,
         max(majority_macro_f1) as majority_macro_f1,
         any_value(answers.share_most_frequent) as share_most_frequent,
-        any_value(answers.share_most_frequent) > 0.95 as is_constant
+        any_value(answers.share_most_frequent) > 0.95 as is_constant,
+        avg(relative_variance order by demo_set) as relative_variance
     from label_bias_by_task
     inner join answers using (model, task, n_demos, method)
     group by all
@@ -66,7 +68,7 @@ bounded as (
             means.accuracy,
             if(
                 task_errors.accuracy > 0,
-                least(4 * task_errors.n_main_rows, means.accuracy * (1 - means.accuracy) / task_errors.accuracy ** 2),
+                least(means.n_rows, means.accuracy * (1 - means.accuracy) / task_errors.accuracy ** 2),
                 task_errors.n_main_rows
             )
         ) as accuracy_interval,
@@ -88,7 +90,7 @@ bounded as (
 )
 
 select
-    * exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval),
+    * exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance),
     accuracy_interval[1] as accuracy_low,
     accuracy_interval[2] as accuracy_high,
     if(macro_f1_reach is null, null, greatest(0, macro_f1 - macro_f1_reach)) as macro_f1_low,
@@ -96,6 +98,7 @@ select
     rsd_interval[1] as rsd_low,
     rsd_interval[2] as rsd_high,
     bias_score_interval[1] as bias_score_low,
-    bias_score_interval[2] as bias_score_high
+    bias_score_interval[2] as bias_score_high,
+    relative_variance
 from bounded
 order by all

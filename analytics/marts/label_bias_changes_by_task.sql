@@ -1,18 +1,26 @@
 -- One row per (model, task, n_demos, method, against_n_demos, against_method, metric): the differences that
--- label_bias_changes averages, of each task; metric: macro_f1, accuracy, rsd or bias_score.
+-- label_bias_changes averages, of each task; metric: macro_f1, accuracy, rsd, bias_score or
+-- relative_variance (label_bias_by_task).
 -- standard_error: over the rows of the task, the same on both sides, resampled (paired_errors); low,
 -- high: 95 % by Student's t with as many degrees of freedom as rows beyond the gold labels; p: that there is no
 -- difference, the same way, null where no row makes a difference. All null where a side lacks the metric, and but the
--- estimate where rows of a gold label are too few (row_influences). A row says what one task shows: of many, some p are small by chance (label_bias_verdicts counts them).
+-- estimate where rows of a gold label are too few (row_influences). A row says what one task shows: of many, some p are
+-- small by chance (label_bias_verdicts counts them). n_rows, against_n_rows: predictions on either side, over its sets;
+-- n_units: the rows that both sides have, each counted once; n_free: the degrees of freedom.
 with
 
 errors as (
 
     select
-        * exclude (accuracy, macro_f1, rsd, bias_score, n_free, n_free_bias_score),
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score]) as standard_error,
-        unnest([n_free, n_free, n_free, n_free_bias_score]) as n_free
+        task,
+        n_demos,
+        method,
+        against_n_demos,
+        against_method,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance]) as standard_error,
+        unnest([n_free, n_free, n_free, n_free_bias_score, n_free]) as n_free,
+        unnest([n_main_rows, n_main_rows, n_main_rows, n_bias_score_rows, n_main_rows]) as n_units
     from paired_errors
 
 ),
@@ -22,15 +30,16 @@ differences as (
     select
         pairs.*,
         own.task,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score']) as metric,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
         unnest([
             own.macro_f1 - other.macro_f1,
             own.accuracy - other.accuracy,
             own.rsd - other.rsd,
-            own.bias_score - other.bias_score
+            own.bias_score - other.bias_score,
+            own.relative_variance - other.relative_variance
         ]) as estimate,
-        unnest([own.n_rows, own.n_rows, own.n_rows, own.n_bias_score_rows]) as n_rows,
-        unnest([other.n_rows, other.n_rows, other.n_rows, other.n_bias_score_rows]) as against_n_rows
+        unnest([own.n_rows, own.n_rows, own.n_rows, own.n_bias_score_rows, own.n_rows]) as n_rows,
+        unnest([other.n_rows, other.n_rows, other.n_rows, other.n_bias_score_rows, other.n_rows]) as against_n_rows
     from label_bias_pairs as pairs
     inner join label_bias_by_task_over_sets as own
         on
@@ -60,7 +69,9 @@ select
     estimate + t_quantile(n_free) * standard_error as high,
     student_p(estimate / nullif(standard_error, 0), n_free) as p,
     n_rows,
-    against_n_rows
+    against_n_rows,
+    n_units,
+    n_free
 from differences
 left join errors using (task, n_demos, method, against_n_demos, against_method, metric)
 order by all

@@ -1,9 +1,10 @@
 -- One row per (model, suite, n_demos, method, metric): where the variance of a task's value, over demonstration sets, comes
 -- from (analysis of variance; Searle, Casella & McCulloch 1992), in squares of the metric's unit; metric: macro_f1,
--- accuracy, rsd or bias_score.
+-- accuracy, rsd, bias_score or relative_variance.
 -- variance: of the tasks' values, which is what intervals over tasks are made of. from_rows: by other rows of the same
--- tasks (task_errors). from_sets: by other demonstrations, the variance between sets over their number; a part of what
--- rows do is in it too. from_tasks: what is left, at least 0, by other tasks. share_*: of these three. More of what has the
+-- tasks (task_errors). from_sets: by other demonstrations, the variance between sets over their number, without what rows
+-- do in one set alone (set_errors), which is in from_rows; at least 0. from_tasks: what is left, at least 0, by other
+-- tasks. share_*: of these three. More of what has the
 -- largest share narrows intervals most. Null where a task lacks the metric or its error, from_sets with one set.
 with
 
@@ -25,8 +26,8 @@ by_set as (
         n_demos,
         method,
         demo_set,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score]) as estimate
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance]) as estimate
     from label_bias_by_task
 
 ),
@@ -37,9 +38,23 @@ errors as (
         task,
         n_demos,
         method,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score]) as error
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([
+            task_errors.macro_f1,
+            task_errors.accuracy,
+            task_errors.rsd,
+            task_errors.bias_score,
+            task_errors.relative_variance
+        ]) as error,
+        unnest([
+            set_errors.macro_f1,
+            set_errors.accuracy,
+            set_errors.rsd,
+            set_errors.bias_score,
+            set_errors.relative_variance
+        ]) as of_rows_alone
     from task_errors
+    inner join set_errors using (task, n_demos, method)
 
 ),
 
@@ -69,7 +84,11 @@ parts as (
         metric,
         if(count(*) > 1 and count(estimate) = count(*), var_samp(estimate order by task), null) as variance,
         if(count(error) = count(*), avg(error ** 2 order by task), null) as from_rows,
-        if(count(of_sets) = count(*), avg(of_sets order by task), null) as from_sets,
+        if(
+            count(of_sets) = count(*) and count(of_rows_alone) = count(*),
+            greatest(0, avg(of_sets order by task) - avg(of_rows_alone order by task)),
+            null
+        ) as from_sets,
         count(*) as n_tasks,
         max(n_sets) as n_sets
     from by_task

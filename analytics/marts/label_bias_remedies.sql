@@ -2,10 +2,15 @@
 -- Of rsd, bias_score, accuracy and macro_f1: *_before, without it; the mean with it; *_verdict, the word that the
 -- difference supports for other tasks like these, and *_same_tasks_verdict, for other rows of these very tasks
 -- (label_bias_verdicts). majority_accuracy: of always giving the most frequent gold label; is_below_majority: accuracy
--- is below that. n_prompts: calibration inputs that are scored. is_supported, by *_verdict, and
--- is_supported_on_these_tasks, by *_same_tasks_verdict: rsd or bias_score is lower and neither is higher, neither
--- accuracy nor macro_f1 is lower, accuracy is not below the majority class, and the answers are not nearly all the same
--- in every task. n_tasks_constant: of n_tasks, those where they are.
+-- is below that. n_prompts: calibration inputs that are scored. n_tasks_constant: of n_tasks, those where nearly all answers
+-- are the same.
+-- What these words amount to for other tasks like these (same_tasks_*: for these very tasks): accuracy_evidence: 'higher',
+-- 'lower', 'no loss' where the band that holds for the whole family lies above minus least_effect (non-inferiority), else
+-- 'loss not ruled out'. bias_falls_in: 'rsd and bias_score', or the one that is lower; null where neither is, or one is higher.
+-- evidence: 'bias falls, accuracy rises', 'bias falls, no loss', 'bias falls, loss not ruled out', 'bias falls, accuracy
+-- falls' (or macro_f1 is lower), 'mixed' (one of rsd and bias_score is lower, one higher), 'bias rises' or 'not shown'.
+-- is_supported, is_supported_on_these_tasks: the first or the second of these, accuracy is not below the majority class, and
+-- the answers are not nearly all the same in every task.
 -- n_units: those that the test of rsd is over. *_n_needed: units like these (tasks, or rows of one task) of which a test
 -- alone finds a difference of 0.05 with a power of 80 %, as a rough rule: the units of this test times
 -- (smallest_detectable / 0.05) ^ 2, rounded up, and at least the 6 of which a test can reach 5 %.
@@ -30,6 +35,14 @@ words as (
         any_value(same_tasks_verdict) filter (metric = 'accuracy') as accuracy_same_tasks_verdict,
         any_value(verdict) filter (metric = 'macro_f1') as macro_f1_verdict,
         any_value(same_tasks_verdict) filter (metric = 'macro_f1') as macro_f1_same_tasks_verdict,
+        -- A lower end of exactly 0 is that of units of which none differs, of which verdict knows how many it takes.
+        bool_or(simultaneous_low > -least_effect and (simultaneous_low <> 0 or verdict = 'negligible')) filter (
+            metric = 'accuracy'
+        ) as has_no_loss,
+        bool_or(
+            same_tasks_simultaneous_low > -least_effect
+            and (same_tasks_simultaneous_low <> 0 or same_tasks_verdict = 'negligible')
+        ) filter (metric = 'accuracy') as has_no_loss_on_same_tasks,
         any_value(greatest(6, ceil(n_units * (smallest_detectable / 0.05) ** 2))) filter (
             metric = 'rsd' and smallest_detectable > 0
         )::bigint as rsd_n_needed,
@@ -38,6 +51,66 @@ words as (
         )::bigint as accuracy_n_needed
     from label_bias_verdicts
     group by all
+
+),
+
+-- Once for tasks like these, and once for these tasks.
+sides as (
+
+    select
+        model,
+        suite,
+        n_demos,
+        method,
+        against_n_demos,
+        against_method,
+        unnest(['like_these', 'these']) as tasks,
+        unnest([
+            {
+                'rsd': rsd_verdict,
+                'bias_score': bias_score_verdict,
+                'accuracy': accuracy_verdict,
+                'macro_f1': macro_f1_verdict,
+                'has_no_loss': has_no_loss
+            },
+            {
+                'rsd': rsd_same_tasks_verdict,
+                'bias_score': bias_score_same_tasks_verdict,
+                'accuracy': accuracy_same_tasks_verdict,
+                'macro_f1': macro_f1_same_tasks_verdict,
+                'has_no_loss': has_no_loss_on_same_tasks
+            }
+        ]) as word
+    from words
+
+),
+
+graded as (
+
+    select
+        *,
+        list_contains([word.rsd, word.bias_score], 'lower') as falls,
+        list_contains([word.rsd, word.bias_score], 'higher') as rises,
+        case
+            when word.accuracy in ('higher', 'lower') then word.accuracy
+            when word.has_no_loss then 'no loss'
+            else 'loss not ruled out'
+        end as accuracy_evidence,
+        case
+            when falls and rises then 'mixed'
+            when rises then 'bias rises'
+            when not falls then 'not shown'
+            when list_contains([word.accuracy, word.macro_f1], 'lower') then 'bias falls, accuracy falls'
+            when accuracy_evidence = 'higher' then 'bias falls, accuracy rises'
+            else 'bias falls, ' || accuracy_evidence
+        end as evidence,
+        case
+            when rises then null
+            when word.rsd = 'lower' and word.bias_score = 'lower' then 'rsd and bias_score'
+            when word.rsd = 'lower' then 'rsd'
+            when word.bias_score = 'lower' then 'bias_score'
+        end as bias_falls_in
+    from sides
 
 ),
 
@@ -80,29 +153,29 @@ select
     own.majority_accuracy,
     own.accuracy < own.majority_accuracy as is_below_majority,
     coalesce(inputs.n_prompts, 0) as n_prompts,
-    coalesce(
-        list_contains([words.rsd_verdict, words.bias_score_verdict], 'lower')
-        and not list_contains([words.rsd_verdict, words.bias_score_verdict], 'higher')
-        and not list_contains([words.accuracy_verdict, words.macro_f1_verdict], 'lower')
-        and own.accuracy >= own.majority_accuracy
-        and own.n_tasks_constant < own.n_tasks,
-        false
-    ) as is_supported,
-    coalesce(
-        list_contains([words.rsd_same_tasks_verdict, words.bias_score_same_tasks_verdict], 'lower')
-        and not list_contains([words.rsd_same_tasks_verdict, words.bias_score_same_tasks_verdict], 'higher')
-        and not list_contains([words.accuracy_same_tasks_verdict, words.macro_f1_same_tasks_verdict], 'lower')
-        and own.accuracy >= own.majority_accuracy
-        and own.n_tasks_constant < own.n_tasks,
-        false
-    ) as is_supported_on_these_tasks,
+    like_these.evidence in ('bias falls, accuracy rises', 'bias falls, no loss')
+    and own.accuracy >= own.majority_accuracy
+    and own.n_tasks_constant < own.n_tasks as is_supported,
+    these.evidence in ('bias falls, accuracy rises', 'bias falls, no loss')
+    and own.accuracy >= own.majority_accuracy
+    and own.n_tasks_constant < own.n_tasks as is_supported_on_these_tasks,
     own.n_tasks_constant,
     own.n_tasks,
     words.unit,
     words.n_units,
     words.rsd_n_needed,
-    words.accuracy_n_needed
+    words.accuracy_n_needed,
+    like_these.accuracy_evidence,
+    these.accuracy_evidence as accuracy_same_tasks_evidence,
+    like_these.bias_falls_in,
+    these.bias_falls_in as same_tasks_bias_falls_in,
+    like_these.evidence,
+    these.evidence as same_tasks_evidence
 from words
+inner join (select * from graded where tasks = 'like_these') as like_these
+    using (model, suite, n_demos, method, against_n_demos, against_method)
+inner join (select * from graded where tasks = 'these') as these
+    using (model, suite, n_demos, method, against_n_demos, against_method)
 inner join label_bias_by_model as own using (model, suite, n_demos, method)
 inner join label_bias_by_model as against
     on

@@ -1,17 +1,23 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method, metric): what the differences of
--- label_bias_changes may be said to show, tested as one family (sign_flip_tests): of all of a suite, the chance that any
--- word is wrong where there is no effect is 5 %.
+-- label_bias_changes may be said to show; metric: as in label_bias_changes_by_task. Those of one model and suite are one
+-- family (sign_flip_tests): the chance that any verdict among them is wrong where there is no effect is 5 %, and so it is of
+-- any same_tasks_verdict. Other suites, and other models, are families of their own.
 -- unit: 'tasks', whose differences are tested, or 'rows' in a run of one task: pseudo-values, its difference plus what
 -- each row moves it (row_influences). estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
--- simultaneous_high, smallest_detectable: as there. verdict: the word that this supports (verdict), of an effect of at
--- least 0.01, the smallest of interest, for tasks like these.
--- same_tasks_error, same_tasks_low, same_tasks_high, same_tasks_p, same_tasks_p_adjusted, same_tasks_verdict: the same for
--- other rows of these very tasks, behind these demonstrations: the tasks' errors over their rows (normal 95 % intervals;
--- Holm 1979 over the family). Of one task there is no difference, and they are those above.
+-- simultaneous_high, smallest_detectable: as there. verdict: the word that this supports (verdict) of an effect of at
+-- least least_effect, for tasks like these.
+-- word_p_adjusted: the p_adjusted that verdict goes by. RSD falls where accuracy rises, also without any bias, and
+-- relative_variance does not: 'higher' or 'lower' of either of the two needs both, so that this is the larger p_adjusted of
+-- theirs, and 1 where they differ in sign (intersection_union_p). Of other metrics it is their own.
+-- same_tasks_*: the same for other rows of these very tasks, behind these demonstrations: the mean, its error over the
+-- tasks' rows (same_tasks_error, with same_tasks_n_free degrees of freedom; Welch 1947, Satterthwaite 1946), interval and p by
+-- Student's t, holm over the family, and a band for all of it (Bonferroni). Intervals are of the difference of what rows
+-- would show on average: rows push RSD and BiasScore up, and more where bias is small, so that with many tasks they miss
+-- the difference of endless rows (of relative_variance they do not). Of one task they are those above.
 -- median, interquartile_mean (mean of the middle half, Agarwal et al. 2021) of the tasks' differences, and standardized,
 -- their mean over their standard deviation; null with one task. n_tasks_higher, n_tasks_lower: tasks that on their own
--- show a difference (label_bias_changes_by_task, Holm 1979, so that none of them is wrong in 95 % of runs: the partial
--- conjunction of Dror et al. 2017).
+-- show a difference (label_bias_changes_by_task, holm, so that none of them is wrong in 95 % of runs: the partial
+-- conjunction of Dror et al. 2017; of RSD and relative_variance both must). n_rows, against_n_rows: predictions.
 with
 
 members as (
@@ -66,7 +72,8 @@ moved as (
         own.accuracy - other.accuracy as accuracy,
         own.macro_f1 - other.macro_f1 as macro_f1,
         own.rsd - other.rsd as rsd,
-        own.bias_score - other.bias_score as bias_score
+        own.bias_score - other.bias_score as bias_score,
+        own.relative_variance - other.relative_variance as relative_variance
     from label_bias_pairs as pairs
     inner join alone as own
         on
@@ -103,7 +110,8 @@ units as (
             when 'accuracy' then moved.accuracy
             when 'macro_f1' then moved.macro_f1
             when 'rsd' then moved.rsd
-            else moved.bias_score
+            when 'bias_score' then moved.bias_score
+            when 'relative_variance' then moved.relative_variance
         end as value
     from named
     inner join moved using (task, n_demos, method, against_n_demos, against_method)
@@ -117,37 +125,37 @@ tests as (
 
 ),
 
--- Holm: as long as the p-values in their order are small enough for the tests that are left.
-ordered as (
+-- What a task shows on its own.
+task_tests as (
 
     select
-        family,
-        test,
+        {'family': family, 'test': test} as family,
+        task as test,
         estimate,
-        p * (n_tasks - row_number() over (partition by family, test order by p, task) + 1) as p_holm,
-        row_number() over (partition by family, test order by p, task) as place
+        intersection_union_p(list({'estimate': estimate, 'p': p}) over of_word) as p
     from named
-    where p is not null
-
-),
-
-holm as (
-
-    select
-        *,
-        max(p_holm) over (partition by family, test order by place) as p_adjusted
-    from ordered
+    window of_word as (
+        partition by
+            task,
+            family,
+            n_demos,
+            method,
+            against_n_demos,
+            against_method,
+            if(metric = 'relative_variance', 'rsd', metric)
+    )
 
 ),
 
 found as (
 
     select
-        family,
-        test,
+        family.family as family,
+        family.test as test,
         count(*) filter (estimate > 0) as n_tasks_higher,
         count(*) filter (estimate < 0) as n_tasks_lower
-    from holm
+    from holm('task_tests')
+    inner join task_tests using (family, test)
     where p_adjusted <= 0.05
     group by all
 
@@ -165,83 +173,147 @@ spread as (
         avg(estimate order by task) / nullif(stddev_samp(estimate order by task), 0) as standardized,
         if(
             count(standard_error) = count(*), sqrt(sum(standard_error ** 2 order by task)) / count(*), null
-        ) as same_tasks_error,
+        ) as error,
+        coalesce(
+            sum(standard_error ** 2 order by task) ** 2 / nullif(sum(standard_error ** 4 / nullif(n_free, 0) order by task), 0),
+            sum(n_free)
+        ) as n_free,
         sum(n_rows)::bigint as n_rows,
-        sum(against_n_rows)::bigint as against_n_rows
+        sum(against_n_rows)::bigint as against_n_rows,
+        sum(n_units)::bigint as n_units
     from named
     group by all
+
+),
+
+over_rows as (
+
+    select
+        family,
+        test,
+        student_p(mean / nullif(error, 0), n_free) as p
+    from spread
+    where n_tasks > 1
 
 ),
 
 same_tasks as (
 
     select
-        *,
-        mean - 1.959963984540054 * same_tasks_error as same_tasks_low,
-        mean + 1.959963984540054 * same_tasks_error as same_tasks_high,
-        normal_p(mean / nullif(same_tasks_error, 0)) as same_tasks_p,
-        row_number() over (partition by family order by same_tasks_p nulls last, test) as place,
-        count(same_tasks_p) over (partition by family) as n_tests
+        spread.*,
+        over_rows.p,
+        adjusted.p_adjusted,
+        if(error = 0, 0, t_quantile(spread.n_free) * error) as reach,
+        if(error = 0, 0, student_quantile(0.05 / count(over_rows.p) over (partition by family), spread.n_free) * error)
+            as simultaneous_reach
     from spread
+    inner join over_rows using (family, test)
+    inner join holm('over_rows') as adjusted using (family, test)
 
 ),
 
-same_tasks_adjusted as (
+-- For tasks like these and for these tasks, beside each other.
+measured as (
+
+    select
+        tests.*,
+        spread.mean,
+        spread.median,
+        if(spread.median is null, null, interquartile_mean(spread.sorted)) as interquartile_mean,
+        if(spread.median is null, null, spread.standardized) as standardized,
+        least_effect(tests.test.metric) as least_effect,
+        if(spread.n_tasks > 1, 'tasks', 'rows') as unit,
+        spread.n_tasks,
+        spread.n_rows,
+        spread.against_n_rows,
+        if(spread.n_tasks > 1, spread.error, tests.standard_error) as same_tasks_error,
+        spread.n_free as same_tasks_n_free,
+        if(spread.n_tasks > 1, spread.mean - same_tasks.reach, tests.low) as same_tasks_low,
+        if(spread.n_tasks > 1, spread.mean + same_tasks.reach, tests.high) as same_tasks_high,
+        if(spread.n_tasks > 1, same_tasks.p, tests.p) as same_tasks_p,
+        if(spread.n_tasks > 1, same_tasks.p_adjusted, tests.p_adjusted) as same_tasks_p_adjusted,
+        if(
+            spread.n_tasks > 1, spread.mean - same_tasks.simultaneous_reach, tests.simultaneous_low
+        ) as same_tasks_simultaneous_low,
+        if(
+            spread.n_tasks > 1, spread.mean + same_tasks.simultaneous_reach, tests.simultaneous_high
+        ) as same_tasks_simultaneous_high,
+        if(spread.n_tasks > 1, spread.n_units, tests.n_units) as same_tasks_n_units
+    from tests
+    inner join spread using (family, test)
+    left join same_tasks using (family, test)
+
+),
+
+judged as (
 
     select
         *,
-        if(
-            same_tasks_p is null,
-            null,
-            max(bonferroni_p(same_tasks_p, n_tests - place + 1)) over (partition by family order by place)
-        ) as same_tasks_p_adjusted
-    from same_tasks
+        intersection_union_p(list({'estimate': mean, 'p': p_adjusted}) over of_word) as word_p_adjusted,
+        intersection_union_p(list({'estimate': mean, 'p': same_tasks_p_adjusted}) over of_word)
+            as same_tasks_word_p_adjusted
+    from measured
+    window of_word as (
+        partition by
+            family,
+            test.n_demos,
+            test.method,
+            test.against_n_demos,
+            test.against_method,
+            if(test.metric = 'relative_variance', 'rsd', test.metric)
+    )
 
 )
 
 select
-    tests.family.model as model,
-    tests.family.suite as suite,
-    tests.test.n_demos as n_demos,
-    tests.test.method as method,
-    tests.test.against_n_demos as against_n_demos,
-    tests.test.against_method as against_method,
-    tests.test.metric as metric,
-    spread.mean as estimate,
-    spread.median,
-    if(spread.median is null, null, interquartile_mean(spread.sorted)) as interquartile_mean,
-    if(spread.median is null, null, spread.standardized) as standardized,
-    tests.standard_error,
-    tests.low,
-    tests.high,
-    tests.p,
-    tests.p_adjusted,
-    tests.simultaneous_low,
-    tests.simultaneous_high,
+    family.model as model,
+    family.suite as suite,
+    test.n_demos as n_demos,
+    test.method as method,
+    test.against_n_demos as against_n_demos,
+    test.against_method as against_method,
+    test.metric as metric,
+    judged.mean as estimate,
+    judged.median,
+    judged.interquartile_mean,
+    judged.standardized,
+    judged.standard_error,
+    judged.low,
+    judged.high,
+    judged.p,
+    judged.p_adjusted,
+    judged.simultaneous_low,
+    judged.simultaneous_high,
     verdict(
-        spread.mean, tests.p_adjusted, tests.simultaneous_low, tests.simultaneous_high, tests.n_units, 0.01
+        judged.mean, word_p_adjusted, simultaneous_low, simultaneous_high, n_units, judged.least_effect
     ) as verdict,
-    tests.smallest_detectable,
-    if(spread.n_tasks > 1, spread.same_tasks_error, tests.standard_error) as same_tasks_error,
-    if(spread.n_tasks > 1, spread.same_tasks_low, tests.low) as same_tasks_low,
-    if(spread.n_tasks > 1, spread.same_tasks_high, tests.high) as same_tasks_high,
-    if(spread.n_tasks > 1, spread.same_tasks_p, tests.p) as same_tasks_p,
-    if(spread.n_tasks > 1, spread.same_tasks_p_adjusted, tests.p_adjusted) as same_tasks_p_adjusted,
-    if(
-        spread.n_tasks > 1,
-        verdict(spread.mean, spread.same_tasks_p_adjusted, null, null, spread.n_rows, 0.01),
-        verdict(
-            tests.estimate, tests.p_adjusted, tests.simultaneous_low, tests.simultaneous_high, tests.n_units, 0.01
-        )
+    judged.smallest_detectable,
+    judged.same_tasks_error,
+    judged.same_tasks_low,
+    judged.same_tasks_high,
+    judged.same_tasks_p,
+    judged.same_tasks_p_adjusted,
+    verdict(
+        judged.mean,
+        same_tasks_word_p_adjusted,
+        same_tasks_simultaneous_low,
+        same_tasks_simultaneous_high,
+        same_tasks_n_units,
+        judged.least_effect
     ) as same_tasks_verdict,
-    if(spread.n_tasks > 1, 'tasks', 'rows') as unit,
-    tests.n_units,
-    spread.n_tasks,
+    judged.unit,
+    judged.n_units,
+    judged.n_tasks,
     coalesce(found.n_tasks_higher, 0) as n_tasks_higher,
     coalesce(found.n_tasks_lower, 0) as n_tasks_lower,
-    spread.n_rows,
-    spread.against_n_rows
-from tests
-inner join same_tasks_adjusted as spread using (family, test)
+    judged.n_rows,
+    judged.against_n_rows,
+    judged.word_p_adjusted,
+    judged.same_tasks_word_p_adjusted,
+    judged.same_tasks_simultaneous_low,
+    judged.same_tasks_simultaneous_high,
+    judged.same_tasks_n_free,
+    judged.least_effect
+from judged
 left join found using (family, test)
 order by all

@@ -32,10 +32,13 @@ _LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
 
 ADDED_LAST = {
     "label_bias_by_label": "preference_p",
-    "label_bias_by_task": "share_most_frequent",
-    "label_bias_by_task_over_sets": "bias_score_high",
-    "label_bias_by_model": "unit",
+    "label_bias_by_task": "relative_variance",
+    "label_bias_by_task_over_sets": "relative_variance",
+    "label_bias_by_model": "relative_variance",
     "label_bias_changes": "unit",
+    "label_bias_changes_by_task": "n_free",
+    "label_bias_remedies": "same_tasks_evidence",
+    "label_bias_verdicts": "least_effect",
     "majority_over_seeds": "recency",
     "majority_by_model": "recency_at_equal_shares_high",
     "majority_calibration_gain": "is_constant",
