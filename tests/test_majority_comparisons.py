@@ -11,9 +11,9 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.errors import InputError
+from tests.labelplans import two_tasks
+from tests.majorityplans import ANSWERS, SEEDS, MajorityPlan, Rows
 from tests.measuring import measure
-from tests.test_analysis import two_tasks
-from tests.test_majority_sql import ANSWERS, SEEDS, MajorityPlan, Rows
 
 LARGE = {
     **ANSWERS,

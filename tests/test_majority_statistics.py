@@ -20,11 +20,10 @@ from biaseval.pipelines import write_report
 from biaseval.report.majority import render_majority_page
 from biaseval.report.majority_findings import read_majority_findings
 from biaseval.store import Run
-from tests import test_majority_sql
+from tests.majority_report.runs import make_run
+from tests.majorityplans import ANSWERS, DEMOS, SEEDS, MajorityPlan, Rows, rows
 from tests.measuring import measure
-from tests.test_majority_report import make_run
-from tests.test_majority_sql import ANSWERS, DEMOS, SEEDS, MajorityPlan, Rows, rows
-from tests.test_report import Page
+from tests.pages import Page
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,11 +58,9 @@ def answered(
         place: tuple("".join(rng.choice(list("TTF-"), size=len(gold))) for _ in SEEDS)  # type: ignore[misc]
         for place in ANSWERS
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(test_majority_sql, "GOLD", gold)
-        plan = MajorityPlan(("generate",), answers=answers)
-        run = plan.write(tmp_path_factory.mktemp("runs") / "random")
-        measure(run)
+    plan = MajorityPlan(("generate",), answers=answers, golds=gold)
+    run = plan.write(tmp_path_factory.mktemp("runs") / "random")
+    measure(run)
     by_id = {row["prompt_id"]: row["prediction"] or "none" for row in plan.generations}
     found = {
         (setting, instruction, seed): [by_id[f"{setting}/{seed}/{instruction}/{row}"] for row in range(len(gold))]
@@ -521,7 +518,7 @@ def test_the_boundary_is_judged_by_seeds_and_by_rows() -> None:
     assert narrower["verdict"] == "lower"
     # Of the seeds alone it is clear, of the rows it is not.
     assert _verdict_of_boundary(wider, (-0.1, 0.5))["verdict"] == "unclear"
-    assert _verdict_of_boundary([0.0] * 8)["verdict"] == "negligible"
+    assert _verdict_of_boundary([0.0] * 8)["verdict"] == "unclear"
 
 
 def test_opposite_changes_of_the_boundary_over_seeds_are_no_verdict() -> None:
@@ -562,7 +559,7 @@ def test_a_change_in_one_draw_of_demonstrations_is_not_said_of_others(tmp_path: 
     assert changed["error_draws"] == pytest.approx(changed["estimate"])
     assert (changed["verdict"], changed["reason"]) == ("unclear", None)
     same = found[True, "mean_f1"]
-    assert (same["verdict"], same["estimate"], same["p"], same["low"], same["high"]) == ("negligible", 0, 1, 0, 0)
+    assert (same["verdict"], same["estimate"], same["p"], same["low"], same["high"]) == ("unclear", 0, 1, 0, 0)
     assert changed["p"] <= changed["p_adjusted"]
     gains = {row["instruction"]: row for row in rows(run, "from majority_calibration_gain")}
     assert (gains[False]["mean_f1_sign"], gains[True]["mean_f1_sign"]) == (None, 0)

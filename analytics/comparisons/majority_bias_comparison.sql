@@ -1,10 +1,20 @@
 -- One row per ordered pair (run, other_run) of majority-bias runs over the same test rows and settings
 -- (majority_bias_shared), n_demos, instruction, predict, method and metric that both have: the metric of each (value,
 -- other_value); estimate: other_run minus run. metric: accuracy, a mean over settings and the seeds of each, where an output
--- that is no label is wrong; mean_f1, sd_f1, tails_f1 and middle_f1 (majority_row_values). Tested by sign_flip_tests over
--- the test rows, the same for all settings and seeds, by their pseudo-values; p_adjusted and the simultaneous band hold for
--- all that is compared between the two runs. verdict: of other_run against run (verdict); a difference below least_effect is
--- negligible; null for sd_f1 where an answer is always the same, which has no spread and is not robust.
+-- that is no label is wrong; mean_f1, sd_f1, tails_f1 and middle_f1 (majority_row_values). standard_error to
+-- smallest_detectable are of sign_flip_tests over the test rows, the same for all settings and seeds, by their
+-- pseudo-values: what holds, holds for other test rows behind these draws of demonstrations; p_adjusted and the
+-- simultaneous band are over all that is compared, of all pairs of runs together. Equal models differ by their luck with
+-- demonstrations too: error_draws, the standard error over other draws of them (draw_errors: of the difference seed by
+-- seed where both runs have the same seeds, else of both runs, as their errors add), and n_seeds, the fewest of a setting
+-- and run; p_both, p_both_adjusted, both_low, both_high and both_smallest_detectable: by both errors (over_draws), null
+-- where one seed tells nothing of draws.
+-- verdict: of other_run against run (verdict), for other rows and other demonstrations: by the larger of p_adjusted and
+-- p_both_adjusted, and the band of both; a difference below least_effect is negligible. reason: why there is none (null,
+-- 'too few' or 'unclear'); null elsewhere: 'constant answer', sd_f1 where an answer is always the same, which has no spread
+-- and is not robust; 'too few rows', below 6; 'no spread', sd_f1 where the settings of a side are all alike; 'other numbers
+-- of seeds', sd_f1, which is the wider the fewer seeds it is over; 'too few seeds', where one seed cannot tell what draws
+-- change.
 -- is_constant, other_is_constant: more than 95 % of the answers of run and of other_run are the same (majority_by_model).
 -- All but these is null where a side lacks the metric.
 with
@@ -104,25 +114,83 @@ means as (
 units as (
 
     select
-        {'run': run, 'other_run': other_run} as family,
+        'all' as family,
         {
+            'run': run,
+            'other_run': other_run,
             'n_demos': n_demos,
             'instruction': instruction,
             'predict': predict,
             'method': method,
             'metric': metric
         } as test,
-        dense_rank() over (partition by run, other_run order by row) - 1 as unit,
+        dense_rank() over (order by row) - 1 as unit,
         other_value - value as value
     from paired
+
+),
+
+tests as materialized (
+
+    from sign_flip_tests('units', 'comparison_sign_flips')
+
+),
+
+numbers_of_seeds as (
+
+    select
+        run,
+        n_demos,
+        count(distinct seed) as n_seeds
+    from majority_predictions
+    group by all
+
+),
+
+draws as (
+
+    select
+        run as own_run,
+        * exclude (run, task, setting)
+    from majority_draw_values
+
+),
+
+-- A seed that one side lacks adds to the other side alone.
+changes as materialized (
+
+    select
+        'all' as family,
+        {
+            'run': pairs.run,
+            'other_run': pairs.other_run,
+            'n_demos': n_demos,
+            'instruction': instruction,
+            'predict': predict,
+            'method': method,
+            'metric': metric
+        } as test,
+        number,
+        seed,
+        any_value(draws.value) filter (own_run = pairs.run) as value,
+        any_value(draws.value) filter (own_run = pairs.other_run) as other_value
+    from pairs
+    inner join draws on own_run in (pairs.run, pairs.other_run)
+    group by all
+
+),
+
+errors as materialized (
+
+    from draw_errors('changes')
 
 ),
 
 tested as materialized (
 
     select
-        family.run,
-        family.other_run,
+        test.run,
+        test.other_run,
         test.n_demos,
         test.instruction,
         test.predict,
@@ -130,57 +198,57 @@ tested as materialized (
         test.metric,
         means.value,
         means.other_value,
+        own.is_constant,
+        other.is_constant as other_is_constant,
+        own_seeds.n_seeds = other_seeds.n_seeds as has_as_many_seeds,
         tests.* exclude (family, test)
-    from sign_flip_tests('units', 'comparison_sign_flips') as tests
+    from over_draws('tests', 'errors') as tests
     inner join means
         on
-            family.run = means.run
-            and family.other_run = means.other_run
+            test.run = means.run
+            and test.other_run = means.other_run
             and test.n_demos = means.n_demos
             and test.instruction = means.instruction
             and test.predict = means.predict
             and test.method = means.method
             and test.metric = means.metric
+    inner join majority_by_model as own
+        on
+            test.run = own.run
+            and test.n_demos = own.n_demos
+            and test.instruction = own.instruction
+            and test.predict = own.predict
+            and test.method = own.method
+    inner join majority_by_model as other
+        on
+            test.other_run = other.run
+            and test.n_demos = other.n_demos
+            and test.instruction = other.instruction
+            and test.predict = other.predict
+            and test.method = other.method
+    inner join numbers_of_seeds as own_seeds on test.run = own_seeds.run and test.n_demos = own_seeds.n_demos
+    inner join numbers_of_seeds as other_seeds
+        on test.other_run = other_seeds.run and test.n_demos = other_seeds.n_demos
 
 ),
 
-constants as (
+judged as (
 
     select
-        run,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        is_constant
-    from majority_by_model
-
-),
-
-both_ways as (
-
-    from tested
-
-    union all by name
-
-    select
-        * replace (
-            other_run as run,
-            run as other_run,
-            other_value as value,
-            value as other_value,
-            0 - estimate as estimate,
-            0 - high as low,
-            0 - low as high,
-            0 - simultaneous_high as simultaneous_low,
-            0 - simultaneous_low as simultaneous_high
-        )
-    from tested
+        *,
+        case
+            when metric = 'sd_f1' and (is_constant or other_is_constant) then 'constant answer'
+            when n_units < 6 then 'too few rows'
+            when metric = 'sd_f1' and estimate is null then 'no spread'
+            when metric = 'sd_f1' and not has_as_many_seeds then 'other numbers of seeds'
+            when p_both is null then 'too few seeds'
+        end as reason
+    from both_directions('tested')
 
 )
 
 select
-    both_ways.run,
+    run,
     other_run,
     n_demos,
     instruction,
@@ -199,17 +267,22 @@ select
     simultaneous_high,
     smallest_detectable,
     0.01::double as least_effect,
-    if(
-        metric = 'sd_f1' and (own.is_constant or other.is_constant),
-        null,
-        verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, 0.01)
-    ) as verdict,
+    case
+        when reason in ('constant answer', 'other numbers of seeds') or estimate is null then null
+        when reason like 'too few%' then 'too few'
+        else verdict(estimate, greatest(p_adjusted, p_both_adjusted), both_low, both_high, n_units, least_effect)
+    end as verdict,
     'row' as unit,
     n_units,
-    own.is_constant,
-    other.is_constant as other_is_constant
-from both_ways
-inner join constants as own using (run, n_demos, instruction, predict, method)
-inner join constants as other using (n_demos, instruction, predict, method)
-where other.run = both_ways.other_run
+    is_constant,
+    other_is_constant,
+    error_draws,
+    n_seeds,
+    p_both,
+    p_both_adjusted,
+    both_low,
+    both_high,
+    both_smallest_detectable,
+    reason
+from judged
 order by all

@@ -3,10 +3,12 @@
 -- larger_run has the next size: of the runs to compare with, the one with the fewest parameters beyond run's own.
 -- tails_f1 and middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others.
 -- Intervals are over resamples of the test rows, the same for both; null where the runs do not have the same rows and
--- resamples, contexts and scoring. Those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each
--- setting. *_sign: which way a difference clearly goes (clear_sign); null of rb_at_10 and sd_f1 where a model always
--- answers the same (is_constant). has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model).
--- n_shared_rows: test rows that both have.
+-- resamples, contexts and scoring. They are percentiles, which no test is made of, and hold for these draws of
+-- demonstrations; those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each setting.
+-- *_sign: 1 or -1 where majority_bias_comparison says that the larger model's is higher or lower, for other rows and other
+-- draws of demonstrations, 0 for no difference at all (tolerance 1e-9), else null, also where contexts or scoring are
+-- not the same; of rb_at_10, which nothing tests between runs, never 1 or -1.
+-- has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model). n_shared_rows: test rows that both have.
 with
 
 sizes as (
@@ -109,20 +111,40 @@ judged as (
         is_constant
     from majority_by_model
 
+),
+
+signs as (
+
+    select
+        compared.run,
+        compared.other_run as larger_run,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        any_value(sign) filter (metric = 'mean_f1') as mean_f1,
+        any_value(sign) filter (metric = 'sd_f1') as sd_f1,
+        any_value(sign) filter (metric = 'tails_f1') as tails_f1,
+        any_value(sign) filter (metric = 'middle_f1') as middle_f1
+    from (
+        select
+            *,
+            case verdict when 'higher' then 1 when 'lower' then -1 end as sign
+        from majority_bias_comparison
+    ) as compared
+    semi join (select * from pairs where has_same_contexts and has_same_scoring) as alike using (run, other_run)
+    group by all
+
 )
 
 select
     effects.*,
     smaller.is_constant or larger.is_constant as is_constant,
-    case
-        when not (smaller.is_constant or larger.is_constant) then clear_sign(rb_at_10, rb_at_10_low, rb_at_10_high)
-    end as rb_at_10_sign,
-    clear_sign(mean_f1, mean_f1_low, mean_f1_high) as mean_f1_sign,
-    case
-        when not (smaller.is_constant or larger.is_constant) then clear_sign(sd_f1, sd_f1_low, sd_f1_high)
-    end as sd_f1_sign,
-    clear_sign(tails_f1, tails_f1_low, tails_f1_high) as tails_f1_sign,
-    clear_sign(middle_f1, middle_f1_low, middle_f1_high) as middle_f1_sign,
+    case when abs(effects.rb_at_10) <= 1e-9 then 0 end as rb_at_10_sign,
+    if(abs(effects.mean_f1) <= 1e-9, 0, signs.mean_f1) as mean_f1_sign,
+    if(abs(effects.sd_f1) <= 1e-9, 0, signs.sd_f1) as sd_f1_sign,
+    if(abs(effects.tails_f1) <= 1e-9, 0, signs.tails_f1) as tails_f1_sign,
+    if(abs(effects.middle_f1) <= 1e-9, 0, signs.middle_f1) as middle_f1_sign,
     smaller.has_enough_rows and larger.has_enough_rows as has_enough_rows
 from effects
 inner join judged as smaller using (run, n_demos, instruction, predict, method)
@@ -133,4 +155,12 @@ inner join judged as larger
         and effects.instruction = larger.instruction
         and effects.predict = larger.predict
         and effects.method = larger.method
+left join signs
+    on
+        effects.run = signs.run
+        and effects.larger_run = signs.larger_run
+        and effects.n_demos = signs.n_demos
+        and effects.instruction = signs.instruction
+        and effects.predict = signs.predict
+        and effects.method = signs.method
 order by all

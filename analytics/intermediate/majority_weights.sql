@@ -1,5 +1,5 @@
--- One row per (task, n_demos, instruction, setting, seed, predict, method): weighted_f1, n_seeds of the setting, and of_*, the
--- derivatives by it of the metrics over settings, a setting counting with its mean over seeds: mean weighted F1, that
+-- One row per (task, n_demos, instruction, setting, seed, predict, method): weighted_f1, accuracy, n_seeds of the setting, and
+-- of_*, the derivatives by weighted F1 of the metrics over settings, a setting counting with its mean over seeds: mean weighted F1, that
 -- over a region (of_tails, of_middle: setting_regions; null outside it), and the sample standard deviation over settings
 -- (null with one setting, or without any spread). A metric is the sum of derivative times weighted F1.
 with
@@ -15,16 +15,16 @@ f1s as (
         seed,
         predict,
         method,
-        sum(n_rows * value order by gold, prediction) / sum(n_rows) as weighted_f1
-    from majority_pattern_values
-    group by all
+        weighted_f1,
+        accuracy
+    from majority_by_setting
 
 ),
 
 setting_f1s as (
 
     select
-        * exclude (seed, weighted_f1),
+        * exclude (seed, weighted_f1, accuracy),
         avg(weighted_f1 order by seed) as mean_f1,
         count(*) as n_seeds
     from f1s

@@ -15,17 +15,17 @@ draws as (
 
     select
         draw,
-        n_drawn::float[] as n_drawn
+        n_drawn::double[] as n_drawn
     from row_draws
 
 ),
 
--- Lists over all test rows, in the order of the draws: a count is then a dot product, exact in a float.
+-- Lists over all test rows, in the order of the draws: a count is then a dot product, which is exact.
 gold_lists as (
 
     select
         label,
-        list((gold = label)::int::float order by row) as is_gold
+        list((gold = label)::int::double order by row) as is_gold
     from (select distinct row, gold from majority_predictions)
     cross join labels
     group by all
@@ -37,12 +37,13 @@ gold_counts as (
     select
         label,
         draw,
-        list_dot_product(is_gold, n_drawn)::double as n_gold
+        list_dot_product(is_gold, n_drawn) as n_gold
     from gold_lists
     cross join draws
 
 ),
 
+-- Two counts in one dot product: predictions of a label, and 2^26 for each that is right.
 label_lists as (
 
     select
@@ -55,8 +56,11 @@ label_lists as (
         predict,
         method,
         label,
-        list(coalesce(prediction = label, false)::int::float order by row) as is_predicted,
-        list(coalesce(gold = label and prediction = label, false)::int::float order by row) as is_correct,
+        list(
+            coalesce(prediction = label, false)::int
+            + if(coalesce(gold = label and prediction = label, false), 67108864::double, 0)
+            order by row
+        ) as is_answered,
         count(*) as n_rows
     from majority_predictions
     cross join labels
@@ -67,10 +71,11 @@ label_lists as (
 label_counts as (
 
     select
-        label_lists.* exclude (is_predicted, is_correct),
+        label_lists.* exclude (is_answered),
         draws.draw,
-        list_dot_product(is_predicted, n_drawn)::double as n_predicted,
-        list_dot_product(is_correct, n_drawn)::double as n_correct
+        list_dot_product(is_answered, n_drawn) as n_answered,
+        floor(n_answered / 67108864) as n_correct,
+        n_answered - n_correct * 67108864 as n_predicted
     from label_lists
     cross join draws
 
@@ -79,7 +84,7 @@ label_counts as (
 weighted as (
 
     select
-        * exclude (label, n_gold, n_predicted, n_correct),
+        * exclude (label, n_gold, n_answered, n_predicted, n_correct),
         sum(n_gold / n_rows * 2 * n_correct / (n_gold + n_predicted) order by label) as weighted_f1
     from label_counts
     inner join gold_counts using (label, draw)

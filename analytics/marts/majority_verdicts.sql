@@ -8,11 +8,9 @@
 -- are seeds: the estimate is the mean over seeds of the difference of the RB@10 of each, which is not that of their means
 -- (majority_calibration_gain). p_adjusted is over all tests of rows of the run, or all of seeds.
 -- Simultaneous bands lean narrow with one seed, where the page shows none.
--- Other draws of demonstrations change a difference too: error_draws, its standard error over them
--- (majority_draw_errors). p_both: Student's t by the errors of rows and draws together (which count what belongs to both
--- twice, so that it errs to the safe side: Owen 2007), p_both_adjusted: times the number of such tests (Bonferroni);
--- both_low, both_high: the simultaneous band, wider as that error is; null with one seed, whose draws are told from
--- settings, too roughly for a band. All null of rb_at_10, which seeds judge, and where draws cannot be told from anything.
+-- Other draws of demonstrations change a difference too: error_draws, its standard error over them (majority_draw_errors);
+-- p_both, p_both_adjusted, both_low and both_high: by the errors of rows and draws together (over_draws). All null of
+-- rb_at_10, which seeds judge, and where draws cannot be told from anything.
 -- verdict: as the macro has it, for a smallest effect of interest of 0.01, by the larger of p_adjusted and
 -- p_both_adjusted, and the band of both. RB@10 is judged on seeds and on rows: it is higher or lower only where its
 -- difference over resamples of the rows is clear to the same side too (clear_sign).
@@ -112,9 +110,6 @@ units as (
 
 tests as materialized (
 
-    select
-        unnest(test),
-        * exclude (test)
     from sign_flip_tests('units', 'sign_flips')
 
 ),
@@ -143,32 +138,30 @@ boundary_signs as (
 errors as (
 
     select
-        tests.*,
+        'row' as family,
+        {
+            'task': task,
+            'n_demos': n_demos,
+            'instruction': instruction,
+            'against_instruction': against_instruction,
+            'predict': predict,
+            'method': method,
+            'against_method': against_method,
+            'metric': metric
+        } as test,
         error_draws,
-        n_seeds,
-        sqrt(standard_error ** 2 + error_draws ** 2) as error_both,
-        error_both ** 4
-        / nullif(standard_error ** 4 / (n_units - 1) + coalesce(error_draws ** 4 / draws_df, 0), 0) as df_both
-    from tests
-    left join majority_draw_errors
-        using (task, n_demos, instruction, against_instruction, predict, method, against_method, metric)
+        draws_df,
+        n_seeds
+    from majority_draw_errors
 
 ),
 
 widened as (
 
     select
-        * exclude (df_both, n_seeds),
-        if(error_both > 0, student_p(estimate / error_both, df_both), if(error_both = 0, 1, null)) as p_both,
-        bonferroni_p(p_both, count(p_both) over ()) as p_both_adjusted,
-        case
-            when n_seeds = 1 then null
-            when standard_error > 0 then error_both / standard_error
-            when error_both = 0 then 1
-        end as widening,
-        estimate - (simultaneous_high - estimate) * widening as both_low,
-        estimate + (simultaneous_high - estimate) * widening as both_high
-    from errors
+        unnest(test),
+        * exclude (test, n_seeds, both_smallest_detectable)
+    from over_draws('tests', 'errors')
 
 ),
 
