@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
@@ -31,7 +33,7 @@ from biaseval.qa_bias.significance import segment_draws
 from biaseval.tables import tables_of
 from tests.measuring import measure
 from tests.qa_bias.test_changes import answers as paired_answers
-from tests.test_qa_sql import QaPlan, Rows, _ask, _paper_rule, _reference_rule, rows
+from tests.qaplans import QaPlan, Rows, _ask, _paper_rule, _reference_rule, rows
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,27 +41,39 @@ Floats = npt.NDArray[np.float64]
 # The null of the search
 
 
-def measured(values: Any, exact_match: Any, article: Any) -> pa.Table:
+def measured(values: Any, exact_match: Any, article: Any, model: str = "bert", heuristic: str = "ans_len") -> pa.Table:
     n_rows = len(values)
+    names = {"model": model, "dataset": "squad", "heuristic": heuristic}
     columns = {"value": np.asarray(values, float), "exact_match": np.asarray(exact_match, float), "article": article}
-    return pa.table({"dataset": pa.repeat("squad", n_rows), "heuristic": pa.repeat("ans_len", n_rows), **columns})
+    texts = {name: pa.array([text] * n_rows, pa.string()) for name, text in names.items()}
+    return pa.table({**texts, "question": np.arange(n_rows), **columns})
 
 
-def thresholds(candidates: Sequence[float]) -> pa.Table:
-    n = len(candidates)
-    return pa.table(
-        {
-            "dataset": pa.array(["squad"] * n),
-            "heuristic": pa.array(["ans_len"] * n),
-            "threshold": pa.array(candidates, pa.float64()),
-        }
-    )
+def thresholds(candidates: Sequence[float], heuristic: str = "ans_len") -> pa.Table:
+    names = ["squad"] * len(candidates), [heuristic] * len(candidates)
+    return pa.table([*map(pa.array, names), pa.array(candidates, pa.float64())], ["dataset", "heuristic", "threshold"])
+
+
+def searches(threshold: float | None = None, heuristic: str = "ans_len", **searched_on: str | None) -> pa.Table:
+    """Return at which threshold models are measured, and on which of them it was searched."""
+    schema = pa.schema([(name, pa.string()) for name in ("model", "dataset", "heuristic", "searched_on")])
+    place = {"dataset": "squad", "heuristic": heuristic}
+    models = [{"model": model, "searched_on": source, **place} for model, source in searched_on.items()]
+    found = pa.Table.from_pylist(models, schema)
+    return found.append_column("threshold", pa.array([threshold] * len(models), pa.float64()))
 
 
 def searched(
     values: Any, exact_match: Any, article: Any, candidates: Sequence[float], **how: Any
 ) -> npt.NDArray[np.float64]:
     """Return what the search finds, observed and in each permutation."""
+    return nulls(measured(values, exact_match, article), candidates, searches(bert="bert"), **how).get(
+        "bert", np.empty(0)
+    )
+
+
+def nulls(answers: pa.Table, candidates: Sequence[float], asked: pa.Table, **how: Any) -> dict[str, Floats]:
+    """Return what is found in each model, observed and in each permutation."""
     given: dict[str, Any] = {
         "seed": 42,
         "sample": 100,
@@ -67,10 +81,11 @@ def searched(
         "variant": "paper",
         "permutations": 199,
     } | how
-    found = search_nulls("bert", measured(values, exact_match, article), thresholds(candidates), **given)
-    assert found["draw"].to_pylist() == list(range(len(found)))
-    significance: npt.NDArray[np.float64] = found["significance"].to_numpy()
-    return significance
+    found = search_nulls(answers, thresholds(candidates), asked, **given)
+    models = dict.fromkeys(found["model"].to_pylist())
+    own = {model: found.filter(pc.field("model") == model) for model in models}
+    assert all(rows["draw"].to_pylist() == list(range(1 + given["permutations"])) for rows in own.values())
+    return {model: rows["significance"].to_numpy() for model, rows in own.items()}
 
 
 def p_value(found: Floats) -> float:
@@ -113,8 +128,8 @@ def test_each_draw_chooses_as_sql_does(variant: Variant) -> None:
         chosen = rule(
             [(place, float(one), *size) for place, (one, size) in enumerate(zip(row, sizes, strict=True))], sample
         )
-        assert own == (0 if chosen is None else row[int(chosen)])
-    assert 0.5 < np.mean(found > 0) < 1
+        assert own == (-1 if chosen is None else int(chosen))
+    assert 0.5 < np.mean(found >= 0) < 1
 
 
 def test_the_null_is_that_of_permutations_done_one_by_one() -> None:
@@ -191,17 +206,123 @@ def test_a_bias_that_was_put_in_is_found() -> None:
 
 def test_permutations_depend_on_nothing_but_the_place() -> None:
     values, exact_match, article = confounded(np.random.default_rng(6), 400)
-    table = measured(values, exact_match, article)
-    other = table.set_column(1, "heuristic", pa.repeat("ans_pos", len(table)))
-    both = pa.concat_tables([other, table])
-    tried = thresholds([3.0, 5.0, 6.0])
+    table, other = (measured(values, exact_match, article, heuristic=name) for name in ("ans_len", "ans_pos"))
+    tried, of_other = (thresholds([3.0, 5.0, 6.0], name) for name in ("ans_len", "ans_pos"))
+    asked, more_asked = (searches(heuristic=name, bert="bert") for name in ("ans_len", "ans_pos"))
     given: dict[str, Any] = {"seed": 1, "sample": 100, "replacement": False, "variant": "paper"}
-    alone = search_nulls("bert", table, tried, **given)
-    of_both = pa.concat_tables([tried.set_column(1, "heuristic", pa.repeat("ans_pos", 3)), tried])
-    more = search_nulls("bert", both, of_both, **given)
+    alone = search_nulls(table, tried, asked, **given)
+    more = search_nulls(
+        pa.concat_tables([other, table]),
+        pa.concat_tables([of_other, tried]),
+        pa.concat_tables([more_asked, asked]),
+        **given,
+    )
     assert len(more) == 2000
     assert more.slice(1000).equals(alone)
-    assert not alone.equals(search_nulls("bert", table, tried, **given | {"seed": 2}))
+    assert more["significance"].slice(0, 1000).equals(alone["significance"])
+    assert not alone.equals(search_nulls(table, tried, asked, **given | {"seed": 2}))
+
+
+def alike(
+    rng: np.random.Generator, n_rows: int, correlation: float, effect: float = 0.0, n_values: int = 12
+) -> tuple[Floats, Floats, Floats]:
+    """Return values, and answers of two models to the same questions, by luck of which a share is the same.
+
+    Only the first model has a bias, where there is any.
+    """
+    values = rng.integers(0, n_values, size=n_rows).astype(float)
+    luck = rng.random((2, n_rows))
+    luck[1] = np.where(rng.random(n_rows) < correlation, luck[0], luck[1])
+    return values, (luck[0] < 0.6 + effect * (values <= 4)).astype(float), (luck[1] < 0.6).astype(float)
+
+
+def test_models_without_bias_have_none_at_a_threshold_that_another_models_luck_chose() -> None:
+    """Right by the same luck: what suits one suits the other, more often than at a threshold that was given."""
+    rng = np.random.default_rng(31)
+    candidates = [float(one) for one in range(50)]
+    article = np.arange(300) // 10
+    joint, as_given = [], []
+    for number in range(600):
+        values, first, second = alike(rng, 300, 0.9, n_values=50)
+        both = pa.concat_tables([measured(values, first, article, "a"), measured(values, second, article, "b")])
+        # As runs do it: the threshold is that of the first model's answers, if they choose any.
+        distances = {
+            one: float(closed_form(first[lower].mean(), lower.sum(), first[~lower].mean(), (~lower).sum(), 100, False))
+            for one, lower in ((one, values <= one) for one in candidates)
+            if 100 <= lower.sum() <= 200
+        }
+        best = max(distances, key=distances.__getitem__)
+        is_found = distances[best] > 0
+        asked = searches(best, a="a", b="a") if is_found else searches(a="a", b="b")
+        joint.append(p_value(nulls(both, candidates, asked, seed=number)["b"]))
+        given = [best] if is_found else candidates
+        as_given.append(p_value(searched(values, second, article, given, seed=number)))
+    # Monte Carlo error 0.009.
+    assert 0.02 <= np.mean(np.array(joint) <= 0.05) <= 0.07
+    assert np.mean(np.array(as_given) <= 0.05) > 0.09
+
+
+def test_the_null_at_another_models_threshold_is_that_of_every_order_of_the_questions() -> None:
+    """Seven questions of one article in all 5,040 orders, each with a search by loops."""
+    values = np.array([0.0, 0, 1, 1, 2, 2, 3])
+    first, second = np.array([1.0, 1, 1, 0, 0, 1, 0]), np.array([1.0, 1, 0, 1, 0, 0, 0])
+    candidates = [0.0, 1.0, 2.0]
+
+    def distances(answers: Floats) -> dict[float, float]:
+        found = {}
+        for one in candidates:
+            lower, higher = answers[values <= one], answers[values > one]
+            if min(len(lower), len(higher)) >= 2:
+                found[one] = float(
+                    closed_form(lower.mean(), len(lower), higher.mean(), len(higher), 2, False)  # type: ignore[arg-type]
+                )
+        return found
+
+    every = []
+    for order in itertools.permutations(range(7)):
+        own, theirs = distances(second[list(order)]), distances(first[list(order)])
+        source = theirs if max(theirs.values()) > 0 else own
+        every.append(own[max(source, key=lambda one: (round(source[one], 9), -one))])
+    article = np.zeros(7, dtype=int)
+    both = pa.concat_tables([measured(values, first, article, "a"), measured(values, second, article, "b")])
+    found = nulls(both, candidates, searches(1.0, a="a", b="a"), sample=2, permutations=20_000)["b"]
+    assert found[0] == pytest.approx(distances(second)[1.0])
+    shares = {round(one, 6): every.count(one) / len(every) for one in set(every)}
+    assert len(shares) > 3
+    for one, share in shares.items():
+        drawn = np.mean(np.abs(found[1:] - one) < 1e-5)
+        assert drawn == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / 20_000) + 1e-12)
+
+
+def test_a_model_without_bias_has_none_where_anothers_bias_chose_the_threshold() -> None:
+    rng = np.random.default_rng(33)
+    ps = []
+    for number in range(300):
+        values, first, second = alike(rng, 400, 0.5, effect=0.3)
+        article = np.arange(400) // 10
+        both = pa.concat_tables([measured(values, first, article, "a"), measured(values, second, article, "b")])
+        found = nulls(both, [float(one) for one in range(12)], searches(4.0, a="a", b="a"), sample=50, seed=number)
+        ps.append([p_value(found["a"]), p_value(found["b"])])
+    of_first, of_second = np.mean(np.array(ps) <= 0.05, axis=0)
+    assert of_first > 0.95
+    assert of_second <= 0.08
+
+
+def test_questions_that_a_model_lacks_stay_lacking() -> None:
+    """Half of the articles, and a third of the questions of the others: segments keep their sizes."""
+    rng = np.random.default_rng(34)
+    values, first, second = alike(rng, 600, 0.8)
+    article = np.arange(600) // 20
+    has_answer = (article % 2 == 0) & (np.arange(600) % 3 > 0)
+    of_second = measured(values, second, article, "b").filter(pa.array(has_answer))
+    both = pa.concat_tables([measured(values, first, article, "a"), of_second])
+    size = int((has_answer & (values <= 5)).sum())
+    n_least = min(size, int(has_answer.sum()) - size)
+    measurable = nulls(both, [5.0], searches(5.0, a="a", b="a"), sample=n_least)
+    assert measurable.keys() == {"a", "b"}
+    assert nulls(both, [5.0], searches(5.0, a="a", b="a"), sample=n_least + 1).keys() == {"a"}
+    # With a sample that is a whole segment, that segment has no error: its mean alone decides.
+    assert len(set(measurable["b"].round(9).tolist())) > 5
 
 
 def test_segments_smaller_than_the_sample_have_no_null() -> None:
@@ -241,7 +362,7 @@ def opened(plan: QaPlan, names: Sequence[str], fixed: dict[str, float], n_units:
                 connection.from_arrow(table.rows(given.get(name, []))).create(name)
         connection.from_arrow(sign_flips(n_units, 1)).create("sign_flips")
         made = relations("intermediate", "marts", tables=tables)
-        first = ["qa_articles", "qa_measured"]
+        first = ["qa_articles", "qa_measured", "qa_model_pairs", "qa_model_pair_answers"]
         for relation in made:
             if relation.name in first:
                 create("table", relation.name, relation.sql, connection)
@@ -451,7 +572,7 @@ def test_many_models_on_one_page_leave_a_strong_bias_supported(tmp_path: Path) -
 
 
 def test_another_models_threshold_is_tested_at_that_threshold(tmp_path: Path) -> None:
-    """In the paper's variant bert's threshold is kept for all: their own search is not what they are compared with."""
+    """In the paper's variant bert's threshold is kept for all."""
     rng = np.random.default_rng(9)
     plan = QaPlan(["bert", "other"], bootstrap={"trials": 100, "sample": 60})
     values = rng.integers(0, 6, size=400).astype(float)
@@ -463,10 +584,10 @@ def test_another_models_threshold_is_tested_at_that_threshold(tmp_path: Path) ->
     [bert, other] = rows(run, "from qa_bias_tests order by model")
     assert (bert["threshold"], other["threshold"]) == (2, 2)
     assert (bert["is_searched"], other["is_searched"]) == (True, False)
-    # One threshold of several finds less in noise.
-    assert other["null_mean"] < bert["null_mean"]
     is_lower = values <= 2
     exact = np.array([row["exact_match"] for row in plan.predictions if row["model"] == "other"])
+    # A search finds more in noise than one threshold that is given.
+    assert other["null_mean"] > searched(values, exact, np.arange(400), [2.0], sample=60, permutations=999)[1:].mean()
     [expected] = closed_form(
         np.array([exact[is_lower].mean()]), np.array([is_lower.sum()]), np.array([exact[~is_lower].mean()]),
         np.array([(~is_lower).sum()]), 60, False,
@@ -525,40 +646,48 @@ def test_a_pair_of_models_by_hand(tmp_path: Path) -> None:
     flipped = {}
     # All patterns of signs of nine articles.
     patterns = 1 - 2 * ((np.arange(512)[:, None] >> np.arange(9)) & 1)
+
+    def statistics(parts: Floats) -> Floats:
+        found: Floats = np.abs(patterns @ parts) / np.sqrt(np.sum(np.square(parts)))
+        return found
+
+    def jackknife(statistic: Callable[[npt.NDArray[np.bool_]], float]) -> float:
+        left_out = np.array([statistic(titles != name) for name in names])
+        whole = statistic(np.ones(19, dtype=bool))
+        return float(np.sqrt(8 / 9 * np.sum(np.square(left_out - whole))))
+
     for metric in ("exact_match", "f1"):
-        difference = first[metric] - second[metric]
-        mean = difference.mean()
-        values = [mean + 9 * (difference[titles == name] - mean).sum() / 19 for name in names]
+        difference = second[metric] - first[metric]
         row = found["bert", metric, None]
-        error = np.std(values, ddof=1) / 3
-        assert row["estimate"] == pytest.approx(mean, abs=1e-12)
+        error = jackknife(lambda is_kept, difference=difference: float(difference[is_kept].mean()))  # type: ignore[misc]
+        assert row["estimate"] == pytest.approx(difference.mean(), abs=1e-12)
         assert row["standard_error"] == pytest.approx(error)
-        assert row["high"] == pytest.approx(mean + stats.t.ppf(0.975, 8) * error, rel=1e-5)
+        assert row["high"] == pytest.approx(difference.mean() + stats.t.ppf(0.975, 8) * error, rel=1e-5)
+        assert row["smallest_detectable"] == pytest.approx(2.8 * error)
         assert (row["n_units"], row["n_articles"], row["n_rows"], row["n_lacking"]) == (9, 9, 19, 1)
-        assert row["p"] == pytest.approx(np.mean(np.abs(patterns @ values) >= abs(np.sum(values)) - 1e-9))
-        flipped[metric] = np.abs(patterns @ values) / np.sqrt(np.sum(np.square(values)))
-    gaps = [
-        100 * (one["exact_match"][is_lower].mean() - one["exact_match"][~is_lower].mean()) for one in (first, second)
-    ]
-    parts = []
-    for name in names:
-        moved = []
-        for one in (first, second):
-            own = 0.0
-            for sign, is_segment in ((1, is_lower), (-1, ~is_lower)):
-                exact = one["exact_match"]
-                residual = exact[is_segment & (titles == name)] - exact[is_segment].mean()
-                own += sign * residual.sum() / is_segment.sum()
-            moved.append(100 * own)
-        parts.append(np.sign(gaps[0]) * moved[0] - np.sign(gaps[1]) * moved[1])
+        flipped[metric] = statistics(np.array([difference[titles == name].sum() for name in names]))
+        assert row["p"] == pytest.approx(np.mean(flipped[metric] >= flipped[metric][0] - 1e-9))
+
+    def gap(one: dict[str, Floats], is_kept: npt.NDArray[np.bool_]) -> float:
+        exact = one["exact_match"]
+        return float(exact[is_lower & is_kept].mean() - exact[~is_lower & is_kept].mean())
+
+    everything = np.ones(19, dtype=bool)
+    gaps = [gap(one, everything) for one in (first, second)]
+    sides = np.sign(gaps)
+    error = jackknife(lambda is_kept: float(sides[1] * gap(second, is_kept) - sides[0] * gap(first, is_kept)))
+    # How much better a model is in both segments alike is no difference of gaps.
+    moved = sides[1] * second["exact_match"] - sides[0] * first["exact_match"]
+    moved = (moved - moved.mean()) * np.where(is_lower, 1 / is_lower.sum(), -1 / (~is_lower).sum())
+    parts = np.array([moved[titles == name].sum() for name in names])
     row = found["bert", "gap", "ans_len"]
     assert (row["value"], row["other_value"]) == pytest.approx((abs(gaps[0]), abs(gaps[1])))
-    assert row["estimate"] == pytest.approx(abs(gaps[0]) - abs(gaps[1]))
-    assert row["standard_error"] == pytest.approx(np.std(9 * np.array(parts), ddof=1) / 3)
+    assert row["estimate"] == pytest.approx(abs(gaps[1]) - abs(gaps[0]))
+    assert row["standard_error"] == pytest.approx(error)
     assert found["bert", "gap", "mean"]["estimate"] == pytest.approx(row["estimate"])
     # One family: the largest statistic of both metrics, the gap and its mean, which is the same.
-    values = row["estimate"] + 9 * np.array(parts)
-    flipped["gap"] = np.abs(patterns @ values) / np.sqrt(np.sum(np.square(values)))
+    flipped["gap"] = statistics(parts)
+    assert row["p"] == pytest.approx(np.mean(flipped["gap"] >= flipped["gap"][0] - 1e-9))
     largest = np.max(list(flipped.values()), axis=0)
     for metric, heuristic in (("exact_match", None), ("f1", None), ("gap", "ans_len"), ("gap", "mean")):
         p_adjusted = np.mean(largest >= flipped[metric][0] - 1e-9)
@@ -588,28 +717,60 @@ def many_sets(n_sets: int, n_rows: int, gain: float, bias: float, seed: int) -> 
 
 
 COMPARED = ("qa_bias_candidates", "qa_bias_by_heuristic", "qa_bias_tests", "qa_by_dataset", "qa_model_comparisons")
-VERDICTS = "select metric, heuristic, verdict, low, high from qa_model_comparisons where model = 'second'"
+TESTS = "select metric, heuristic, estimate, p, verdict, low, high from qa_model_comparisons where model = 'first'"
 
 
 def test_models_that_are_alike_are_told_apart_in_five_percent_of_sets() -> None:
     with opened(many_sets(250, 200, 0, 0, 0), COMPARED, {"ans_len": 0.0}) as connection:
-        found = read(connection, VERDICTS)
+        found = read(connection, TESTS)
     for metric, heuristic in (("exact_match", None), ("f1", None), ("gap", "ans_len"), ("gap", "mean")):
         own = [row for row in found if (row["metric"], row["heuristic"]) == (metric, heuristic)]
         assert len(own) == 250
-        assert np.mean([row["verdict"] in ("higher", "lower") for row in own]) <= 0.09  # Monte Carlo error 0.014
+        assert np.mean([row["p"] <= 0.05 for row in own]) <= 0.09  # Monte Carlo error 0.014
         assert 0.9 <= np.mean([row["low"] <= 0 <= row["high"] for row in own]) <= 0.99
+    # The sets are one family: by themselves, some fifty tests of the thousand would be significant.
+    assert sum(row["verdict"] in ("higher", "lower") for row in found) <= 3
 
 
 def test_models_that_differ_are_told_apart() -> None:
     with opened(many_sets(40, 400, 0.2, 0, 1), COMPARED, {"ans_len": 0.0}) as connection:
-        better = read(connection, VERDICTS)
+        better = read(connection, TESTS)
     with opened(many_sets(40, 400, 0, 0.3, 2), COMPARED, {"ans_len": 0.0}) as connection:
-        biased = read(connection, VERDICTS)
+        biased = read(connection, TESTS)
     for found, metric in ((better, "exact_match"), (biased, "gap")):
-        verdicts = [row["verdict"] for row in found if row["metric"] == metric]
-        assert verdicts.count("higher") > 0.8 * len(verdicts)
-        assert "lower" not in verdicts
+        own = [row for row in found if row["metric"] == metric]
+        assert sum(row["p"] <= 0.05 and row["estimate"] > 0 for row in own) > 0.8 * len(own)
+        assert "higher" in [row["verdict"] for row in own]
+        assert "lower" not in [row["verdict"] for row in own]
+
+
+def unequal(rng: np.random.Generator, n_tests: int, n_articles: int, gap: float = 0.0) -> pa.Table:
+    """Return the sums by article of pairs of models, whose articles are very unequal and differ by themselves."""
+    sizes = np.sort(rng.lognormal(4, 1.5, size=(n_tests, n_articles)).round() + 4, axis=1)
+    n_lower = rng.binomial(sizes.astype(int), 0.4)
+    level, of_article = rng.normal(0.05, 0.1, size=(2, n_tests, n_articles))
+    noise = rng.normal(size=(2, n_tests, n_articles))
+    lower = n_lower * (level + of_article / 2 + gap) + 0.5 * np.sqrt(n_lower) * noise[0]
+    higher = (sizes - n_lower) * (level - of_article / 2 + 0.05) + 0.5 * np.sqrt(sizes - n_lower) * noise[1]
+    names = np.indices((n_tests, n_articles)).reshape(2, -1)
+    return pa.table(
+        [names[0], names[0], names[1], n_lower.ravel(), (sizes - n_lower).ravel(), lower.ravel(), higher.ravel()],
+        ["family", "test", "unit", "n_lower", "n_higher", "lower", "higher"],
+    )
+
+
+@pytest.mark.parametrize("n_articles", [12, 30])
+def test_gaps_that_are_alike_are_told_apart_in_five_percent_where_articles_are_very_unequal(n_articles: int) -> None:
+    rng = np.random.default_rng(n_articles)
+    sql = "with parts as (from two_model_parts('sums')) from two_model_tests('parts', 'sign_flips') order by family"
+    with closing(connect([])) as connection:
+        connection.from_arrow(sign_flips(64, 1)).create("sign_flips")
+        connection.from_arrow(unequal(rng, 600, n_articles)).create("sums")
+        found = connection.sql(sql).to_arrow_table()
+    assert len(found) == 600
+    # Monte Carlo error 0.009; by influences, in which large articles count less, 0.09 and more.
+    assert np.mean(found["p"].to_numpy() <= 0.05) <= 0.075
+    assert np.mean((found["low"].to_numpy() <= 0) & (found["high"].to_numpy() >= 0)) >= 0.92
 
 
 def test_what_cannot_be_compared_says_why(tmp_path: Path) -> None:

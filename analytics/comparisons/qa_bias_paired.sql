@@ -1,7 +1,7 @@
 -- One row per pair of models, one of each of two QA-bias runs (run before other_run by name), and question that both
 -- answered: exact match and F1 (0 to 1) of each. The question is the same in both runs: dataset, id, question, context
 -- and answers. A model is compared with the one of the same name in the other run; where there is none, with every model
--- there. article: of the question, as numbered in run (qa_articles).
+-- there. article: of the question in run (as in qa_articles), numbered over all runs.
 with
 
 questions as (
@@ -10,7 +10,8 @@ questions as (
         run,
         dataset,
         example_id,
-        hash(question, context, answers) as content
+        hash(question, context, answers) as content,
+        dense_rank() over (partition by dataset order by coalesce(nullif(title, ''), context)) - 1 as article
     from qa_examples
 
 ),
@@ -22,9 +23,8 @@ shared as (
         other.run as other_run,
         dataset,
         example_id,
-        qa_articles.article
+        questions.article
     from questions
-    inner join qa_articles using (run, dataset, example_id)
     inner join questions as other using (dataset, example_id, content)
     where questions.run < other.run
 

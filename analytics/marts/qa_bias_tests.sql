@@ -1,11 +1,13 @@
 -- One row per (model, dataset, heuristic) of qa_bias_by_heuristic: is its significance more than chance? Null where it
 -- could not be measured, and of runs whose answers were not permuted.
--- expected_significance: by the closed form, in points, that of the whole search on the model's answers; null_mean and
--- null_high (95 % quantile): the same over n_permutations of exact match within articles, each with the whole search anew
--- where the threshold was searched on the model's own answers (is_searched), else at the threshold (Lausen & Schumacher
--- 1992). p: the share of all these that are at least as large. p_adjusted: for all models and heuristics of the dataset
--- together (Holm 1979, which holds however they depend on each other), so that the chance of any wrong bias among them is
--- 5 %. Permutations are as many as it takes for the smallest p_adjusted to be 2 % or less.
+-- expected_significance: by the closed form, in points, that of the whole search on the model's answers where the threshold
+-- was searched on them (is_searched), else at the threshold. null_mean and null_high (95 % quantile): the same over
+-- n_permutations of the answers within articles, of all models to a question together, each with the whole search anew
+-- (Lausen & Schumacher 1992): where another model's answers choose the threshold, theirs choose it each time, and where
+-- they choose none, the model's own. Where the spec fixes the threshold, nothing is searched.
+-- p: the share of all these that are at least as large. p_adjusted: for all models and heuristics of the dataset
+-- together (holm), so that the chance of any wrong bias among them is 5 %. Permutations are as many as it takes for the
+-- smallest p_adjusted to be 2 % or less.
 -- is_supported: the bias may be called significant: bias_significance is above 0, p_adjusted at most 5 %, and the plain
 -- interval of the difference, which is clustered by article, excludes 0.
 with
@@ -39,24 +41,13 @@ nulls as (
 
 ),
 
-ranked as (
+tests as (
 
     select
-        *,
-        row_number() over (partition by dataset order by p, model, heuristic) as place,
-        count(*) over (partition by dataset) as n_tests
+        dataset as family,
+        {'model': model, 'heuristic': heuristic} as test,
+        p
     from nulls
-
-),
-
-adjusted as (
-
-    select
-        *,
-        max(least(1, p * (n_tests - place + 1))) over (
-            partition by dataset order by place rows between unbounded preceding and current row
-        ) as p_adjusted
-    from ranked
 
 )
 
@@ -68,21 +59,26 @@ select
     biases.status,
     biases.bias_significance,
     if(biases.bias_significance is null, null, coalesce(biases.searched_on = model, false)) as is_searched,
-    adjusted.expected_significance,
-    adjusted.null_mean,
-    adjusted.null_high,
-    adjusted.p,
+    nulls.expected_significance,
+    nulls.null_mean,
+    nulls.null_high,
+    nulls.p,
     adjusted.p_adjusted,
     biases.difference,
     biases.difference_low,
     biases.difference_high,
     case
-        when biases.bias_significance is not null and adjusted.p is not null
+        when biases.bias_significance is not null and nulls.p is not null
             then biases.bias_significance > 0
             and adjusted.p_adjusted <= 0.05
             and coalesce(biases.difference_low > 0 or biases.difference_high < 0, false)
     end as is_supported,
-    adjusted.n_permutations
+    nulls.n_permutations
 from qa_bias_by_heuristic as biases
-left join adjusted using (model, dataset, heuristic)
+left join nulls using (model, dataset, heuristic)
+left join holm('tests') as adjusted
+    on
+        biases.dataset = adjusted.family
+        and biases.model = adjusted.test.model
+        and biases.heuristic = adjusted.test.heuristic
 order by all

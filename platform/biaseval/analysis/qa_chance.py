@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import pyarrow.compute as pc
+
 from biaseval.analysis.relations import connect, create_tables, create_views, local_copy, relations, rows
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.qa_bias.bias_draws import bias_draws
@@ -48,22 +50,22 @@ def derive_chance(run: Run, spec: QaBiasSpec) -> None:
         create_views(relations("intermediate", tables=_READ), connection)
         needed = ("qa_bias_candidates", "qa_bias_by_heuristic")
         create_views([mart for mart in relations("marts", tables=_READ) if mart.name in needed], connection)
-        connection.execute(_CHOSEN).fetchall()
+        for select in (_CHOSEN, _ANSWERS):
+            connection.execute(select).fetchall()
         models = rows("select number, model from qa_models order by number", connection)
-        permutations = enough_permutations(len(models) * len(spec.heuristics))
+        nulls = search_nulls(
+            rows("from answers order by all", connection),
+            rows("select dataset, heuristic, threshold from qa_thresholds order by all", connection),
+            rows("from chosen order by all", connection),
+            seed=spec.seed,
+            sample=spec.bootstrap.sample,
+            replacement=spec.bootstrap.replacement,
+            variant=spec.variant,
+            permutations=enough_permutations(len(models) * len(spec.heuristics)),
+        )
         for number, model in zip(models["number"].to_pylist(), models["model"].to_pylist(), strict=True):
+            run.write_part(QA_SEARCH_NULLS.name, number, nulls.filter(pc.field("model") == model))
             connection.execute("set variable asked = $model", {"model": model})
-            nulls = search_nulls(
-                model,
-                rows(_MEASURED, connection),
-                rows(_TRIED, connection),
-                seed=spec.seed,
-                sample=spec.bootstrap.sample,
-                replacement=spec.bootstrap.replacement,
-                variant=spec.variant,
-                permutations=permutations,
-            )
-            run.write_part(QA_SEARCH_NULLS.name, number, nulls)
             run.write_part(QA_BIAS_DRAWS.name, number, bias_draws(model, rows(_SPLIT, connection), seed=spec.seed))
 
 
@@ -73,36 +75,20 @@ select model, dataset, heuristic, threshold, searched_on
 from qa_bias_by_heuristic
 """
 
-_MEASURED = """
-select dataset, heuristic, qa_articles.article, qa_measured.value, qa_measured.exact_match
+_ANSWERS = """
+create table answers as
+select
+    qa_measured.model, dataset, qa_measured.heuristic,
+    dense_rank() over (partition by dataset order by example_id) as question,
+    qa_articles.article, qa_articles.n_articles, qa_measured.value, qa_measured.exact_match
 from qa_measured
 inner join qa_articles using (dataset, example_id)
-where qa_measured.model = getvariable('asked')
-order by all
-"""
-
-# One that another model's answers chose is taken as it is.
-_TRIED = """
-select dataset, heuristic, qa_thresholds.threshold
-from chosen
-inner join qa_thresholds using (dataset, heuristic)
-where
-    chosen.model = getvariable('asked')
-    and (
-        chosen.threshold is null
-        or coalesce(chosen.searched_on = chosen.model, false)
-        or qa_thresholds.threshold = chosen.threshold
-    )
-order by all
 """
 
 _SPLIT = """
-select
-    dataset, heuristic, qa_articles.article, qa_articles.n_articles, qa_measured.value, chosen.threshold,
-    qa_measured.exact_match
+select dataset, heuristic, answers.* exclude (dataset, heuristic, model, question), chosen.threshold
 from chosen
-inner join qa_measured using (model, dataset, heuristic)
-inner join qa_articles using (dataset, example_id)
+inner join answers using (model, dataset, heuristic)
 where chosen.model = getvariable('asked') and chosen.threshold is not null
 order by all
 """

@@ -1,12 +1,15 @@
 """What the search for a threshold finds where there is nothing: the null of the bias significance.
 
 The largest of many differences is large by chance. So exact match is permuted, each time the whole search is done anew,
-and what it finds is the scale for what it found (maximally selected statistics: Lausen & Schumacher 1992).
+and what it finds is the scale for what it found (maximally selected statistics: Lausen & Schumacher 1992). The same for
+a model that is measured at a threshold that another one's answers chose: models err alike.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +29,15 @@ _EXPECTED_QUANTILE = 187.77
 """In points: the expected upper quantile (97.5 %) of 100 normal trials; as in ``expected_significance``."""
 
 _TOLERANCE = 1e-9
+_N_DIGITS = 9
+
+_N_DRAWN = 2_000_000
+"""Places that are filled at a time, which bounds the memory at about 50 MB."""
 
 Variant = Literal["paper", "reference"]
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
+Hits = npt.NDArray[np.int8]
 
 
 def enough_permutations(n_tests: int) -> int:
@@ -38,9 +46,9 @@ def enough_permutations(n_tests: int) -> int:
 
 
 def search_nulls(
-    model: str,
-    measured: pa.Table,
+    answers: pa.Table,
     thresholds: pa.Table,
+    searches: pa.Table,
     *,
     seed: int,
     sample: int,
@@ -48,21 +56,26 @@ def search_nulls(
     variant: Variant,
     permutations: int = N_PERMUTATIONS,
 ) -> pa.Table:
-    """Return the significance that a model's search finds, and what it finds once exact match is permuted.
+    """Return the significance that the search finds in each model, and what it finds once answers are permuted.
 
-    Exact match is permuted within articles, so that articles that are easier stay so: under the null, a question's
-    value says nothing about its answer within its article. Questions that are alone in theirs are permuted among each
-    other. Significances are the closed form's, without the noise of trials (``expected_significance``). What a
-    permutation changes is how many answers at or below each threshold are right, so these counts are what is drawn.
+    Answers are permuted within articles, so that articles that are easier stay so: under the null, a question's value
+    says nothing about its answers within its article. Questions that are alone in theirs are permuted among each other.
+    The answers of all models to a question move together, for models err alike: a threshold that one model's answers
+    choose suits another's. Each time the threshold is searched anew, on the answers of the model that it was searched
+    on; where they choose none at which the measured model has two segments, on its own. Significances are the closed
+    form's, without the noise of trials (``expected_significance``).
 
-    Each (data set, heuristic) has a generator of its own, the same for every model.
+    Questions that not all models answered are permuted among those that the same models answered.
+
+    Each data set has a generator of its own; heuristics that are measured on the same questions share permutations.
 
     Args:
-        model: its name.
-        measured: the model's questions that take part: ``dataset``, ``heuristic``, ``article``, ``value``,
-            ``exact_match``.
-        thresholds: among which the model's is searched, a single one where none is: ``dataset``, ``heuristic``,
-            ``threshold``.
+        answers: to the questions that take part: ``model``, ``dataset``, ``heuristic``, ``question`` and ``article``
+            (numbers within the data set), ``value``, ``exact_match``.
+        thresholds: that are tried: ``dataset``, ``heuristic``, ``threshold``.
+        searches: a row for each model, data set and heuristic: ``model``, ``dataset``, ``heuristic``, ``threshold`` at
+            which it is measured, ``searched_on``: the model on whose answers that was searched. Null where no search
+            found any, or none was made.
         seed: the run's.
         sample: questions of a trial; thresholds with fewer in a segment are not tried.
         replacement: whether trials draw a question more than once.
@@ -70,80 +83,164 @@ def search_nulls(
         permutations: draws beside the observed one.
 
     Returns:
-        The rows of `biaseval.tables.QA_SEARCH_NULLS`, 1 + ``permutations`` for each heuristic that has a threshold with
-        two segments of the sample's size. Draw 0 is the observed one.
+        The rows of `biaseval.tables.QA_SEARCH_NULLS`, 1 + ``permutations`` for each search that can be made: of a model
+        and heuristic that have a threshold with two segments of the sample's size. Draw 0 is the observed one, at the
+        threshold at which another model's answers chose to measure.
     """
     tables = [QA_SEARCH_NULLS.empty()]
+    groups: dict[tuple[str, bytes], list[_Search]] = {}
     for dataset, heuristic, candidates in by_heuristic(thresholds):
-        rows = measured.filter((pc.field("dataset") == dataset) & (pc.field("heuristic") == heuristic))
-        found = _significances(
-            rows["value"].to_numpy(),
-            rows["exact_match"].to_numpy() == 1,
-            rows["article"].to_numpy(),
-            np.unique(np.asarray(candidates)),
-            generator=seeded_generator(seed, dataset, heuristic, "search"),
-            sample=sample,
-            replacement=replacement,
-            variant=variant,
-            permutations=permutations,
-        )
-        columns = [pa.repeat(pa.scalar(value), len(found)) for value in (model, dataset, heuristic)]
-        columns += [pa.array(np.arange(len(found), dtype=np.int32)), pa.array(found)]
-        tables.append(pa.table(columns, schema=QA_SEARCH_NULLS.schema))
+        is_place = (pc.field("dataset") == dataset) & (pc.field("heuristic") == heuristic)
+        own = answers.filter(is_place)
+        if own.num_rows:
+            search = _search(heuristic, own, np.unique(candidates), searches.filter(is_place).to_pylist(), sample)
+            groups.setdefault((dataset, search.key), []).append(search)
+    for (dataset, _), group in groups.items():
+        right = group[0].right
+        observed = {model: hits[None] for model, hits in right.items()}
+        found = [
+            {model: [drawn] for model, drawn in search.found(observed, sample, replacement, variant, True).items()}
+            for search in group
+        ]
+        if any(found):
+            for rows in _permutations(group[0].strata, seeded_generator(seed, dataset, "search"), permutations):
+                permuted = {model: hits[rows] for model, hits in right.items()}
+                for search, own_found in zip(group, found, strict=True):
+                    for model, drawn in search.found(permuted, sample, replacement, variant, False).items():
+                        own_found[model].append(drawn)
+        for search, own_found in zip(group, found, strict=True):
+            for model, draws in own_found.items():
+                column = np.concatenate(draws)
+                columns = [pa.repeat(pa.scalar(value), len(column)) for value in (model, dataset, search.heuristic)]
+                columns += [pa.array(np.arange(len(column), dtype=np.int32)), pa.array(column)]
+                tables.append(pa.table(columns, schema=QA_SEARCH_NULLS.schema))
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _significances(
-    values: Floats,
-    is_right: npt.NDArray[np.bool_],
-    articles: Counts,
-    thresholds: Floats,
-    *,
-    generator: np.random.Generator,
-    sample: int,
-    replacement: bool,
-    variant: Variant,
-    permutations: int,
-) -> Floats:
-    """Return what the search finds, ``[1 + permutations]``, or nothing where no threshold can be measured."""
-    n_rows = len(values)
-    n_lower = np.searchsorted(np.sort(values), thresholds, side="right")
-    is_tried = np.minimum(n_lower, n_rows - n_lower) >= sample
-    if not is_tried.any():
-        return np.empty(0)
-    n_lower, thresholds = n_lower[is_tried], thresholds[is_tried]
-    # Bin b holds what is at or below threshold b and above the one before it.
-    bins = np.searchsorted(thresholds, values)
-    n_right = _right_by_bin(bins, is_right, articles, len(thresholds) + 1, generator, permutations)
-    right_lower = np.cumsum(n_right, axis=1)[:, :-1]
-    right_higher = np.count_nonzero(is_right) - right_lower
-    distances = closed_form(
-        right_lower / n_lower, n_lower, right_higher / (n_rows - n_lower), n_rows - n_lower, sample, replacement
-    )
-    rule = _of_paper if variant == "paper" else _of_reference
-    return rule(distances, np.minimum(n_lower, n_rows - n_lower), sample)
+@dataclass(frozen=True)
+class _Tried:
+    """The thresholds of a model; only those with a sample of questions on either side are tried."""
+
+    below: Counts
+    """Questions at or below each threshold, answered by the model or not."""
+    n_lower: Counts
+    n_higher: Counts
+    """Answered by the model; no permutation changes them."""
+    source: str | None
+    """The other model on whose answers the threshold was searched."""
+    measured_at: int
+    """The place of the threshold that those answers chose."""
+
+    @property
+    def smaller(self) -> Counts:
+        """Questions of the smaller segment."""
+        return np.minimum(self.n_lower, self.n_higher)
+
+    def distances(self, right: Hits, sample: int, replacement: bool) -> Floats:
+        """Return the significances of each draw, ``[draws, thresholds]``; 0 where a threshold is not tried.
+
+        Args:
+            right: which questions are answered right, in the order of their values, ``[draws, questions]``.
+            sample: questions of a trial.
+            replacement: whether trials draw a question more than once.
+        """
+        is_tried = self.smaller >= sample
+        n_lower, n_higher = self.n_lower[is_tried], self.n_higher[is_tried]
+        lower = _up_to(right, self.below[is_tried])
+        higher = np.count_nonzero(right[0]) - lower
+        found = np.zeros((len(right), len(is_tried)))
+        found[:, is_tried] = closed_form(lower / n_lower, n_lower, higher / n_higher, n_higher, sample, replacement)
+        return found
 
 
-def _right_by_bin(
-    bins: Counts,
-    is_right: npt.NDArray[np.bool_],
-    articles: Counts,
-    n_bins: int,
-    generator: np.random.Generator,
-    permutations: int,
-) -> Counts:
-    """Return how many answers of each bin are right, observed and in each draw, ``[1 + permutations, n_bins]``."""
-    n_right = np.zeros((1 + permutations, n_bins), dtype=np.int64)
-    n_right[0] = np.bincount(bins[is_right], minlength=n_bins)
-    _, article, size = np.unique(articles, return_inverse=True, return_counts=True)
-    stratum = np.where(size[article] == 1, -1, article)
-    order = np.argsort(stratum, kind="stable")
-    starts = np.flatnonzero(np.diff(stratum[order], prepend=-2))
-    for rows in np.split(order, starts[1:]):
-        own, counts = np.unique(bins[rows], return_counts=True)
-        k = int(np.count_nonzero(is_right[rows]))
-        n_right[1:, own] += generator.multivariate_hypergeometric(counts, k, size=permutations, method="marginals")
-    return n_right
+@dataclass(frozen=True)
+class _Search:
+    """The searches of all models for the threshold of a heuristic."""
+
+    heuristic: str
+    right: Mapping[str, Hits]
+    """By model: which questions it answered right; 0 also without an answer."""
+    tried: Mapping[str, _Tried]
+    """Of each model that can be measured."""
+    order: Counts
+    """Of questions, by their values."""
+    strata: Counts
+    """By question: they are permuted within a stratum."""
+    key: bytes
+    """Of the questions and who answered them: the same ones are permuted alike for all heuristics."""
+
+    def found(
+        self, right: Mapping[str, Hits], sample: int, replacement: bool, variant: Variant, is_observed: bool
+    ) -> dict[str, Floats]:
+        """Return what is found in each model in each draw, of which its questions are answered right."""
+        rule = _of_paper if variant == "paper" else _of_reference
+        distances = {
+            model: own.distances(right[model][:, self.order], sample, replacement) for model, own in self.tried.items()
+        }
+        chosen = {model: rule(distances[model], own.smaller, sample) for model, own in self.tried.items()}
+        found = {}
+        for model, own in self.tried.items():
+            places = chosen[model]
+            if own.source is not None and is_observed:
+                places = np.array([own.measured_at])
+            elif own.source in chosen:
+                theirs = chosen[own.source]
+                places = np.where((theirs >= 0) & (own.smaller[theirs] >= sample), theirs, places)
+            found[model] = np.where(places >= 0, distances[model][np.arange(len(places)), places], 0)
+        return found
+
+
+def _search(
+    heuristic: str, answers: pa.Table, thresholds: Floats, searches: Sequence[Mapping[str, Any]], sample: int
+) -> _Search:
+    questions, first, question = np.unique(answers["question"].to_numpy(), return_index=True, return_inverse=True)
+    models = pa.array([row["model"] for row in searches], pa.string())
+    number = pc.index_in(answers["model"], value_set=models).to_numpy()
+    is_right = np.zeros((len(models), len(first)), dtype=np.int8)
+    is_answered = np.zeros((len(models), len(first)), dtype=np.bool_)
+    is_right[number, question] = answers["exact_match"].to_numpy() == 1
+    is_answered[number, question] = True
+    values, article = (answers[name].to_numpy()[first] for name in ("value", "article"))
+    order = np.argsort(values, kind="stable")
+    below = np.searchsorted(values[order], thresholds, side="right")
+    n_lower = _up_to(is_answered[:, order], below)
+    n_higher = np.count_nonzero(is_answered, axis=1)[:, None] - n_lower
+    tried = {}
+    for place, row in enumerate(searches):
+        is_own = row["searched_on"] is None or row["threshold"] is None or row["searched_on"] == row["model"]
+        at = -1 if is_own else int(np.searchsorted(thresholds, row["threshold"]))
+        source = None if is_own else row["searched_on"]
+        own = _Tried(below, n_lower[place], n_higher[place], source, at)
+        if (own.smaller if is_own else own.smaller[[at]]).max() >= sample:
+            tried[row["model"]] = own
+    right = dict(zip(models.to_pylist(), is_right, strict=True))
+    key = questions.tobytes() + is_answered.tobytes()
+    return _Search(heuristic, right, tried, order, _strata(article, is_answered), key)
+
+
+def _up_to(hits: npt.NDArray[Any], ends: Counts) -> Counts:
+    """Return how many hits are among the first so many of each row, ``[rows, ends]``."""
+    sums = np.cumsum(hits, axis=1, dtype=np.int32)
+    return np.where(ends > 0, sums[:, ends - 1], 0)
+
+
+def _strata(article: Counts, is_answered: npt.NDArray[np.bool_]) -> Counts:
+    """Return the number of the stratum of each question."""
+    pattern = np.unique(is_answered, axis=1, return_inverse=True)[1].ravel()
+    _, stratum, size = np.unique(article * (pattern.max() + 1) + pattern, return_inverse=True, return_counts=True)
+    return np.where(size[stratum] == 1, -1 - pattern, stratum)
+
+
+def _permutations(strata: Counts, generator: np.random.Generator, permutations: int) -> Iterator[Counts]:
+    """Yield whose answers each question has, ``[some draws, questions]``."""
+    order = np.argsort(strata, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(strata[order])) + 1)
+    block = max(1, _N_DRAWN // len(strata))
+    for start in range(0, permutations, block):
+        rows = np.tile(np.arange(len(strata)), (min(block, permutations - start), 1))
+        for places in groups:
+            rows[:, places] = generator.permuted(rows[:, places], axis=1)
+        yield rows
 
 
 def closed_form(
@@ -157,20 +254,27 @@ def closed_form(
     return np.where(gap > _TOLERANCE, gap, 0)
 
 
-def _of_paper(distances: Floats, smaller: Counts, sample: int) -> Floats:
-    """Return what ``paper_threshold`` chooses of each draw: the largest of large segments, else of all."""
-    among_large = distances[:, smaller >= 2 * sample].max(axis=1, initial=0)
-    found: Floats = np.where(among_large > 0, among_large, distances.max(axis=1))
-    return found
+def _of_paper(distances: Floats, smaller: Counts, sample: int) -> Counts:
+    """Return which threshold ``paper_threshold`` chooses in each draw: the largest of large segments, else of all.
+
+    -1 where none is significant.
+    """
+    rounded = np.round(distances, _N_DIGITS)
+    among_large = np.where(smaller >= 2 * sample, rounded, 0)
+    has_large = among_large.max(axis=1) > 0
+    chosen = np.where(has_large, among_large.argmax(axis=1), rounded.argmax(axis=1))
+    return np.where(rounded.max(axis=1) > 0, chosen, -1)
 
 
-def _of_reference(distances: Floats, smaller: Counts, sample: int) -> Floats:
-    """Return what ``reference_threshold`` chooses of each draw, going through the thresholds."""
-    chosen = np.zeros(len(distances))
-    chosen_size = np.zeros(len(distances), dtype=np.int64)
-    for distance, size in zip(distances.T, smaller, strict=True):
-        is_next = (distance > chosen + _TOLERANCE) | (chosen_size < 2 * sample)
-        takes = (distance > 0) & ((chosen == 0) | ((size > 2 * sample) & is_next))
-        chosen = np.where(takes, distance, chosen)
-        chosen_size = np.where(takes, size, chosen_size)
+def _of_reference(distances: Floats, smaller: Counts, sample: int) -> Counts:
+    """Return which threshold ``reference_threshold`` chooses in each draw, going through them; -1: none."""
+    chosen = np.full(len(distances), -1)
+    distance_of_chosen = np.zeros(len(distances))
+    size_of_chosen = np.zeros(len(distances), dtype=np.int64)
+    for place, (distance, size) in enumerate(zip(distances.T, smaller, strict=True)):
+        is_next = (distance > distance_of_chosen + _TOLERANCE) | (size_of_chosen < 2 * sample)
+        takes = (distance > 0) & ((chosen < 0) | ((size > 2 * sample) & is_next))
+        chosen = np.where(takes, place, chosen)
+        distance_of_chosen = np.where(takes, distance, distance_of_chosen)
+        size_of_chosen = np.where(takes, size, size_of_chosen)
     return chosen
