@@ -18,7 +18,6 @@ from biaseval.analysis.relations import (
     connect,
     create,
     create_tables,
-    create_views,
     literal,
     local_copy,
     needed,
@@ -61,6 +60,9 @@ _DERIVED_OF: dict[str, Collection[str]] = {
 }
 
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT|FLOAT|DOUBLE|DEC)")
+
+_ALL_COLUMNS = re.compile(r"\*|\bcolumns\b|^(?!.*\bselect\b)", re.IGNORECASE | re.DOTALL)
+"""Found in queries that may read columns that they do not name."""
 
 
 class Value(NamedTuple):
@@ -134,7 +136,9 @@ def objective_names(
     with closing(connect([])) as connection:
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)
-        create_views(relations("intermediate", "marts", tables=tables), connection)
+        # Tables without a row: a view is bound anew, with all below it, by each that reads it.
+        for view in relations("intermediate", "marts", tables=tables):
+            create("table", view.name, f"from ({view.sql}\n) limit 0", connection)
         for query in queries:
             try:
                 relation = connection.sql(f"from ({query}\n)")
@@ -288,6 +292,13 @@ class _Reading:
         self._whole = [view for view in made if view in row_by_row or view in needed(made, row_by_row)]
         self._sampled = needed([view for view in made if view not in row_by_row], queries)
         self._seen = sorted(set().union(*(query.reads for query in queries)) & {view.name for view in made})
+        readers = [*self._sampled, *queries]
+        self._once = {view.name for view in self._sampled if sum(map(_uses(view.name), readers)) == 1} - {*self._seen}
+        """Relations of samples that one other reads, so that what it does not ask of them need not be computed."""
+        of_views = set().union(*(view.reads for view in self._sampled))
+        self._columns = None if any(_ALL_COLUMNS.search(query.sql) for query in queries) else _words(queries)
+        """Among them are all columns that queries read; None: they may read any."""
+        self._narrow = {*self._seen} - of_views
         read = set().union(*(view.reads for view in (*made, *queries))) & known.keys()
         self.asked = read
         """Tables that queries come down to."""
@@ -340,7 +351,11 @@ class _Reading:
                 self._derived(run, Run.open(folder), "drawn", computing.derive, connection)
                 self._take(Run.open(folder), self._draws, "drawn", connection)
         for view in self._sampled:
-            create("table", f"drawn.{view.name}", view.sql, connection)
+            if view.name in self._once:
+                create("view", f"drawn.{view.name}", view.unordered, connection)
+            else:
+                select = self._narrowed(view, computing, connection) if view.name in self._narrow else view.sql
+                create("table", f"drawn.{view.name}", select, connection)
         if computing.by is not None:
             drawn = {view.name for view in self._sampled}
             for name in self._seen:
@@ -349,6 +364,14 @@ class _Reading:
                     chosen = f"select * from {place}.{name} where {_IS_SEEN[computing.by]}"
                     create("view", f"seen.{name}", chosen, connection)
             connection.execute("set search_path = 'seen,drawn,whole,main'").fetchall()
+
+    def _narrowed(self, view: Relation, computing: Computing, connection: duckdb.DuckDBPyConnection) -> str:
+        """Return the query over the columns of a relation that are asked for."""
+        if self._columns is None:
+            return view.sql
+        columns = connection.sql(f"from ({view.unordered}\n)").columns
+        asked = [name for name in columns if name in self._columns or name == computing.by]
+        return f"select {', '.join(asked or columns)} from ({view.unordered}\n) order by all"
 
     def _place(self, name: str) -> str:
         """Return the schema that has all rows of a table or view."""
@@ -371,6 +394,16 @@ class _Reading:
         for table in tables:
             if sample.parts(table):
                 create("table", f"{schema}.{table}", read_parquet(sample, f"{table}/part-*.parquet"), connection)
+
+
+def _uses(name: str) -> Callable[[Relation], int]:
+    """Return what counts how often a relation reads the one of this name."""
+    pattern = re.compile(rf"(?:from|join) {name}\b|'{name}'")
+    return lambda relation: len(pattern.findall(relation.sql))
+
+
+def _words(queries: Sequence[Relation]) -> set[str]:
+    return set(re.findall(r"\w+", " ".join(query.sql.lower() for query in queries)))
 
 
 def _variable(own: Collection[str] | Mapping[str, float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
@@ -30,8 +31,11 @@ from biaseval.tables import TABLES, TRAINED_MODELS, tables_of
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
 
+_LISTS = re.compile(r"\b(show|describe|summarize|pragma\w*|information_schema|duckdb_\w+|sqlite_\w+|pg_\w+)\b", re.I)
+"""What asks for the names of all there is."""
 
-def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
+
+def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables, intermediate relations and marts of finished runs as views.
 
     A run of a kind without metrics has no marts, and the views that its tables allow. What an older version did not
@@ -39,6 +43,11 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     view has the rows of those that have it, and a first column ``run``: the directory's name, with as many of its
     parents as tell the runs apart; and there are the comparisons that their tables allow. Nothing that is written
     through the connection outlives it, except by statements that name a file.
+
+    Args:
+        run_dirs: local paths or ``s3://`` URIs.
+        asked: queries to come. With it, only what they name is there, and what that reads: DuckDB binds every view that
+            is created, with all below it, which takes longer than most queries.
 
     Raises:
         InputError: there is no run, one is named twice, is no run directory, or is of a kind that there is not.
@@ -49,6 +58,13 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     runs = [Run.open(str(run_dir)) for run_dir in run_dirs]
     finished = [_finished(run) for run in runs]
     names = _distinct_names(runs)
+    every = {name for own in finished for name in own.names}
+    comparisons = relations("comparisons", tables=every) if len(runs) > 1 else []
+    wanted = None if asked is None else _named(asked, every.union(made.name for made in comparisons))
+    if wanted is not None:
+        wanted = _reached(comparisons, wanted)
+        comparisons = [made for made in comparisons if made.name in wanted]
+        finished = [_only(own, wanted) for own in finished]
     connection = connect(runs)
     if len(runs) == 1:
         _begin_views(finished[0], connection)
@@ -57,12 +73,13 @@ def open_runs(run_dirs: Sequence[str | Path]) -> duckdb.DuckDBPyConnection:
     selects: dict[str, list[str]] = {}
     for number, (own, name) in enumerate(zip(finished, names, strict=True)):
         connection.execute(f"create schema run_{number}; use run_{number}")
-        for view in _begin_views(own, connection):
+        _begin_views(own, connection)
+        for view in own.names:
             selects.setdefault(view, []).append(f"select {literal(name)} as run, * from run_{number}.{view}")
     connection.execute("use memory.main")
     for view, parts in selects.items():
         create("view", view, " union all by name ".join(parts), connection)
-    create_views(relations("comparisons", tables=selects), connection)
+    create_views(comparisons, connection)
     for number, own in enumerate(finished):
         connection.execute(f"use run_{number}")
         complete_tables(own.run, own.listed, connection)
@@ -90,18 +107,25 @@ def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
         InputError: the statement is wrong, or writes; the message is DuckDB's.
         BiasevalError: a run is not finished, or its files cannot be read.
     """
-    with closing(open_runs(run_dirs)) as connection:
+    try:
         try:
-            statements = connection.extract_statements(sql)
-            if len(statements) != 1 or statements[0].type not in _READS:
-                raise InputError("query: is not one statement that only reads; write a single select")
-            select = statements[0].query.strip().removesuffix(";")
-            connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot hold a copy or insert
-            return connection.sql(select).to_arrow_table()
-        except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
-            raise InputError(f"query: {error}") from error
-        except duckdb.Error as error:
-            raise BiasevalError(f"query: {error}") from error
+            return _answer(run_dirs, sql, asked=sql)
+        except duckdb.CatalogException:  # its message is to name, of all that there is, what is spelt alike
+            return _answer(run_dirs, sql)
+    except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
+        raise InputError(f"query: {error}") from error
+    except duckdb.Error as error:
+        raise BiasevalError(f"query: {error}") from error
+
+
+def _answer(run_dirs: Sequence[str | Path], sql: str, asked: str | None = None) -> pa.Table:
+    with closing(open_runs(run_dirs, asked)) as connection:
+        statements = connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type not in _READS:
+            raise InputError("query: is not one statement that only reads; write a single select")
+        select = statements[0].query.strip().removesuffix(";")
+        connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot hold a copy or insert
+        return connection.sql(select).to_arrow_table()
 
 
 def stored_kind(run: Run) -> str:
@@ -120,9 +144,15 @@ class _Finished(NamedTuple):
     """A run of which nothing is missing."""
 
     run: Run
-    kind: str
     listed: Listed
-    """All tables of its kind."""
+    """All tables of its kind, or those that are asked for."""
+    relations: Sequence[Relation]
+    """The same, of what is made of them; a mart that is stored reads its file."""
+
+    @property
+    def names(self) -> list[str]:
+        """What is there under a name."""
+        return [*(table.name for table, _ in self.listed), *(made.name for made in self.relations)]
 
 
 def _finished(run: Run) -> _Finished:
@@ -143,7 +173,11 @@ def _finished(run: Run) -> _Finished:
     # The database is written last: beside it and other marts, one that is not there is of a later version.
     if lacking and (len(lacking) == len(marts) or not run.has("results.duckdb")):
         raise BiasevalError(f"{run.uri}: {lacking[0]} is missing; biaseval report {run.uri} writes it")
-    return _Finished(run, kind, [(table, parts[name]) for name, table in tables.items()])
+    made = [
+        made._replace(sql=read_parquet(run, mart_file(made.name))) if _is_stored(run, made) else made
+        for made in relations("intermediate", "marts", tables=tables)
+    ]
+    return _Finished(run, [(table, parts[name]) for name, table in tables.items()], made)
 
 
 def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[str, Collection[int]]) -> None:
@@ -202,19 +236,38 @@ def _distinct_names(runs: Sequence[Run]) -> list[str]:
     return ["/".join(path[-n_parts:]) for path in paths]
 
 
-def _begin_views(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Create the views that the run's tables allow, over first parts (`begin_tables`), and return their names."""
-    run = finished.run
-    tables = tables_of(finished.kind)
-    begin_tables(run, finished.listed, connection)
-    views = relations("intermediate", "marts", tables=tables)
-    for view in views:
-        stored = view.layer == "marts" and _is_whole(run, view)
-        create("view", view.name, read_parquet(run, mart_file(view.name)) if stored else view.sql, connection)
-    return [*tables, *(view.name for view in views)]
+def _named(asked: str, every: Collection[str]) -> set[str] | None:
+    """Return what queries name of all that there is; None where that is nothing, or they list names themselves."""
+    if _LISTS.search(asked):
+        return None
+    return set(re.findall(r"\w+", asked.lower())).intersection(every) or None
 
 
-def _is_whole(run: Run, mart: Relation) -> bool:
+def _reached(made: Sequence[Relation], names: Collection[str]) -> set[str]:
+    """Return names, and those of all that is read below them; a relation stands behind what it reads."""
+    reached = set(names)
+    for relation in reversed(made):
+        if relation.name in reached:
+            reached |= relation.reads
+    return reached
+
+
+def _only(finished: _Finished, names: Collection[str]) -> _Finished:
+    """Return what these names need of a run."""
+    reached = _reached(finished.relations, names)
+    return finished._replace(
+        listed=[(table, parts) for table, parts in finished.listed if table.name in reached],
+        relations=[made for made in finished.relations if made.name in reached],
+    )
+
+
+def _begin_views(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the views of a run, over first parts (`begin_tables`)."""
+    begin_tables(finished.run, finished.listed, connection)
+    create_views(finished.relations, connection)
+
+
+def _is_stored(run: Run, mart: Relation) -> bool:
     """Return whether a mart's file has all its columns; what an older version did not write is computed when asked."""
     file, column = mart_file(mart.name), ADDED_LAST.get(mart.name)
     if column is None or not run.has(file):

@@ -49,10 +49,20 @@ class Relation(NamedTuple):
     @property
     def reads(self) -> set[str]:
         """The names behind ``from`` and ``join``, or given to a macro there, that are no steps of the query itself."""
-        named = re.findall(r"(?:from|join) (\w+)", self.sql)
-        given = " ".join(re.findall(r"(?:from|join) \w+\(([^)]*)\)", self.sql))
-        steps = re.findall(r"^(\w+) as (?:materialized )?\($", self.sql, re.MULTILINE)
-        return {*named, *re.findall(r"'(\w+)'", given)} - set(steps)
+        return set(_reads(self.sql))
+
+    @property
+    def unordered(self) -> str:
+        """The query without the order of its rows, for which DuckDB would compute columns that nobody asks for."""
+        return self.sql.rstrip().removesuffix("order by all")
+
+
+@cache
+def _reads(sql: str) -> frozenset[str]:
+    named = re.findall(r"(?:from|join) (\w+)", sql)
+    given = " ".join(re.findall(r"(?:from|join) \w+\(([^)]*)\)", sql))
+    steps = re.findall(r"^(\w+) as (?:materialized )?\($", sql, re.MULTILINE)
+    return frozenset({*named, *re.findall(r"'(\w+)'", given)} - set(steps))
 
 
 def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
