@@ -1,4 +1,8 @@
-"""The command line: ``commands`` parse, call one function and print one result; ``printing`` is how it looks."""
+"""The command line: each command parses, calls one function and prints one result.
+
+``making``, ``reading`` and ``training`` have the commands, ``arguments`` what they take, ``printing`` how results look;
+``commands`` puts them together.
+"""
 
 from biaseval.cli.commands import app, main
 

@@ -1,0 +1,54 @@
+"""What several commands take: a spec and changes of it, a run directory; and what they do with these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from biaseval.progress import say
+
+if TYPE_CHECKING:
+    from biaseval.spec import Spec
+
+SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: a YAML file that says what to measure.")]
+TrainingArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: a YAML file that says what to train.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the spec, e.g. tasks.max_eval=100; the value is YAML; repeatable.",
+    ),
+]
+RunDirOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run-dir",
+        metavar="DIR",
+        help="The run's directory, local or s3://; if left out, runs/NAME with the spec's name.",
+    ),
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, local or s3://.")]
+RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run directories, local or s3://.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
+
+
+def load(spec: Path, overrides: Sequence[str] | None) -> Spec:
+    """Return a spec, with the keys changed that the command line names."""
+    from biaseval.spec import load_spec
+
+    return load_spec(spec, overrides or ())
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Say, when a person interrupts, that nothing complete is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("interrupted; complete parts are kept, run the same command again to resume")
+        raise

@@ -1,0 +1,167 @@
+"""Commands that make runs, and say what one would be."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from biaseval.cli.arguments import JsonOption, RunDirOption, SetOption, SpecArgument, load, resumable
+from biaseval.cli.printing import print_json, print_metrics, print_plan
+from biaseval.errors import InputError
+
+if TYPE_CHECKING:
+    from biaseval.spec import Spec
+
+
+class Demo(StrEnum):
+    """What the quickstart shows."""
+
+    labels = "labels"
+    qa = "qa"
+
+
+def run(
+    spec: SpecArgument,
+    run_dir: RunDirOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Plan, score, analyse and report what a spec asks for. Run it again to resume: only what is missing is computed.
+
+    The key kind of the spec says what is measured: label_bias, majority_bias or qa_bias.
+
+    Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
+    """
+    _make(load(spec, overrides), run_dir)
+
+
+def tune(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec of the kind search: which keys, and for what.")],
+    run_dir: RunDirOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Search keys of another spec for what a query returns. Run it again to resume: trials that ended are kept.
+
+    Every trial is a row of the table trials, and those that run a model are runs in RUN/trials. RUN/best.yaml is the
+    chosen spec, ready for `biaseval run`; where one is chosen for each task or model, ask the mart search_best.
+
+    Example: biaseval tune jobs/specs/search-planted-mixin.yaml --run-dir runs/mixin --set trials=8 --set spec.seed=7
+    """
+    from biaseval.spec import SearchSpec
+
+    loaded = load(spec, overrides)
+    if not isinstance(loaded, SearchSpec):
+        raise InputError(f"{spec}: is of the kind {loaded.kind}; biaseval tune takes a search, biaseval run the others")
+    _make(loaded, run_dir)
+
+
+def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Say what a spec would run: tasks or questions, prompts, tokens with and without shared prefixes, GPU-hours.
+
+    Where it would train (a section lora, or the kind instruct), also the steps, time, memory and GPUs of training.
+
+    Checks all that a run would read; loads no weights and writes nothing.
+
+    Example: biaseval plan jobs/specs/mistral-7b.yaml
+    """
+    from biaseval.pipelines import describe
+
+    loaded = load(spec, overrides)
+    found = describe(loaded)
+    if as_json:
+        print_json({"kind": loaded.kind, "name": loaded.name, "plan": found.facts, "training": found.training})
+    else:
+        print_plan(found)
+
+
+def score(
+    model: Annotated[str, typer.Option("--model", metavar="M", help="A local model directory or Hugging Face name.")],
+    prompts: Annotated[
+        Path,
+        typer.Option("--prompts", metavar="FILE", help="Parquet or JSONL with prompt_id, text and labels (a list)."),
+    ],
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where label_scores/part-*.parquet go.")],
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="What the model computes in: float32, bfloat16 or float16.")
+    ] = "float32",
+    adapter: Annotated[
+        str | None, typer.Option("--adapter", metavar="DIR", help="A PEFT adapter to put on the model.")
+    ] = None,
+    quantization: Annotated[
+        str | None, typer.Option("--quantization", help="Load the weights as 8bit or 4bit (CUDA).")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", help="Branch, tag or commit of a Hugging Face name.")
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--gpus-per-actor", help="GPUs that share one copy of the model; if left out, 1 where there is one."
+        ),
+    ] = None,
+) -> None:
+    """Score labels after any prompts: the log-probability of each token of each label, and of the end of the text.
+
+    Run it again to resume: only what is missing is scored.
+
+    Example: biaseval score --model models/tiny --prompts prompts.jsonl --out scores
+    """
+    from pydantic import ValidationError
+
+    from biaseval.pipelines import score_prompts
+    from biaseval.spec import ExecutionSpec, ModelSpec
+
+    content = {"path": _model_path(model), "dtype": dtype, "quantization": quantization, "revision": revision}
+    content["adapter"] = None if adapter is None else _model_path(adapter)
+    try:
+        spec = ModelSpec.model_validate(content)
+        execution = ExecutionSpec(gpus_per_actor="auto" if gpus is None else gpus)
+    except ValidationError as error:
+        problems = [f"--{detail['loc'][0]}: {detail['msg']}, found {detail['input']!r}" for detail in error.errors()]
+        raise InputError.of(problems) from error
+    with resumable():
+        finished = score_prompts(spec, execution, prompts, out)
+    typer.echo(f"scores: {finished.uri}/label_scores")
+
+
+def demo(
+    what: Annotated[
+        Demo, typer.Argument(help="labels: a tiny language model on generated tasks; qa: a reader with a shortcut.")
+    ] = Demo.labels,
+    run_dir: Annotated[
+        str | None,
+        typer.Option(
+            "--run-dir", metavar="DIR", help="The run's directory, local or s3://; left out, runs/demo or runs/demo-qa."
+        ),
+    ] = None,
+) -> None:
+    """Run the quickstart, from data to report: label bias in about a minute, qa in about five on two cores.
+
+    qa plants a shortcut in generated questions, fine-tunes a bundled tiny reader on them, as it is and against the
+    shortcut, and measures on questions without it what the readers rely on.
+
+    Example: biaseval demo qa
+    """
+    from biaseval.demo import QA_SPEC_PATH, SPEC_PATH
+
+    if what is Demo.qa:
+        _make(load(QA_SPEC_PATH, ()), run_dir or "runs/demo-qa")
+    else:
+        _make(load(SPEC_PATH, ()), run_dir or "runs/demo")
+
+
+def _make(loaded: Spec, run_dir: str | None) -> None:
+    from biaseval.pipelines import headline, run_spec
+
+    with resumable():
+        finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
+    print_metrics(finished.uri, headline(loaded))
+    typer.echo(f"report: {finished.uri}/report.html")
+
+
+def _model_path(name: str) -> str:
+    """Return an absolute path for a local directory, and a Hugging Face name as it is."""
+    local = Path(name).expanduser()
+    return str(local.resolve()) if local.exists() else name

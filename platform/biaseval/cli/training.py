@@ -1,0 +1,81 @@
+"""Commands that train adapters and models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from biaseval.cli.arguments import RunDirOption, SetOption, SpecArgument, TrainingArgument, load, resumable
+from biaseval.cli.printing import print_lines
+
+if TYPE_CHECKING:
+    from biaseval.pipelines import Trained
+    from biaseval.spec import Spec
+
+
+def train_lora(
+    spec: SpecArgument,
+    run_dir: RunDirOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Train one LoRA adapter for each context of a run, as the section lora of its spec says.
+
+    Contexts are (task, number of demonstrations, set) of label bias, (setting, seed, instruction) of majority bias.
+
+    Adapters go to RUN/adapters in PEFT's layout, their steps to the table training. Run it again to resume: only
+    what is missing is trained; `biaseval run` on the same directory scores with them.
+
+    Example: biaseval train lora jobs/specs/mistral-7b.yaml --run-dir runs/lora --set lora.preset=reif2024
+    """
+    from biaseval.pipelines import train_lora
+
+    _train(train_lora, spec, run_dir, overrides)
+
+
+def train_instruct(
+    spec: TrainingArgument,
+    run_dir: RunDirOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Tune a model on conversations (OASST1, Alpaca, Dolly, chat messages): all its parameters, or a LoRA adapter.
+
+    The result is RUN/model, to be named by model.path, or RUN/adapter, by model.adapter; its steps are the table
+    training. Run it again to resume behind the last checkpoint.
+
+    Example: biaseval train instruct jobs/specs/instruct-oasst-7b.yaml --run-dir runs/oasst --set training.workers=4
+    """
+    from biaseval.pipelines import train_instruct
+
+    _train(train_instruct, spec, run_dir, overrides)
+
+
+def train_qa(
+    spec: SpecArgument,
+    run_dir: RunDirOption = None,
+    overrides: SetOption = None,
+) -> None:
+    """Train the readers of a QA-bias run, as the section train of its spec says: standard ones, and against shortcuts.
+
+    Models go to RUN/models in Hugging Face's layout, what they are to the table trained_models, steps to training, how
+    they do on the way to evaluations. Run it again to resume: each goes on behind its last checkpoint; `biaseval run`
+    on the same directory then measures them.
+
+    Example: biaseval train qa jobs/specs/qa-debiasing-squad.yaml --run-dir runs/debiasing --set train.seeds=[1,2,3]
+    """
+    from biaseval.pipelines import train_qa
+
+    _train(train_qa, spec, run_dir, overrides)
+
+
+def _train(
+    train: Callable[[Spec, str], Trained], spec: Path, run_dir: str | None, overrides: Sequence[str] | None
+) -> None:
+    loaded = load(spec, overrides)
+    with resumable():
+        trained = train(loaded, run_dir or f"runs/{loaded.name}")
+    print_lines(trained.lines)
+    typer.echo(f"{trained.folder}: {trained.uri}/{trained.folder}")
+    trained.refuse_given_up()
