@@ -33,6 +33,9 @@ _SETTING = {
 _WAYS = ("likelihood", "constrained", "generate")
 """Ways of predicting, the one first whose rows are listed if both runs have it."""
 
+_ASKED_OF_FEW = ("_wins", "_disagreements", "_agreement")
+"""Relations that are asked of one setting or of few runs; as tables they would be of all."""
+
 _FACTS = ("versions", "python", "platform", "git_commit", "hardware", "inputs", "data", "text")
 """What ``environment.json`` says of how a run was made, beside the models that it read."""
 
@@ -52,6 +55,10 @@ class Compared:
     """``*_wins`` of the first run with each other one, in the setting that is listed."""
     disagreements: list[Row]
     """``*_disagreements``, the same, `N_LISTED` of each pair."""
+    agreement: list[Row]
+    """``*_agreement`` of the first run with each other one of which no metric of predictions differs."""
+    origins: list[Row]
+    """What each run is of: the models' paths and fingerprints, and the seed; as ``facts``, alike or not."""
     facts: list[Row]
     """How runs were made, where not all were alike: ``fact``, and its ``values`` by run."""
 
@@ -89,8 +96,7 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
     with closing(open_runs(run_dirs)) as connection:
         _refuse_without_signs(runs)
         for relation in relations("comparisons", tables=_views(connection)):
-            # Wins and disagreements are asked of one setting; as tables they would be of all.
-            if relation.name.startswith(f"{kind}_") and not relation.name.endswith(("_wins", "_disagreements")):
+            if relation.name.startswith(f"{kind}_") and not relation.name.endswith(_ASKED_OF_FEW):
                 connection.execute(f"drop view {relation.name}").fetchall()
                 create("table", relation.name, relation.sql, connection)
         shared = _rows(connection, f"from {kind}_shared order by all")
@@ -98,12 +104,27 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
         tests = _rows(connection, f"from {kind}_comparison order by all")
         wins: list[Row] = []
         disagreements: list[Row] = []
+        agreement: list[Row] = []
+        for name in _without_difference(tests, names):
+            where = f"run = {literal(names[0])} and other_run = {literal(name)}"
+            agreement += _rows(connection, f"from {kind}_agreement where {where} order by all")
         for where in _listed(kind, list(_comparable(shared, names))):
             wins += _rows(connection, f"from {kind}_wins where {where} order by all")
             listed = f"row_number() over (partition by other_run order by shuffled) <= {N_LISTED}"
             rows = f"from {kind}_disagreements where {where} qualify {listed} order by other_run, shuffled"
             disagreements += _rows(connection, rows)
-    return Compared(kind, names, shared, tests, wins, disagreements, _facts(runs, names))
+    facts = _facts(runs, names)
+    return Compared(
+        kind,
+        names,
+        shared,
+        tests,
+        wins,
+        disagreements,
+        agreement,
+        origins=[row for row in facts if _is_origin(row["fact"])],
+        facts=[row for row in facts if len(set(row["values"].values())) > 1],
+    )
 
 
 def _one_kind(runs: Sequence[Run]) -> str:
@@ -225,6 +246,19 @@ def _listed(kind: str, pairs: Sequence[Row]) -> list[str]:
     ]
 
 
+def _without_difference(tests: Sequence[Row], names: Sequence[str]) -> list[str]:
+    """Return the other runs of which no metric of predictions differs; BiasScore is of probabilities."""
+    estimates: dict[str, list[float | None]] = {}
+    for row in tests:
+        if row["run"] == names[0] and row["metric"] != "bias_score":
+            estimates.setdefault(row["other_run"], []).append(row["estimate"])
+    return [name for name in names[1:] if name in estimates and not any(estimates[name])]
+
+
+def _is_origin(fact: str) -> bool:
+    return fact in ("spec.model.path", "spec.seed") or fact.startswith("fingerprint.")
+
+
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
     try:
         rows: list[Row] = connection.sql(sql).to_arrow_table().to_pylist()
@@ -236,7 +270,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
 
 
 def _facts(runs: Sequence[Run], names: Sequence[str]) -> list[Row]:
-    """Return what the specs and environments of the runs do not have in common, a row each."""
+    """Return what the specs and environments of the runs say, a row each: ``fact``, and its ``values`` by run."""
     found: dict[str, dict[str, str | None]] = {}
     for run, name in zip(runs, names, strict=True):
         spec = {key: value for key, value in run.read_yaml("spec.yaml").items() if key != "execution"}
@@ -246,7 +280,7 @@ def _facts(runs: Sequence[Run], names: Sequence[str]) -> list[Row]:
         digests = {model: facts.get("digest") for model, facts in models.items() if isinstance(facts, dict)}
         for fact, value in _leaves({"spec": spec, **made, "fingerprint": digests}):
             found.setdefault(fact, dict.fromkeys(names))[name] = value
-    return [{"fact": fact, "values": values} for fact, values in found.items() if len(set(values.values())) > 1]
+    return [{"fact": fact, "values": values} for fact, values in found.items()]
 
 
 def _leaves(content: Row, prefix: str = "") -> Iterator[tuple[str, str]]:

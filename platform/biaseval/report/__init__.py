@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from biaseval.errors import InputError
 from biaseval.report.compare_page import write_compared
-from biaseval.report.comparison import read_comparison, render_comparison_page
+from biaseval.report.comparison import render_comparison_page
+from biaseval.report.comparison_data import read_comparison
 from biaseval.report.figures import Figure, loss_figure, metric_figures
 from biaseval.report.findings import Adaptation, read_findings
 from biaseval.report.majority import f1_figures, render_majority_page

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from biaseval.analysis.comparing import Compared
+from biaseval.report.compare_kinds import COMPARED_KINDS
 from biaseval.report.compare_tables import test_lines
 from biaseval.report.compare_words import metric_order, place_of
 from biaseval.report.figures import Figure, draw
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_LINES = 40
+_N_LETTERS = 36
+"""The length at which the names of lines go on in a line below."""
+
 _COLORS = {True: "#0063a3", False: "#777777"}
 """Of what is told apart, and of what is not."""
 
@@ -34,7 +39,8 @@ def difference_figures(compared: Compared) -> list[Figure]:
         own = [row for row in rows if metric_order(compared.kind, row) == metric]
         chosen = own if len(own) <= _MOST_LINES else _one_setting(compared.kind, own)[:_MOST_LINES]
         name, title = f"differences_{number}", own[0]["metric_name"]
-        height = 1.2 + 0.34 * len(chosen)
+        n_lines = max(len(_wrapped(label)) for label in _names(chosen)[1])
+        height = 1.2 + (0.12 + 0.15 * n_lines) * len(chosen)
         svg = draw(name, partial(_plot, title=title, rows=chosen), (5.4, height))
         figures.append(Figure(name, "all", metric[1] or title, _in_words(title, chosen), svg))
     return figures
@@ -43,7 +49,7 @@ def difference_figures(compared: Compared) -> list[Figure]:
 def _one_setting(kind: str, rows: Sequence[Row]) -> list[Row]:
     plain = [row for row in rows if row.get("method", "none") == "none"] or list(rows)
     places = [place_of(kind, row) for row in plain]
-    place = max(places) if kind == "label_bias" else min(places)
+    place = COMPARED_KINDS[kind].shown_place(places)
     return [row for row in plain if place_of(kind, row) == place]
 
 
@@ -57,6 +63,11 @@ def _names(rows: Sequence[Row]) -> tuple[str, list[str]]:
     return "", [f"{row['who']}: {row['place']}" for row in rows]
 
 
+def _wrapped(name: str) -> list[str]:
+    """Return the lines in which a name stands beside the axis."""
+    return wrap(name, _N_LETTERS)
+
+
 def _in_words(title: str, rows: Sequence[Row]) -> str:
     told = [
         f"{row['who']} against {row['against']}, {row['place']}: "
@@ -68,18 +79,20 @@ def _in_words(title: str, rows: Sequence[Row]) -> str:
 
 def _plot(axes: Axes, title: str, rows: Sequence[Row]) -> None:
     common, names = _names(rows)
+    labels = ["\n".join(_wrapped(name)) for name in reversed(names)]
     for height, row in enumerate(reversed(rows)):
         color = _COLORS[row["is_told_apart"]]
-        ends = [row["simultaneous_low"], row["simultaneous_high"]]
-        if ends[0] is not None:
-            axes.hlines(height, *ends, color=color, linewidth=1.6)
+        if row["ends"][0] is not None:
+            axes.hlines(height, *row["ends"], color=color, linewidth=1.6)
         inside = color if row["is_told_apart"] else "white"
         axes.plot([row["estimate"]], [height], color=color, marker="o", markersize=5, markerfacecolor=inside)
     least = rows[0]["least_effect"]
     axes.axvspan(-least, least, color="#dddddd", alpha=0.6, linewidth=0)
     axes.axvline(0, color="#333333", linewidth=0.8)
-    axes.set_yticks(range(len(rows)), [name.replace(", ", "\n", 1) for name in reversed(names)])
+    axes.set_yticks(range(len(rows)), labels)
     axes.tick_params(axis="y", length=0)
+    axes.tick_params(labelsize=8)
+    axes.locator_params(axis="x", nbins=5)
     axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.set_title(title, loc="left", fontweight="bold")
     axes.set_xlabel(f"difference: {common}" if common else "difference")

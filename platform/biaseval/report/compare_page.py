@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from biaseval.analysis.comparing import KINDS, Compared, compare_runs
 from biaseval.errors import InputError
 from biaseval.report.compare_figures import difference_figures
-from biaseval.report.compare_tables import listed_rows, matrix, overview, test_lines
+from biaseval.report.compare_kinds import COMPARED_KINDS
+from biaseval.report.compare_tables import header, listed_rows, matrix, overview, test_lines
 from biaseval.report.compare_words import (
+    against_reference,
     caveats,
     is_of_these_tasks,
+    is_without_difference,
     not_shared,
-    scope_of,
     sentences,
     verdict_word,
 )
-from biaseval.report.comparison import comparison_content, read_comparison
+from biaseval.report.comparison import comparison_content
+from biaseval.report.comparison_data import read_comparison
 from biaseval.report.page import page_templates
 from biaseval.store import Run, absolute_uri
 
@@ -73,6 +76,8 @@ def render_compare_page(compared: Compared, majority: dict[str, object] | None =
             kind=KINDS[compared.kind],
             summary=sentences(compared),
             caveats=caveats(compared),
+            header=header(compared),
+            is_without_difference=is_without_difference(against_reference(compared)),
             overview=overview(compared),
             matrix=matrix(compared),
             figures=difference_figures(compared),
@@ -93,7 +98,7 @@ def _shared(compared: Compared) -> list[dict[str, object]]:
     for name in compared.runs[1:]:
         pair, back = compared.pair(compared.reference, name), compared.pair(name, compared.reference)
         is_compared = pair["is_comparable"]
-        scope = scope_of(compared.kind, pair) if is_compared else "nothing that can be compared"
+        scope = COMPARED_KINDS[compared.kind].scope(pair) if is_compared else "nothing that can be compared"
         found.append({"run": name, "scope": scope, "not": not_shared(compared.kind, pair, back) if is_compared else []})
     return found
 

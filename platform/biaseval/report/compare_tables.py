@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from biaseval.analysis.comparing import Compared
+from biaseval.report.compare_kinds import COMPARED_KINDS, Place
 from biaseval.report.compare_words import (
-    FIRST_METRIC,
     TOLD_APART,
-    Place,
     against_reference,
     band,
+    band_ends,
+    detectable,
     metric_name,
     metric_order,
+    p_of_word,
     place_name,
     place_of,
     subject,
@@ -22,6 +24,14 @@ from biaseval.report.compare_words import (
 )
 from biaseval.report.findings import Row
 from biaseval.report.summary import signed
+
+_N_KEYS = 12
+"""Keys of specs that the table on top of the page has; the page's last table has all."""
+
+_N_DIGITS = 12
+"""Digits of a fingerprint that are shown there."""
+
+_NOT_SAID = "–"
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,44 @@ def _overview_cell(compared: Compared, row: Row | None) -> OverviewCell | None:
 
 
 @dataclass(frozen=True)
+class HeaderLine:
+    """One thing that is said of each run."""
+
+    name: str
+    values: list[str]
+    """In the order of the runs."""
+
+
+def header(compared: Compared) -> tuple[list[HeaderLine], int]:
+    """Return what the runs are of, with the keys of their specs that differ, and how many more keys do."""
+    shown = {row["fact"] for row in compared.origins}
+    differing = [
+        row
+        for row in compared.facts
+        if row["fact"].startswith("spec.") and row["fact"] not in shown and row["fact"] != "spec.name"
+    ]
+    chosen = differing[:_N_KEYS]
+    lines = [
+        HeaderLine(_key_name(row["fact"]), [_told_value(row["fact"], row["values"][name]) for name in compared.runs])
+        for row in [*sorted(compared.origins, key=lambda row: row["fact"] == "spec.seed"), *chosen]
+    ]
+    return lines, len(differing) - len(chosen)
+
+
+def _key_name(fact: str) -> str:
+    if fact.startswith("fingerprint."):
+        name = fact.removeprefix("fingerprint.")
+        return "fingerprint of the model" if name == "model" else f"fingerprint of {name}"
+    return {"spec.model.path": "model"}.get(fact, fact.removeprefix("spec."))
+
+
+def _told_value(fact: str, value: str | None) -> str:
+    if value is None:
+        return _NOT_SAID
+    return value[:_N_DIGITS] if fact.startswith("fingerprint.") else value
+
+
+@dataclass(frozen=True)
 class Matrix:
     """One metric in one setting, each run against each."""
 
@@ -116,18 +164,14 @@ class Matrix:
 def matrix(compared: Compared) -> Matrix | None:
     """Return the verdicts of all pairs in the first metric of the setting that is listed; None with two runs."""
     kind = compared.kind
-    if len(compared.runs) < 3 or not compared.tests:
-        return None
-    metrics = {row["metric"] for row in compared.tests}
-    metric = FIRST_METRIC[kind] if FIRST_METRIC[kind] in metrics else min(metrics)
+    metric = COMPARED_KINDS[kind].first_metric
     rows = [row for row in compared.tests if row["metric"] == metric]
-    if kind == "label_bias":
-        rows = [row for row in rows if row["method"] == "none"]
-    if not rows:
+    if len(compared.runs) < 3 or not rows:
         return None
+    rows = [row for row in rows if row.get("method", "none") == "none"] or rows
     counts = Counter(place_of(kind, row) for row in rows)
-    widest = [place for place in sorted(counts) if counts[place] == max(counts.values())]
-    place = widest[-1] if kind == "label_bias" else widest[0]
+    widest = [place for place in counts if counts[place] == max(counts.values())]
+    place = COMPARED_KINDS[kind].shown_place(widest)
     chosen = {
         ((row["run"], row.get("model")), (row["other_run"], row.get("other_model"))): row
         for row in rows
@@ -154,6 +198,9 @@ def test_lines(compared: Compared) -> list[Row]:
             "place": place_name(compared.kind, row),
             "metric_name": metric_name(compared.kind, row),
             "band": band(row),
+            "ends": band_ends(row),
+            "p_of_word": p_of_word(row),
+            "detectable": detectable(row),
             "word": verdict_word(compared.kind, row),
             "is_told_apart": row["verdict"] in TOLD_APART,
         }
@@ -174,7 +221,7 @@ def listed_rows(compared: Compared) -> list[Row]:
                 "n_wins": sum(row["n_wins"] for row in counts),
                 "n_losses": sum(row["n_losses"] for row in counts),
                 "place": _listed_place(compared.kind, first),
-                "rows": [{**row, "where": _where(compared, row)} for row in rows],
+                "rows": [{**row, "where": COMPARED_KINDS[compared.kind].row_name(row)} for row in rows],
             }
         )
     return found
@@ -185,16 +232,3 @@ def _listed_place(kind: str, row: Row | None) -> str:
         return ""
     name = place_name(kind, {**row, "instruction": row.get("instruction", False)})
     return name.rsplit(", ", 1)[0] if kind == "majority_bias" else name
-
-
-def _where(compared: Compared, row: Row) -> str:
-    """Return which row of the data it is."""
-    if compared.kind == "label_bias":
-        return f"{row['task']}, row {row['row']}, set {row['demo_set']}"
-    if compared.kind == "majority_bias":
-        instruction = "with" if row["instruction"] else "without"
-        return f"row {row['row']}, {row['setting']}, seed {row['seed']}, {instruction} instruction"
-    models = (
-        f", {row['other_model']} against {row['model']}" if row["model"] != row["other_model"] else f", {row['model']}"
-    )
-    return f"{row['dataset']}, {row['example_id']}{models}"

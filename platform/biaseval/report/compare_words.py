@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 from biaseval.analysis.comparing import KINDS, Compared
-from biaseval.report.findings import METRICS, Row
-from biaseval.report.methods import method_name, method_order
+from biaseval.report.compare_kinds import COMPARED_KINDS, Place, count, some
+from biaseval.report.findings import Row
 from biaseval.report.summary import join, signed
-from biaseval.report.ways import INSTRUCTIONS, way_name, way_order
 
 VERDICTS = {
     "higher": "higher",
@@ -23,57 +23,33 @@ VERDICTS = {
 TOLD_APART = ("higher", "lower")
 """The verdicts that say that two runs differ."""
 
-_NAMES = {
-    "label_bias": METRICS,
-    "majority_bias": {
-        "accuracy": "accuracy",
-        "mean_f1": "weighted F1",
-        "sd_f1": "std over settings",
-        "tails_f1": "F1 at the tails",
-        "middle_f1": "F1 in the middle",
-    },
-    "qa_bias": {"exact_match": "exact match", "f1": "F1", "gap": "gap"},
-}
-"""The display names of the metrics of each kind, in the order of tables."""
-
-FIRST_METRIC = {"label_bias": "rsd", "majority_bias": "mean_f1", "qa_bias": "exact_match"}
-"""The metric of the matrix of all pairs."""
-
 _N_SHOWN = 6
 """Differences that a sentence lists."""
 
-Place = tuple[object, ...]
+_GUARD_OF_RSD = "relative_variance"
+"""A metric whose word is that of RSD: tables have it, sentences do not say it again."""
 
 
 def metric_name(kind: str, row: Row) -> str:
     """Return what a metric is called, with the heuristic that it is of."""
-    name = str(_NAMES[kind].get(row["metric"], row["metric"]))
+    name = COMPARED_KINDS[kind].metrics.get(row["metric"], str(row["metric"]))
     return f"{name} by {row['heuristic']}" if row.get("heuristic") else name
 
 
 def metric_order(kind: str, row: Row) -> tuple[int, str]:
     """Return the sort key of a metric."""
-    names = list(_NAMES[kind])
+    names = list(COMPARED_KINDS[kind].metrics)
     return (names.index(row["metric"]) if row["metric"] in names else len(names), row.get("heuristic") or "")
 
 
 def place_of(kind: str, row: Row) -> Place:
     """Return the sort key of the setting that a test is of, the same for all metrics of it."""
-    if kind == "label_bias":
-        return (row["n_demos"], method_order(row["method"]))
-    if kind == "majority_bias":
-        return (row["n_demos"], way_order(row), list(INSTRUCTIONS).index(row["instruction"]))
-    return (row["dataset"],)
+    return COMPARED_KINDS[kind].place(row)
 
 
 def place_name(kind: str, row: Row) -> str:
     """Return what a setting is called."""
-    if kind == "label_bias":
-        return f"{method_name(row['method'])}, {_count(row['n_demos'], 'demonstration')}"
-    if kind == "majority_bias":
-        way = way_name(row["predict"], row["method"])
-        return f"{way}, {_count(row['n_demos'], 'demonstration')}, {INSTRUCTIONS[row['instruction']]} instruction"
-    return str(row["dataset"])
+    return COMPARED_KINDS[kind].place_name(row)
 
 
 def subject(compared: Compared, run: str, model: str | None = None) -> str:
@@ -100,8 +76,26 @@ def _these(row: Row) -> str:
 
 def band(row: Row) -> str:
     """Return the simultaneous interval of a difference, or nothing where there is none."""
-    low, high = row["simultaneous_low"], row["simultaneous_high"]
-    return "" if low is None else f"[{signed(low)}, {signed(high)}]"
+    low, high = band_ends(row)
+    return "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
+
+
+def band_ends(row: Row) -> tuple[float | None, float | None]:
+    """Return the ends of the interval that a verdict goes by: also over draws of demonstrations, where these count."""
+    if "both_low" in row:
+        return row["both_low"], row["both_high"]
+    return row["simultaneous_low"], row["simultaneous_high"]
+
+
+def p_of_word(row: Row) -> float | None:
+    """Return the p-value that a verdict goes by: the larger one where two tests must agree."""
+    found = [row.get(name) for name in ("p_adjusted", "word_p_adjusted", "p_both_adjusted")]
+    return max((p for p in found if p is not None), default=None)
+
+
+def detectable(row: Row) -> float | None:
+    """Return the smallest difference that would mostly be found, in the same way; None where no unit differs."""
+    return row["both_smallest_detectable" if "both_low" in row else "smallest_detectable"] or None
 
 
 def against_reference(compared: Compared) -> list[Row]:
@@ -122,26 +116,31 @@ def against_reference(compared: Compared) -> list[Row]:
 
 def sentences(compared: Compared) -> list[str]:
     """Return what was compared, then what each other run is against the first."""
-    others = compared.others
-    scope = (
-        f"{KINDS[compared.kind][0].upper()}{KINDS[compared.kind][1:]} of {join(others)} against {compared.reference}"
-    )
-    rows = against_reference(compared)
-    told = [
-        *constant_answers(compared, rows),
-        f"{scope}: every difference is the former minus the latter, on what both share.",
-    ]
+    kind = KINDS[compared.kind]
+    scope = f"{kind[0].upper()}{kind[1:]} of {join(compared.others)} against {compared.reference}"
+    rows = [row for row in against_reference(compared) if row["metric"] != _GUARD_OF_RSD]
+    told = []
     for pair in dict.fromkeys((row["other_run"], row.get("model"), row.get("other_model")) for row in rows):
         other_run, model, other_model = pair
         own = [row for row in rows if (row["other_run"], row.get("model"), row.get("other_model")) == pair]
         who = f"{subject(compared, other_run, other_model)} against {subject(compared, compared.reference, model)}"
         told.append(_pair_sentence(compared, who, compared.pair(compared.reference, other_run), own))
-    return told
+    constant = constant_answers(compared, rows)
+    if is_without_difference(rows):
+        return [*told, *constant]
+    return [*constant, f"{scope}: every difference is the former minus the latter, on what both share.", *told]
+
+
+def is_without_difference(rows: Sequence[Row]) -> bool:
+    """Return whether something is compared, and all of it is exactly the same."""
+    estimates = [row["estimate"] for row in rows if row["estimate"] is not None]
+    return bool(estimates) and not any(estimates)
 
 
 def constant_answers(compared: Compared, rows: Sequence[Row]) -> list[str]:
-    """Return which runs give almost always the same answer, whatever the input."""
-    places: dict[str, dict[str, None]] = {}
+    """Return where runs give almost always the same answer, whatever the input."""
+    places: dict[str, dict[str, int]] = {}
+    n_tasks = {}
     for row in rows:
         where = place_name(compared.kind, row)
         for run, number, always in (
@@ -149,17 +148,41 @@ def constant_answers(compared: Compared, rows: Sequence[Row]) -> list[str]:
             (row["other_run"], row.get("n_other_constant", 0), row.get("other_is_constant")),
         ):
             if number or always:
-                told = f"{where}, in {number:,} of {_count(row['n_tasks'], 'task')}" if number else where
-                places.setdefault(run, {})[told] = None
+                places.setdefault(where, {})[run] = number
+                n_tasks[where] = row.get("n_tasks")
+    if not places:
+        return []
+    told = [f"{where}: {_runs_of(found, n_tasks[where])}" for where, found in places.items()]
     return [
-        f"{run} gives almost always the same answer, more than 95 % of the time ({_some(list(found), 3)}): "
-        "differences in bias from it say little but that."
-        for run, found in places.items()
+        f"Almost always the same answer, in more than 95 % of the rows: {some(told, 3, '; ')}. Differences in bias "
+        "there say little but that."
     ]
 
 
+def _runs_of(found: dict[str, int], n_tasks: int | None) -> str:
+    """Return runs, with the number of tasks in which something is so, where there are tasks."""
+    if not any(found.values()):
+        return join(found)
+    return f"{join([f'{run} in {number:,}' for run, number in found.items()])} of {count(n_tasks or 0, 'task')}"
+
+
 def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row]) -> str:
+    predictions = _predictions(compared, rows)
+    scope = COMPARED_KINDS[compared.kind].scope(shared)
+    if predictions and is_without_difference(rows):
+        n_predictions, n_differing = predictions
+        if n_differing:
+            return (
+                f"{who}, {scope}: all {len(rows)} differences are 0, and {n_differing:,} of "
+                f"{count(n_predictions, 'prediction')} differ."
+            )
+        return (
+            f"{who}, {scope}: identical. Not one of {count(n_predictions, 'prediction')} differs, and all "
+            f"{len(rows)} differences are 0."
+        )
     parts = []
+    if predictions:
+        parts.append(f"{predictions[1]:,} of {count(predictions[0], 'prediction')} differ")
     apart = sorted((row for row in rows if row["verdict"] in TOLD_APART), key=lambda row: -abs(row["estimate"]))
     for word in TOLD_APART:
         named = [
@@ -173,18 +196,24 @@ def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row
     if len(apart) > _N_SHOWN:
         parts.append(f"{len(apart) - _N_SHOWN} more differ by less (table)")
     if unclear := [row for row in rows if row["verdict"] == "unclear"]:
-        parts.append(
-            f"{len(unclear)} not told apart; smallest differences that would mostly be found: "
-            f"{_detectable(compared, unclear)}"
-        )
+        found = _detectable(compared, unclear)
+        least = f"; smallest differences that would mostly be found: {found}" if found else ""
+        parts.append(f"{len(unclear)} not told apart{least}")
     if n_negligible := sum(row["verdict"] == "negligible" for row in rows):
         parts.append(f"{n_negligible} negligible (below {rows[0]['least_effect']:g})")
-    if n_few := sum(row["verdict"] == "too few" for row in rows):
-        parts.append(f"{n_few} with too few units for a verdict (below 6)")
-    found = "; ".join(parts) or "nothing is measured in both"
+    few = Counter(row.get("reason") or "too few units" for row in rows if row["verdict"] == "too few")
+    parts += [f"{number} with {reason} for a verdict" for reason, number in few.items()]
+    told = "; ".join(parts) or "nothing is measured in both"
     where = f" on {_these(rows[0])}" if rows and is_of_these_tasks(compared.kind, rows[0]) else ""
-    counted = f"{len(apart)} of {_count(len(rows), 'comparison')} told apart{where}"
-    return f"{who}, {scope_of(compared.kind, shared)}: {counted}. {found[0].upper()}{found[1:]}."
+    counted = f"{len(apart)} of {count(len(rows), 'comparison')} told apart{where}"
+    return f"{who}, {scope}: {counted}. {told[0].upper()}{told[1:]}."
+
+
+def _predictions(compared: Compared, rows: Sequence[Row]) -> tuple[int, int] | None:
+    """Return how many predictions two runs have both, and how many of them differ; None where that was not asked."""
+    pairs = {(row["other_run"], row.get("model"), row.get("other_model")) for row in rows}
+    own = [row for row in compared.agreement if (row["other_run"], row.get("model"), row.get("other_model")) in pairs]
+    return (sum(row["n_predictions"] for row in own), sum(row["n_differing"] for row in own)) if own else None
 
 
 def _detectable(compared: Compared, rows: Sequence[Row]) -> str:
@@ -192,21 +221,14 @@ def _detectable(compared: Compared, rows: Sequence[Row]) -> str:
     by_metric: dict[str, float] = {}
     for row in sorted(rows, key=lambda row: metric_order(compared.kind, row)):
         name = metric_name(compared.kind, row)
-        by_metric[name] = max(by_metric.get(name, 0.0), row["smallest_detectable"] or 0.0)
-    return join([f"{least:.3f} ({name})" for name, least in by_metric.items()])
-
-
-def scope_of(kind: str, shared: Row) -> str:
-    """Return how much two runs share."""
-    if kind == "label_bias":
-        return f"{_count(shared['n_tasks'], 'task')} with {_count(shared['n_rows'], 'row')}"
-    if kind == "majority_bias":
-        return _count(shared["n_rows"], "test row")
-    return f"{_count(shared['n_questions'], 'question')} on {_count(shared['n_articles'], 'article')}"
+        if least := detectable(row):
+            by_metric[name] = max(by_metric.get(name, 0.0), least)
+    return join([f"{least:.3f} ({name})" for name, least in by_metric.items()]) if by_metric else ""
 
 
 def caveats(compared: Compared) -> list[str]:
     """Return what a reader must know before trusting the verdicts, a sentence each."""
+    kind = COMPARED_KINDS[compared.kind]
     told = []
     for name in compared.runs[1:]:
         if name not in compared.others:
@@ -217,23 +239,9 @@ def caveats(compared: Compared) -> list[str]:
         for reason in not_shared(compared.kind, pair, back):
             by_reason.setdefault(reason, []).append(name)
     told += [f"{join(names)} against {compared.reference}: {reason}." for reason, names in by_reason.items()]
-    units = {row["unit"] for row in compared.tests if row["run"] == compared.reference}
-    if compared.kind == "label_bias" and "row" in units:
-        told.append(
-            "With fewer than 6 shared tasks the units of the tests are rows: verdicts are for other rows of these "
-            "tasks, and say nothing about other tasks."
-        )
-    if compared.kind == "qa_bias" and any(row["metric"] == "gap" for row in compared.tests):
-        told.append(
-            "Gap: exact match in one segment minus the other, at one threshold for both models. Where the spec does "
-            "not fix it, it is chosen by the answers of both together, so that it favours neither; it may differ from "
-            "the threshold in each run's report."
-        )
-    if len(compared.others) > 1:
-        told.append(
-            "The 5 % error rate is that of all verdicts between two runs together; "
-            f"there are {len(compared.others)} such pairs here with {compared.reference}, each with its own 5 %."
-        )
+    tests = [row for row in compared.tests if row["run"] == compared.reference]
+    if caveat := kind.caveat(tests):
+        told.append(caveat)
     return told
 
 
@@ -245,79 +253,6 @@ def not_shared(kind: str, pair: Row, back: Row) -> list[str]:
         pair: what the other run shares with the first.
         back: the same in the other direction.
     """
-    found = [phrase for column, phrase in _PHRASES.get(kind, {}).items() if pair.get(column) is False]
-    return [phrase(pair, back) for phrase in _COUNTED[kind] if phrase(pair, back)] + found
-
-
-_SEED = "other seeds in the specs (seed)"
-_PHRASES = {
-    "label_bias": {
-        "has_same_scoring": "scored in another way (scoring.normalization, scoring.eos), which may be all that differs",
-        "has_same_inputs": "the rows are written otherwise in the prompt (format, instruction or length limit)",
-        "has_same_contexts": (
-            "other demonstrations or another text before the rows: the draw of them is part of each difference"
-        ),
-        "has_same_sets": "other demonstration sets; means are over the sets that both have",
-        "has_same_bias_score_rows": "the rows of BiasScore differ in some tasks, which BiasScore leaves out",
-        "has_same_n_demos": "other numbers of demonstrations; only those of both are compared",
-        "has_same_methods": "other methods; only those of both are compared",
-        "has_same_seed": _SEED,
-    },
-    "majority_bias": {
-        "has_same_scoring": "scored in another way (scoring.normalization, scoring.eos), which may be all that differs",
-        "has_same_contexts": "other demonstrations or another instruction: the draw of them is part of each difference",
-        "has_same_seeds": "other seeds of the demonstrations; each has its mean over its own",
-        "has_same_n_demos": "other numbers of demonstrations; only those of both are compared",
-        "has_same_methods": "other methods or ways of predicting; only those of both are compared",
-        "has_same_instructions": "only one has prompts with and without instruction; those of both are compared",
-        "has_same_seed": _SEED,
-    },
-    "qa_bias": {
-        "has_same_variant": "another variant of the measurement (variant)",
-        "has_same_seed": _SEED,
-    },
-}
-"""Columns of the guards to what it means that they are false."""
-
-
-def _differing_tasks(pair: Row, back: Row) -> str:
-    tasks = pair["differing_tasks"]
-    return f"left out, with other rows or labels in each: {_some(tasks)}" if tasks else ""
-
-
-def _lacking_tasks(pair: Row, back: Row) -> str:
-    tasks = [*pair["lacking_tasks"], *back["lacking_tasks"]]
-    return f"left out, in one of the two only: {_some(tasks)}" if tasks else ""
-
-
-def _differing_questions(pair: Row, back: Row) -> str:
-    number = pair["n_differing"]
-    return f"left out: {_count(number, 'question')} with the same id and another text" if number else ""
-
-
-def _lacking_questions(pair: Row, back: Row) -> str:
-    number = pair["n_lacking"] + back["n_lacking"]
-    return f"left out: {_count(number, 'question')} in one of the two only" if number else ""
-
-
-def _differing_values(pair: Row, back: Row) -> str:
-    names = pair["differing_heuristics"]
-    return f"other values of {join(names)} (text tools); those of the run first by name are used" if names else ""
-
-
-_COUNTED: dict[str, Sequence[Callable[[Row, Row], str]]] = {
-    "label_bias": (_differing_tasks, _lacking_tasks),
-    "majority_bias": (),
-    "qa_bias": (_differing_questions, _lacking_questions, _differing_values),
-}
-"""What the guards count or name, as phrases; nothing where all is shared."""
-
-
-def _some(names: Sequence[str], n_shown: int = 5) -> str:
-    if len(names) <= n_shown:
-        return join(names)
-    return f"{', '.join(names[:n_shown])} and {len(names) - n_shown:,} more"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    own = COMPARED_KINDS[kind]
+    counted = [phrase for told in own.lacking if (phrase := told(pair, back))]
+    return counted + [phrase for column, phrase in own.not_same.items() if pair.get(column) is False]

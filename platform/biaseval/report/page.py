@@ -20,7 +20,8 @@ from biaseval.report.figures import Figure
 from biaseval.report.findings import METRICS, N_LETTERS, N_MOST_BIASED, Findings, Row
 from biaseval.report.methods import method_name, side_by_side
 from biaseval.report.mitigation import cost_groups
-from biaseval.report.summary import conclude, measured, preferred_label, remedy_name, scope_of_words, word
+from biaseval.report.summary import measured, preferred_label, remedy_name, scope_of_words, word
+from biaseval.report.verdict import conclude
 
 SUITES = {"all": "All tasks", "semantically_equivalent": "Tasks with semantically equivalent labels"}
 

@@ -72,9 +72,9 @@ class QaFindings:
         return row["searched_on"] is None or self.is_supported(row)
 
     def compared(self, dataset: str, metric: str, heuristic: str | None = None) -> dict[tuple[str, str], Row]:
-        """Return (model, other model) to their comparison by a metric."""
+        """Return (model, other model) to the comparison of the first against the second by a metric."""
         return {
-            (row["model"], row["other_model"]): row
+            (row["other_model"], row["model"]): row
             for row in self.comparisons
             if (row["dataset"], row["metric"], row["heuristic"]) == (dataset, metric, heuristic)
         }

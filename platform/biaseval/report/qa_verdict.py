@@ -225,7 +225,7 @@ def _comparison(findings: QaFindings, dataset: str) -> str:
         return f"{where}no test can compare them: {reason}."
     told_gaps = [] if reason else [row for row in gaps if _is_told(row)]
     told_matches = [row for row in matches if _is_told(row)]
-    shown = [_differs(row, 1, "the gap between groups", ("smaller", "larger")) for row in told_gaps]
+    shown = [_differs(row, 100, "the gap between groups", ("smaller", "larger")) for row in told_gaps]
     shown += [_differs(row, 100, "exact match", ("lower", "higher")) for row in told_matches]
     if len(shown) > _N_MODELS:
         shown = [
@@ -234,7 +234,7 @@ def _comparison(findings: QaFindings, dataset: str) -> str:
             if told or not reason
         ]
     sentences = [f"{where}{_some(shown)}." if shown else f"{where}nothing tells them apart."]
-    unseen = [] if reason else [_seen(gaps, 1, "the gap between groups")]
+    unseen = [] if reason else [_seen(gaps, 100, "the gap between groups")]
     unseen.append(_seen(matches, 100, "exact match"))
     if not shown and any(unseen):
         sentences.append(f"One test alone would find, four times in five, {join([one for one in unseen if one])}.")
@@ -263,7 +263,7 @@ def _differs(row: Row, scale: float, name: str, words: tuple[str, str]) -> str:
     sign = 1 if row["verdict"] == "higher" else -1
     value, *ends = (None if row[key] is None else sign * scale * row[key] for key in ("estimate", "low", "high"))
     by = _with_interval(value, *ends[::sign])
-    return f"{name} is {by} points {words[sign > 0]} in {row['model']} than in {row['other_model']}"
+    return f"{name} is {by} points {words[sign > 0]} in {row['other_model']} than in {row['model']}"
 
 
 def _seen(rows: Sequence[Row], scale: float, name: str) -> str:

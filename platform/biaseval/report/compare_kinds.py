@@ -1,0 +1,199 @@
+"""What a comparison of runs says differently of each kind of run: names, the order of settings, what runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from biaseval.report.findings import METRICS, Row
+from biaseval.report.methods import method_name, method_order
+from biaseval.report.summary import join
+from biaseval.report.ways import INSTRUCTIONS, way_name, way_order
+
+Place = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class ComparedKind:
+    """One kind of run, in comparisons."""
+
+    metrics: Mapping[str, str]
+    """Their display names, in the order of tables."""
+    first_metric: str
+    """That of the matrix of all pairs."""
+    place: Callable[[Row], Place]
+    """Returns the sort key of the setting that a test is of, the same for all metrics of it."""
+    place_name: Callable[[Row], str]
+    """Returns what a setting is called."""
+    shown_place: Callable[[Sequence[Place]], Place]
+    """Returns the setting to show where there is room for one."""
+    row_name: Callable[[Row], str]
+    """Returns which row of the data a prediction is of."""
+    scope: Callable[[Row], str]
+    """Returns how much two runs share."""
+    lacking: Sequence[Callable[[Row, Row], str]]
+    """What the guard counts or names, of what is shared and of that in the other direction; "" where all is shared."""
+    not_same: Mapping[str, str]
+    """Columns of the guard to what it means that they are false."""
+    caveat: Callable[[Sequence[Row]], str]
+    """Returns what a reader must know of the tests; "" where there is nothing."""
+
+
+def count(number: int, thing: str) -> str:
+    """Return a number of things."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def some(names: Sequence[str], n_shown: int = 5, between: str = ", ") -> str:
+    """Return the first of some names, and how many more there are."""
+    if len(names) <= n_shown:
+        return join(names) if between == ", " else between.join(names)
+    return f"{between.join(names[:n_shown])} and {len(names) - n_shown:,} more"
+
+
+_SAME_SCORING = "scored in another way (scoring.normalization, scoring.eos), which may be all that differs"
+_SAME_N_DEMOS = "other numbers of demonstrations; only those of both are compared"
+_SAME_SEED = "other seeds in the specs (seed)"
+
+
+# Label bias
+
+
+def _differing_tasks(pair: Row, back: Row) -> str:
+    tasks = pair["differing_tasks"]
+    return f"left out, with other rows or labels in each: {some(tasks)}" if tasks else ""
+
+
+def _lacking_tasks(pair: Row, back: Row) -> str:
+    tasks = [*pair["lacking_tasks"], *back["lacking_tasks"]]
+    return f"left out, in one of the two only: {some(tasks)}" if tasks else ""
+
+
+def _caveat_of_rows(tests: Sequence[Row]) -> str:
+    if all(row["unit"] != "row" for row in tests):
+        return ""
+    return (
+        "With fewer than 6 shared tasks the units of the tests are rows: verdicts are for other rows of these tasks, "
+        "and say nothing about other tasks."
+    )
+
+
+_LABEL_BIAS = ComparedKind(
+    metrics={**METRICS, "relative_variance": "variance"},
+    first_metric="rsd",
+    place=lambda row: (row["n_demos"], method_order(row["method"])),
+    place_name=lambda row: f"{method_name(row['method'])}, {count(row['n_demos'], 'demonstration')}",
+    shown_place=max,
+    row_name=lambda row: f"{row['task']}, row {row['row']}, set {row['demo_set']}",
+    scope=lambda shared: f"{count(shared['n_tasks'], 'task')} with {count(shared['n_rows'], 'row')}",
+    lacking=(_differing_tasks, _lacking_tasks),
+    not_same={
+        "has_same_scoring": _SAME_SCORING,
+        "has_same_inputs": "the rows are written otherwise in the prompt (format, instruction or length limit)",
+        "has_same_contexts": (
+            "other demonstrations or another text before the rows: the draw of them is part of each difference"
+        ),
+        "has_same_sets": "other demonstration sets; means are over the sets that both have",
+        "has_same_bias_score_rows": "the rows of BiasScore differ in some tasks, which BiasScore leaves out",
+        "has_same_n_demos": _SAME_N_DEMOS,
+        "has_same_methods": "other methods; only those of both are compared",
+        "has_same_seed": _SAME_SEED,
+    },
+    caveat=_caveat_of_rows,
+)
+
+
+# Majority-label bias
+
+
+def _majority_place_name(row: Row) -> str:
+    way = way_name(row["predict"], row["method"])
+    return f"{way}, {count(row['n_demos'], 'demonstration')}, {INSTRUCTIONS[row['instruction']]} instruction"
+
+
+def _majority_row_name(row: Row) -> str:
+    instruction = "with" if row["instruction"] else "without"
+    return f"row {row['row']}, {row['setting']}, seed {row['seed']}, {instruction} instruction"
+
+
+_MAJORITY_BIAS = ComparedKind(
+    metrics={
+        "accuracy": "accuracy",
+        "mean_f1": "weighted F1",
+        "sd_f1": "std over settings",
+        "tails_f1": "F1 at the tails",
+        "middle_f1": "F1 in the middle",
+    },
+    first_metric="mean_f1",
+    place=lambda row: (row["n_demos"], way_order(row), list(INSTRUCTIONS).index(row["instruction"])),
+    place_name=_majority_place_name,
+    shown_place=min,
+    row_name=_majority_row_name,
+    scope=lambda shared: count(shared["n_rows"], "test row"),
+    lacking=(),
+    not_same={
+        "has_same_scoring": _SAME_SCORING,
+        "has_same_contexts": (
+            "other demonstrations or another instruction: the draw of them is part of each difference, and of its error"
+        ),
+        "has_same_seeds": "other seeds of the demonstrations; each has its mean over its own",
+        "has_same_n_demos": _SAME_N_DEMOS,
+        "has_same_methods": "other methods or ways of predicting; only those of both are compared",
+        "has_same_instructions": "only one has prompts with and without instruction; those of both are compared",
+        "has_same_seed": _SAME_SEED,
+    },
+    caveat=lambda tests: (
+        "Verdicts are for other test rows and for other draws of the demonstrations: both must show a difference, and "
+        "intervals and detectable differences are of both together."
+    ),
+)
+
+
+# Prediction bias of QA models
+
+
+def _differing_questions(pair: Row, back: Row) -> str:
+    number = pair["n_differing"]
+    return f"left out: {count(number, 'question')} with the same id and another text" if number else ""
+
+
+def _lacking_questions(pair: Row, back: Row) -> str:
+    number = pair["n_lacking"] + back["n_lacking"]
+    return f"left out: {count(number, 'question')} in one of the two only" if number else ""
+
+
+def _differing_values(pair: Row, back: Row) -> str:
+    names = pair["differing_heuristics"]
+    return f"other values of {join(names)} (text tools); those of the run first by name are used" if names else ""
+
+
+def _question_name(row: Row) -> str:
+    models = f"{row['other_model']} against {row['model']}" if row["model"] != row["other_model"] else row["model"]
+    return f"{row['dataset']}, {row['example_id']}, {models}"
+
+
+def _caveat_of_gaps(tests: Sequence[Row]) -> str:
+    if all(row["metric"] != "gap" for row in tests):
+        return ""
+    return (
+        "Gap: how far apart the exact match of two segments lies, whichever is better, at one threshold for both "
+        "models. Where the spec does not fix it, it is chosen by the answers of both together, so that it "
+        "favours neither; it may differ from the threshold in each run's report."
+    )
+
+
+_QA_BIAS = ComparedKind(
+    metrics={"exact_match": "exact match", "f1": "F1", "gap": "gap"},
+    first_metric="exact_match",
+    place=lambda row: (row["dataset"],),
+    place_name=lambda row: str(row["dataset"]),
+    shown_place=min,
+    row_name=_question_name,
+    scope=lambda shared: f"{count(shared['n_questions'], 'question')} on {count(shared['n_articles'], 'article')}",
+    lacking=(_differing_questions, _lacking_questions, _differing_values),
+    not_same={"has_same_variant": "another variant of the measurement (variant)", "has_same_seed": _SAME_SEED},
+    caveat=_caveat_of_gaps,
+)
+
+COMPARED_KINDS = {"label_bias": _LABEL_BIAS, "majority_bias": _MAJORITY_BIAS, "qa_bias": _QA_BIAS}
+"""By ``Compared.kind``."""

@@ -1,0 +1,132 @@
+"""What a run may be said to show, in sentences: each word of them is a verdict of the marts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from biaseval.report.advice import Conclusion, advice, closest
+from biaseval.report.findings import METRICS, Findings, Row
+from biaseval.report.summary import MIN_UNITS, demonstrations, demos, join, numbers, p_value, scope_of_words
+
+_N_NAMED = 3
+"""Tasks that a sentence names rather than counts."""
+
+
+def conclude(findings: Findings) -> list[Conclusion]:
+    """Return the verdict: what the model does without mitigation, how sure that is, and what follows."""
+    lines = [*_constant(findings), *_bias(findings, "rsd"), *_bias(findings, "bias_score")]
+    return [*lines, *_certainty(findings), *advice(findings)]
+
+
+def _constant(findings: Findings) -> list[Conclusion]:
+    """Return where the answers are nearly all the same without mitigation."""
+    rows = [row for row in _without_mitigation(findings, findings.n_demos) if row["n_tasks_constant"]]
+    if not rows:
+        return []
+    if findings.scope["n_tasks"] > 1:
+        first, *further = rows
+        told = [f"{first['n_tasks_constant']} of {first['n_tasks']} tasks with {demos(first['n_demos'])}"]
+        told += [f"{row['n_tasks_constant']} with {row['n_demos']}" for row in further]
+        return [
+            Conclusion(
+                "Nearly always the same answer",
+                f"in {join(told)} (more than 95 % of the answers, no {findings.mitigation}).",
+            )
+        ]
+    answers = {row["n_demos"]: row for row in findings.answers}
+    places: dict[str, list[int]] = {}
+    for row in rows:
+        answer = answers[row["n_demos"]]
+        predicted, gold = _percent(answer["predicted_share"]), _percent(answer["gold_share"])
+        shares = f"“{answer['label']}” is {predicted} of the answers and {gold} of the gold labels"
+        places.setdefault(shares, []).append(row["n_demos"])
+    told = [
+        f"{shares} with {numbers(places_of)} {demonstrations(places_of[-1])}" for shares, places_of in places.items()
+    ]
+    return [Conclusion("Nearly always the same answer", f"{'; '.join(told)} (no {findings.mitigation}).")]
+
+
+def _without_mitigation(findings: Findings, n_demos: Iterable[int]) -> list[Row]:
+    return [row for row in (findings.mean(number, "none") for number in n_demos) if row is not None]
+
+
+def _bias(findings: Findings, metric: str) -> list[Conclusion]:
+    """Return the bias at the smallest and largest number of demonstrations, beside what rows alone leave."""
+    rows = [row for row in _without_mitigation(findings, findings.ends) if row[metric] is not None]
+    if not rows:
+        return []
+    first, *further = rows
+    told = [
+        f"{first[metric]:.3f} with {demos(first['n_demos'])}{_beside(findings, first, metric, 'the noise of rows')}"
+    ]
+    told += [f"{row[metric]:.3f} with {row['n_demos']}{_beside(findings, row, metric, 'it')}" for row in further]
+    perfect = rows[-1]["bias_score_of_perfect"]
+    best = f" A model that is always right has {perfect:.3f}." if metric == "bias_score" and perfect else ""
+    return [Conclusion(f"{METRICS[metric]}, no {findings.mitigation}", f"{'; '.join(told)}.{best}")]
+
+
+def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
+    """Return a comma, and how a bias of a setting without mitigation compares with the noise of its rows."""
+    floor = row[f"{metric}_floor"]
+    if floor is None:
+        return ", of which the rows cannot tell the noise"
+    n_above = row[f"n_tasks_{metric}"]
+    if row["n_tasks"] > 1:
+        counted = f"{n_above} of {row['n_tasks']} tasks{_tasks(findings, row, metric)}"
+        return f", above {noise} ({floor:.3f} on average) in {counted}"
+    [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
+    return f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
+
+
+def _tasks(findings: Findings, row: Row, metric: str) -> str:
+    """Return in brackets which tasks are above the noise, where they are few of all: those of the smallest p (Holm)."""
+    n_above = row[f"n_tasks_{metric}"]
+    if not 0 < n_above <= min(_N_NAMED, row["n_tasks"] - 1):
+        return ""
+    tasks = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
+    tested = [each for each in tasks if each[f"{metric}_p"] is not None]
+    first = sorted(tested, key=lambda each: (each[f"{metric}_p"], each["task"]))[:n_above]
+    return f" ({join([each['task'] for each in first])})"
+
+
+def _certainty(findings: Findings) -> list[Conclusion]:
+    """Return what the words are about, how sure they are, and what comes closest to a word for other tasks."""
+    if not findings.remedies:
+        return []
+    scope = scope_of_words(findings)
+    n_units = findings.remedies[0]["n_units"]
+    if not scope.has_words:
+        return [
+            Conclusion(
+                "No verdicts",
+                f"a test over {n_units} rows cannot reach 5 %, at least {MIN_UNITS} are needed; "
+                "the differences are shown without a word.",
+            )
+        ]
+    behind = " behind the same demonstrations" if findings.n_demos[-1] else ""
+    told = (
+        f"“lower” and “higher” hold for new rows of {scope.counted}{behind}; the chance that any of them is "
+        "wrong is about 5 %. “No clear change”: this run cannot tell."
+    )
+    if scope.n_tasks > 1 and not scope.has_words_for_others:
+        told += f" Of other tasks {scope.n_tasks} say nothing; at least {MIN_UNITS} are needed."
+    elif scope.n_tasks > 1:
+        told += f" For other tasks like these {_for_others(findings)}"
+    return [Conclusion("How sure", told)]
+
+
+def _for_others(findings: Findings) -> str:
+    """Return what the words for other tasks are, or that there is none, with the closest miss."""
+    verdicts = [
+        row["verdict"]
+        for place, by_metric in findings.verdicts.items()
+        for row in by_metric.values()
+        if place[3] == "none"
+    ]
+    if {"lower", "higher"} & set(verdicts):
+        return "“other tasks” has a word of its own, with the same 5 %."
+    return f"nothing is shown{closest(findings)}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
