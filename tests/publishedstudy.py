@@ -13,8 +13,8 @@ from biaseval.report.findings import Row
 from biaseval.store import Run
 from biaseval.tables import EVALUATIONS, QA_SEGMENTS, TRAINED_MODELS, TRAINING
 from tests.measuring import measure
+from tests.qaplans import QaPlan
 from tests.specs import whole_spec
-from tests.test_qa_sql import QaPlan
 
 HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
 BIASES = ("word_dist", "sim_word", "cos_sim", "ans_len", "sim_ents", "subj_pos")

@@ -28,7 +28,7 @@ from biaseval.majority_bias.prompts import template_of
 from biaseval.pipelines import analyse_run
 from biaseval.scoring.trie import build_trie
 from biaseval.spec import MajorityPromptSpec
-from tests.test_analysis import two_tasks
+from tests.labelplans import two_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 N_ROWS = 3

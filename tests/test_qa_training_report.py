@@ -25,9 +25,9 @@ from biaseval.report.qa_training_verdict import debiasing
 from biaseval.report.qa_training_words import correlated, found, study, training_caveats
 from biaseval.store import Run
 from biaseval.tables import EVALUATIONS
+from tests.pages import Page
 from tests.publishedstudy import BIASES, HEURISTICS, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
 from tests.specs import write_plan, write_spec
-from tests.test_report import Page
 
 
 @pytest.fixture(scope="module")

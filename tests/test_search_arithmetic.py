@@ -23,12 +23,12 @@ from biaseval.spec import SearchedSpec, SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
 from biaseval.tables import PROMPTS
 from biaseval.tuning.samplers import Point
+from tests.labelplans import Plan, two_tasks
+from tests.majorityplans import MajorityPlan
 from tests.searches import searched
 from tests.specs import whole_spec
 from tests.taskfiles import write_task
-from tests.test_analysis import Plan, two_tasks
 from tests.test_indistinct_labels import label_bias_spec
-from tests.test_majority_sql import MajorityPlan
 from tests.tinymodels import make_tokenizer
 
 QUERIES = [

@@ -19,10 +19,10 @@ from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.trials import Came, deriving
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, QaBiasSpec
 from biaseval.store import Run
+from tests.labelplans import Plan, two_tasks
+from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
-from tests.test_analysis import Plan, two_tasks
-from tests.test_majority_sql import MajorityPlan
-from tests.test_qa_sql import QaPlan
+from tests.qaplans import QaPlan
 
 F1 = "select avg(macro_f1) as f1 from label_bias_by_task"
 

@@ -20,9 +20,9 @@ from biaseval.report.search_findings import N_DRAWN, read_search_findings
 from biaseval.report.search_words import search_caveats, summarize_search
 from biaseval.store import Run
 from tests.measuring import measure
+from tests.pages import mart, page_of
+from tests.qa_report.runs import table
 from tests.searches import BASE, Search
-from tests.test_qa_report import table
-from tests.test_report import mart, page_of
 from tests.test_search_spec import PENALTY, QA, SCALE
 
 STRENGTH = "calibration.cc.strength"

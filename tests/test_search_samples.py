@@ -13,9 +13,9 @@ import pytest
 from biaseval.analysis.samples import ChooseOn, assigned, groups, kept, samples_of
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
-from tests.test_analysis import Plan
-from tests.test_majority_sql import MajorityPlan
-from tests.test_qa_sql import QaPlan
+from tests.labelplans import Plan
+from tests.majorityplans import MajorityPlan
+from tests.qaplans import QaPlan
 
 Place = tuple[str, int]
 """A sample and a group of it."""

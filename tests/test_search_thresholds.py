@@ -18,8 +18,8 @@ from biaseval.report import search_page
 from biaseval.spec import SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
 from tests.measuring import measure
+from tests.qaplans import HEURISTIC_COLUMNS, QaPlan
 from tests.searches import searched
-from tests.test_qa_sql import HEURISTIC_COLUMNS, QaPlan
 
 Rows = list[dict[str, Any]]
 

@@ -11,10 +11,10 @@ from biaseval.analysis import query
 from biaseval.pipelines import analyse_run
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
+from tests.labelplans import two_tasks
+from tests.majorityplans import MajorityPlan
+from tests.qaplans import two_segments
 from tests.searches import Search
-from tests.test_analysis import two_tasks
-from tests.test_majority_sql import MajorityPlan
-from tests.test_qa_sql import two_segments
 
 FILES = {"spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml"}
 

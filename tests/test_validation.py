@@ -15,7 +15,14 @@ from sklearn.metrics import f1_score
 
 from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
 from biaseval.store import Run
-from biaseval.validation import label_bias, label_bias_comparison, majority_bias, outcomes, qa_bias
+from biaseval.validation import (
+    label_bias,
+    label_bias_comparison,
+    majority_bias,
+    majority_bias_comparison,
+    outcomes,
+    qa_bias,
+)
 from biaseval.validation.cells import Cell
 from biaseval.validation.study import simulate_missing, summary
 from biaseval.validation.written import markdown
@@ -51,8 +58,22 @@ def test_the_truth_of_a_label_bias_task_is_that_of_endless_rows() -> None:
         f1_score(gold, predicted, average="macro"),
         recalls.std() / accuracy,
         0.5 * np.abs(by_gold - 1 / 3).sum(),
+        recalls.var() / accuracy**2,
     ]
     assert label_bias._truth(few, np.array([1 / 2, 1 / 6, 1 / 3]), recall, mean) == pytest.approx(found, abs=0.004)
+
+
+def test_a_sharper_label_bias_run_is_right_more_often_and_as_unbiased() -> None:
+    truths = label_bias.simulate("sharper", n_runs=1, n_tasks=40, n_rows=30, n_labels=3, seed=[5]).truths.to_pylist()
+    gains = [
+        own["accuracy"] - other["accuracy"]
+        for own in truths
+        for other in truths
+        if (own["method"], other["method"]) == ("cc", "none")
+        and (own["task"], own["n_demos"]) == (other["task"], other["n_demos"])
+    ]
+    assert np.mean(gains) == pytest.approx(0.2, abs=0.03)
+    assert {round(row[metric], 9) for row in truths for metric in ("rsd", "relative_variance", "bias_score")} == {0}
 
 
 def brute_force_f1(rng: np.random.Generator, means: npt.NDArray[np.float64], n_rows: int) -> float:
@@ -196,6 +217,8 @@ def test_a_rate_has_the_error_that_runs_give_it(tmp_path: Path) -> None:
     text = markdown(summary(Run.open(str(tmp_path)), [cell]))
     assert "## Kind\n" in text
     assert "| none | 4 | 2 | 50.0 ± 17.7 |" in text
+    assert "| rows | runs | wrong page, none |" in text
+    assert "| 4 | 2 | 50.0 ± 35.4 |" in text
 
 
 def test_intervals_that_are_cut_to_half_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +247,9 @@ def test_runs_of_every_kind_go_through(tmp_path: Path) -> None:
     }
     quantities = {}
     for name, kind in kinds.items():
-        n_runs = {majority_bias: 2, qa_bias: 1}.get(kind, 20)  # of the latter, a run takes a second or two
+        n_runs = {majority_bias: 2, qa_bias: 1, label_bias_comparison: 8}.get(
+            kind, 20
+        )  # of the latter, a run takes a second or two
         cell = cell_of(kind.cells(n_runs, n_runs), name, n_runs, n_runs)
         found = rates(Run.open(str(tmp_path)), cell)
         quantities[name] = {quantity for quantity, _ in found}
@@ -236,6 +261,54 @@ def test_runs_of_every_kind_go_through(tmp_path: Path) -> None:
     assert {"interval of a data set", "power"} <= quantities["qa_bias-better-1700x34"]
 
 
+def test_a_page_is_wrong_by_its_words_on_these_tasks_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every word there is turned round; those for tasks like these are as they were."""
+    cell = cell_of(label_bias.cells(20, 20), "label_bias-remedied-6x1000x2", 3, 3)
+    right = rates(Run.open(str(tmp_path / "right")), cell)
+    turned = label_bias._QUERIES["words on these tasks"].replace("(truth > 0)", "(truth < 0)")
+    monkeypatch.setitem(label_bias._QUERIES, "words on these tasks", turned)
+    wrong = rates(Run.open(str(tmp_path / "wrong")), cell)
+    assert right["wrong page", "all"]["rate"] < 1
+    assert wrong["wrong page", "all"]["rate"] == 1
+    assert wrong["wrong verdict", "accuracy"] == right["wrong verdict", "accuracy"]
+
+
 def test_every_cell_has_a_name_of_its_own() -> None:
-    cells = [cell for kind in (label_bias, label_bias_comparison, majority_bias, qa_bias) for cell in kind.cells(1, 1)]
+    kinds = (label_bias, label_bias_comparison, majority_bias, majority_bias_comparison, qa_bias)
+    cells = [cell for kind in kinds for cell in kind.cells(1, 1)]
     assert len({cell.name for cell in cells}) == len(cells)
+
+
+# Comparisons of majority-bias runs
+
+
+def test_what_is_expected_of_a_compared_model_is_the_mean_over_its_luck_with_demonstrations() -> None:
+    rng = np.random.default_rng(5)
+    model = majority_bias_comparison._MODEL
+    found = majority_bias_comparison.expected_values(model, 0.9)
+    luck = rng.normal(0, majority_bias_comparison._LUCK, N_ENDLESS)
+    gold = (rng.random(N_ENDLESS) < majority_bias._SHARE_YES).astype(int)
+    shift = model.following * 0.4 + rng.normal(size=N_ENDLESS)
+    is_right = (model.knowledge + luck) * (2 * gold - 1) + shift > 0
+    assert np.mean(is_right == gold) == pytest.approx(found["expected_accuracy"], abs=0.003)
+    f1s = [majority_bias.true_f1(majority_bias_comparison.mean_scores(model, 0.9, each)) for each in luck[:2000]]
+    assert np.mean(f1s) == pytest.approx(found["expected_f1"], abs=4 * np.std(f1s) / np.sqrt(2000))
+    # The luck of one draw is worth three points of accuracy in the middle of the settings.
+    middle = [
+        majority_bias.true_accuracy(majority_bias_comparison.mean_scores(model, 0.5, each)) for each in luck[:2000]
+    ]
+    assert np.std(middle) == pytest.approx(0.03, abs=0.002)
+
+
+def test_luck_with_demonstrations_is_no_difference_of_models_and_a_planted_one_is_found(tmp_path: Path) -> None:
+    out = Run.open(str(tmp_path))
+    found = {}
+    for effect in ("elsewhere", "better"):
+        name = f"majority_bias_comparison-{effect}-11x5x300"
+        found[effect] = rates(out, cell_of(majority_bias_comparison.cells(1, 1), name, 20, 20))
+    assert found["elsewhere"]["wrong page", "all"]["rate"] <= 0.15
+    # Over rows alone, intervals hold the truth behind these demonstrations.
+    assert found["elsewhere"]["interval of a difference", "mean_f1"]["rate"] >= 0.8
+    assert found["elsewhere"]["bands over rows and demonstrations", "all"]["rate"] >= 0.8
+    assert found["better"]["power", "mean_f1"]["rate"] == 1
+    assert ("power", "mean_f1") not in found["elsewhere"]

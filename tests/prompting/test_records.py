@@ -20,10 +20,10 @@ from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import CALIBRATIONS, Calibration, random_words
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec
+from tests.labelplans import Plan, rows
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.measuring import measure
 from tests.taskfiles import write_task
-from tests.test_analysis import Plan, rows
 from tests.test_indistinct_labels import label_bias_spec
 from tests.tinymodels import make_tokenizer
 

@@ -11,8 +11,8 @@ from biaseval.label_bias.tasks import select_tasks
 from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import Variant
 from biaseval.report.methods import method_name, method_order
+from tests.labelplans import Plan, rows
 from tests.taskfiles import write_task
-from tests.test_analysis import Plan, rows
 from tests.test_indistinct_labels import label_bias_spec
 from tests.tinymodels import make_tokenizer
 

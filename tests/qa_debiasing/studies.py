@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.qa_debiasing.study import Floats, Study
-from tests.test_qa_sql import OVERLAP, RIGHT, VALUES
+from tests.qaplans import OVERLAP, RIGHT, VALUES
 
 ARTICLES = list("ABCDABCDAB") + list("CDABCDABCD")
 DEBIASED = [1] * 7 + [0] * 3 + [0] * 3 + [1] * 6 + [0] * 1

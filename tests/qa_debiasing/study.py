@@ -17,7 +17,7 @@ from biaseval.analysis import relations
 from biaseval.qa_bias.changes import change_draws
 from biaseval.qa_bias.significance import segment_draws
 from biaseval.tables import QA_CHANGE_DRAWS, TABLES, tables_of
-from tests.test_qa_sql import QaPlan, Rows
+from tests.qaplans import QaPlan, Rows
 
 Floats = npt.NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from tests.qa_debiasing.study import (
     segment_influence,
     table,
 )
-from tests.test_qa_sql import RIGHT, VALUES
+from tests.qaplans import RIGHT, VALUES
 
 # Changes of bias, by hand
 

@@ -14,8 +14,8 @@ from biaseval.analysis import relations
 from tests.measuring import measure
 from tests.qa_debiasing.studies import hand_draws, two_readers
 from tests.qa_debiasing.study import MARTS, Study, all_sql, problems, rows, within_transaction
-from tests.test_analysis import names_of
-from tests.test_qa_sql import two_segments
+from tests.qaplans import two_segments
+from tests.relationnames import names_of
 
 # Checks
 

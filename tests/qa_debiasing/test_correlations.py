@@ -11,7 +11,7 @@ from scipy import stats
 
 from tests.qa_debiasing.studies import DEBIASED, two_readers
 from tests.qa_debiasing.study import made, rows
-from tests.test_qa_sql import RIGHT, VALUES, Rows
+from tests.qaplans import RIGHT, VALUES, Rows
 
 
 def correlations(changes: dict[str, tuple[str, float | None, dict[str, float | None]]], **more: Any) -> Rows:

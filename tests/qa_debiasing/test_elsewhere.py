@@ -19,7 +19,7 @@ from tests.qa_debiasing.study import (
     rows,
     segment_influence,
 )
-from tests.test_qa_sql import RIGHT, VALUES, Rows
+from tests.qaplans import RIGHT, VALUES, Rows
 
 # Answers elsewhere
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.qa_debiasing.studies import ARTICLES, two_readers
 from tests.qa_debiasing.study import Study, problems, rows
-from tests.test_qa_sql import RIGHT, VALUES
+from tests.qaplans import RIGHT, VALUES
 
 UNKNOWN = (
     "bias_significance", "standard_significance", "significance_change", "significance_change_low",

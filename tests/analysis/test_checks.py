@@ -1,0 +1,161 @@
+"""Checks of a label-bias run: each has a run that breaks it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.analysis import ANALYTICS, relations
+from biaseval.errors import BiasevalError
+from tests.labelplans import Plan, two_tasks
+from tests.measuring import measure
+from tests.relationnames import names_of
+
+
+def _edit(table: str, change: Callable[[dict[str, Any]], None], **where: Any) -> Callable[[Plan], None]:
+    def edit(plan: Plan) -> None:
+        row = next(row for row in getattr(plan, table) if all(row[key] == value for key, value in where.items()))
+        change(row)
+
+    return edit
+
+
+def _set(table: str, column: str, value: Any, **where: Any) -> Callable[[Plan], None]:
+    return _edit(table, lambda row: row.update({column: value}), **where)
+
+
+def _drop(table: str, **where: Any) -> Callable[[Plan], None]:
+    def drop(plan: Plan) -> None:
+        kept = [row for row in getattr(plan, table) if any(row[key] != value for key, value in where.items())]
+        assert len(kept) < len(getattr(plan, table))
+        setattr(plan, table, kept)
+
+    return drop
+
+
+def _repeat(table: str, **changes: Any) -> Callable[[Plan], None]:
+    return lambda plan: getattr(plan, table).append(getattr(plan, table)[0] | changes)
+
+
+def _without_calibration(plan: Plan) -> None:
+    gone = {row["prompt_id"] for row in plan.prompts if row["purpose"] == "cc" and row["task"] == "task001_animals"}
+    plan.prompts = [row for row in plan.prompts if row["prompt_id"] not in gone]
+    plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] not in gone]
+
+
+FIRST = "task001_animals/0/0/main/0"
+
+BROKEN: list[tuple[str, Callable[[Plan], None], str]] = [
+    ("tasks_are_well_formed", _set("tasks", "labels", ["dog", "cat"]), "not distinct and in code-point order"),
+    ("tasks_are_well_formed", _repeat("tasks"), "task001_animals occurs 2 times"),
+    ("prompts_are_unique", _repeat("prompts"), f"prompt {FIRST} occurs 2 times"),
+    ("contexts_are_unique", _repeat("contexts"), "context task001_animals/0/0 occurs 2 times"),
+    ("prompts_fit_their_context", _set("prompts", "context_id", "nowhere"), "unknown context nowhere"),
+    ("prompts_fit_their_context", _set("contexts", "demo_set", 7), "does not fit the task and setting"),
+    ("prompts_have_the_labels_of_their_task", _set("prompts", "gold", "cow"), "has gold cow"),
+    ("prompts_have_the_labels_of_their_task", _set("prompts", "gold", None), "has gold null"),
+    ("prompts_have_the_labels_of_their_task", _set("prompts", "task", "task003"), "unknown task task003"),
+    ("prompts_have_the_labels_of_their_task", _set("prompts", "labels", ["cat"]), "has labels [cat], its task"),
+    ("prompts_are_scored_once_per_label", _drop("label_scores", prompt_id=FIRST), f"prompt {FIRST} has no score"),
+    ("prompts_are_scored_once_per_label", _drop("label_scores", prompt_id=FIRST, label="cat"), "scores for [dog]"),
+    ("prompts_are_scored_once_per_label", _repeat("label_scores"), "scores for [cat, cat, dog]"),
+    ("prompts_are_scored_once_per_label", _repeat("label_scores", label="cow"), "scores for [cat, cow, dog]"),
+    (
+        "prompts_are_scored_once_per_label",
+        _repeat("label_scores", prompt_id="new"),
+        "new is scored and was not planned",
+    ),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0]), "[-1.0] for 1 label"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", None), "log-probabilities null for 1"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, None]), "NULL"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, math.nan]), "nan"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, -math.inf]), "-inf"),
+    ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, 0.5]), "0.5"),
+    (
+        "probabilities_sum_to_one",
+        _set("label_scores", "token_logprobs", [-1.0, math.nan]),
+        f"prompt {FIRST}, method none",
+    ),
+    (
+        "calibration_means_sum_to_one",
+        _set("label_scores", "token_logprobs", [-1.0, math.nan], prompt_id="task001_animals/2/1/looc/0", label="cat"),
+        "task001_animals, n_demos 2, demo_set 1, looc",
+    ),
+    ("settings_have_the_same_rows", _set("prompts", "instance_id", "another", n_demos=2), "n_demos 2, demo_set 0"),
+    ("tasks_have_the_same_settings", _without_calibration, "task001_animals has no n_demos 0, demo_set 0, cc"),
+]
+
+
+@pytest.mark.parametrize(("check", "break_run", "problem"), BROKEN)
+def test_a_broken_run_gives_no_metrics_and_names_the_check(
+    check: str, break_run: Callable[[Plan], None], problem: str, tmp_path: Path
+) -> None:
+    plan = two_tasks()
+    break_run(plan)
+    run = plan.write(tmp_path)
+    with pytest.raises(BiasevalError) as failure:
+        measure(run)
+    [line] = [line for line in str(failure.value).splitlines() if f"- {check}: " in line]
+    assert problem in line
+    assert failure.value.exit_code == 1
+    assert not Path(run, "marts").exists()
+    assert not Path(run, "results.duckdb").exists()
+
+
+def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ANALYTICS, tmp_path / "analytics")
+    monkeypatch.setattr(relations, "ANALYTICS", tmp_path / "analytics")
+    mart = tmp_path / "analytics/marts/label_bias_by_task.sql"
+    text = mart.read_text()
+    run = two_tasks().write(tmp_path / "run")
+    for right, wrong in (
+        ("floors.bias_score,", "2 * floors.bias_score + 1 as bias_score,"),
+        ("floors.macro_f1,", "floors.macro_f1 + 1 as macro_f1,"),
+        ("floors.accuracy,", "null::double as accuracy,"),
+        ("floors.recall_deviation / floors.accuracy", "-floors.recall_deviation"),
+        ("floors.rsd_floor,", "null::double as rsd_floor,"),
+        ("floors.rsd_floor,", "-floors.rsd_floor as rsd_floor,"),
+        (") / floors.accuracy\n    end as rsd_excess", ") / floors.accuracy + 9\n    end as rsd_excess"),
+        ("floors.rsd_p)", "1 + floors.rsd_p)"),
+        ("floors.deviation_of_noise,", "-1,"),
+        ("floors.bias_score_p,", "floors.bias_score_p - 2 as bias_score_p,"),
+        ("1 - floors.n_gold_labels", "2 - floors.n_gold_labels"),
+        ("floors.n_main_gold_labels,", "0 as n_main_gold_labels,"),
+        ("floors.majority_accuracy,", "0.1 as majority_accuracy,"),
+        ("2 * floors.majority_accuracy", "9 * floors.majority_accuracy"),
+        ("floors.share_most_frequent", "0.01 as share_most_frequent"),
+    ):
+        assert text.count(right) >= 1, right
+        mart.write_text(text.replace(right, wrong))
+        with pytest.raises(
+            BiasevalError, match=r"metrics_are_in_range: .*task001_animals, n_demos 0, demo_set 0, cc: {"
+        ):
+            measure(run)
+    mart.write_text(text)
+    for name, right, wrong, place in (
+        ("label_bias_by_task_over_sets", "accuracy_interval[1] as", "accuracy + 0.01 as", "method cc"),
+        ("label_bias_by_task_over_sets", "rsd_interval[2] as", "rsd_interval[1] - 0.1 as", "method"),
+        ("label_bias_by_model", "    estimates.rsd,\n", "    -estimates.rsd as rsd,\n", "method"),
+        ("label_bias_verdicts", "    judged.p_adjusted,\n", "    judged.p / 2 as p_adjusted,\n", "method"),
+        ("label_bias_verdicts", "judged.p,", "judged.p + 1 as p,", "method"),
+        ("label_bias_verdicts", "judged.low,", "judged.high + 1 as low,", "method"),
+    ):
+        changed = tmp_path / f"analytics/marts/{name}.sql"
+        sql = changed.read_text()
+        assert right in sql, right
+        changed.write_text(sql.replace(right, wrong))
+        with pytest.raises(BiasevalError, match=rf"metrics_are_in_range: .*{name}.*{place}"):
+            measure(run)
+        changed.write_text(sql)
+    assert not Path(run, "marts").exists()
+    measure(run)
+
+
+def test_every_check_has_a_run_that_breaks_it() -> None:
+    broken = {check for check, _, _ in BROKEN} | {"metrics_are_in_range", "training_rows_are_held_out"}
+    assert broken == set(names_of("label_bias", "checks"))

@@ -1,0 +1,149 @@
+"""The SQL files run in plain DuckDB, and `results.duckdb` opens anywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from biaseval.analysis import ANALYTICS, query, relations
+from biaseval.pipelines import analyse_run
+from biaseval.prompting.calibration import calibration_rows
+from biaseval.store import Run
+from biaseval.tables import tables_of
+from tests.labelplans import rows, two_tasks
+from tests.measuring import measure
+from tests.relationnames import views_of
+
+OVER_ADAPTERS = ("training_by_setting", "training_by_step")
+"""Views over them."""
+
+OF_ADAPTERS = ("adapted_scores", "training_rows", "training")
+"""Tables that a run without adapters has as empty ones."""
+
+OF_RECORDS = ("calibration_methods",)
+"""Tables of which there is no file."""
+
+# The files
+
+
+def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
+    depth = {"intermediate": 0, "marts": 0, "checks": 1, "comparisons": 1}  # what is tested stands between marts
+    files = {path.stem: path for path in ANALYTICS.glob("*/*.sql") if path.parent.name != "macros"}
+    assert {path.parent.name for path in files.values()} == depth.keys()
+    for path in files.values():
+        text = path.read_text(encoding="utf-8")
+        assert re.match(r"-- (One row|Rows here)", text), path
+        assert "read_parquet" not in text, path
+        for word in re.findall(r"(?:from|join) (\w+)", text):
+            if word in files:
+                assert depth[files[word].parent.name] <= depth[path.parent.name], (path, word)
+
+
+def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
+    with closing(duckdb.connect()) as connection:
+        for macro in sorted(ANALYTICS.glob("macros/*.sql")):  # one may use another that comes before
+            connection.execute(macro.read_text()).fetchall()
+        connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create(*OF_RECORDS)
+        for table in tables_of("label_bias").values():
+            if table.name in OF_ADAPTERS:  # the run has none, and so no such folder
+                connection.from_arrow(table.empty()).create(table.name)
+            else:
+                parts = f"read_parquet('{built}/{table.name}/part-*.parquet')"
+                connection.execute(f"create view {table.name} as from {parts}").fetchall()
+        for relation in relations.relations("intermediate", "marts", tables=tables_of("label_bias")):
+            connection.execute(f"create view {relation.name} as {relation.sql}").fetchall()
+        found = connection.sql("from label_bias_by_task").to_arrow_table()
+    assert found.equals(query([built], "from label_bias_by_task"))
+
+
+# results.duckdb
+
+
+def test_results_open_from_any_directory_with_marts_as_tables(
+    built: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(duckdb.connect(str(Path(built, "results.duckdb")), read_only=True)) as connection:
+        kinds = dict(connection.execute("select table_name, table_type from information_schema.tables").fetchall())
+        for name, kind in kinds.items():
+            n_rows = connection.execute(f"select count(*) from {name}").fetchall()[0][0]
+            assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS, *OVER_ADAPTERS))
+            is_mart = (ANALYTICS / "marts" / f"{name}.sql").exists()
+            assert (kind == "BASE TABLE") == (is_mart or name in (*OF_ADAPTERS, *OF_RECORDS))
+    assert kinds.keys() == {*OF_RECORDS, *views_of("label_bias")}
+    with closing(duckdb.connect()) as connection:
+        connection.execute(f"attach '{built}/results.duckdb' as other (read_only)").fetchall()
+        assert connection.execute("select count(*) from other.calibrated_predictions").fetchall() == [(2 * 42 * 11,)]
+
+
+def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path: Path) -> None:
+    found = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
+    names = views_of("label_bias")
+    counts = " union all ".join(f"select '{name}' as name, count(*) as n from {name}" for name in names)
+    answer = subprocess.run(
+        [found, "-readonly", "-json", str(Path(built, "results.duckdb")), counts],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {row["name"]: row["n"] for row in json.loads(answer.stdout)} == {
+        row["name"]: row["n"] for row in rows(built, counts)
+    }
+
+
+def test_a_run_of_an_older_version_opens_and_is_measured_alike(built: str, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(built, old)
+    for table in tables_of("label_bias").values():
+        for part in (old / table.name).glob("*") if table.later else ():
+            rows = pq.read_table(part)
+            pq.write_table(rows.drop_columns([name for name in table.later if name in rows.column_names]), part)
+    assert query([str(old)], "select n_tokens, adaptations from prompts, run_settings limit 1").to_pylist() == [
+        {"n_tokens": None, "adaptations": ["none"]}
+    ]
+    both = query([built, str(old)], "select run, method, n_rows from label_bias_by_task")
+    assert both.num_rows == 2 * query([built], "from label_bias_by_task").num_rows
+    measure(old)
+    for mart in Path(built, "marts").iterdir():
+        assert (old / "marts" / mart.name).read_bytes() == mart.read_bytes()
+
+
+def test_a_run_directory_may_have_any_name(tmp_path: Path) -> None:
+    run = two_tasks().write(tmp_path / "it's [a] *run*?")
+    analyse_run(run)
+    assert len(rows(run, "from label_bias_by_task")) == 22
+    with closing(duckdb.connect(str(Path(run, "results.duckdb")), read_only=True)) as connection:
+        assert connection.execute("select count(*) from prompts").fetchall() == [(len(two_tasks().prompts),)]
+
+
+# Object stores
+
+
+def test_a_run_on_s3_gives_what_a_local_run_gives(object_store: str, built: str, tmp_path: Path) -> None:
+    run = f"{object_store}/some/where"
+    store = Run.open(run)
+    pafs.copy_files(built, store.root, destination_filesystem=store.fs)
+    for name in ("results.duckdb", "marts/label_bias_by_task.parquet"):
+        store.fs.delete_file(store.path(name))
+    analyse_run(run)
+    for mart in Path(built, "marts").iterdir():
+        assert store.read_bytes(f"marts/{mart.name}") == mart.read_bytes()
+    both = query([run, built], "select run, count(*) as n from calibrated_predictions group by all order by all")
+    assert both.to_pylist() == [{"run": "built", "n": 2 * 42 * 11}, {"run": "where", "n": 2 * 42 * 11}]
+    (tmp_path / "results.duckdb").write_bytes(store.read_bytes("results.duckdb"))
+    with closing(duckdb.connect(str(tmp_path / "results.duckdb"), read_only=True)) as connection:
+        [(sql,)] = connection.execute("select sql from duckdb_views() where view_name = 'prompts'").fetchall()
+        assert "'s3://bias/some/where/prompts/part-*.parquet'" in sql
+        assert connection.execute("select count(*) from label_bias_by_task").fetchall() == [(22,)]

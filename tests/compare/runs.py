@@ -1,0 +1,74 @@
+"""Runs to compare, and what is read of their comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from biaseval.analysis import query
+from tests.labelplans import Plan
+from tests.majorityplans import MajorityPlan
+from tests.measuring import measure
+from tests.qaplans import QaPlan
+
+Rows = list[dict[str, Any]]
+
+Array = npt.NDArray[np.float64]
+
+GOLDS = "aaabbbab"
+"""The gold labels of the main rows of each task."""
+
+
+def label_plan(hits: Mapping[str, str], n_demos: Sequence[int] = (0,), golds: str = GOLDS) -> Plan:
+    """Return a run whose predictions are right (1) or wrong (0) on the main rows of each task."""
+    plan = Plan()
+    for task, right in hits.items():
+        plan.task(task, ["a", "b"])
+        for number in n_demos:
+            for gold, hit in zip(golds * (len(right) // len(golds)), right, strict=True):
+                p = 0.9 if (gold == "a") == (hit == "1") else 0.1
+                plan.probabilities(task, "main", gold, [p, 1 - p], n_demos=number)
+            for gold in "aabb":
+                plan.probabilities(task, "bias_score", gold, [0.8, 0.2], n_demos=number)
+    for row in plan.prompts:
+        row["input_text"] = f"Input:  {row['instance_id']}\nOutput:"
+    return plan
+
+
+def make(plan: Plan | MajorityPlan | QaPlan, folder: Path) -> str:
+    run = plan.write(folder)
+    measure(run)
+    return run
+
+
+HITS = {
+    "task1": ("11110000", "11111100"),
+    "task2": ("11110000", "11111110"),
+    "task3": ("11111100", "11111110"),
+    "task4": ("11000000", "11110011"),
+    "task5": ("11110001", "11111101"),
+    "task6": ("10110000", "11011010"),
+    "task7": ("11110000", "11110100"),
+}
+"""Of seven tasks, in which rows the first and the other run are right: the other always more often."""
+
+
+def compared_rows(runs: Sequence[str], kind: str = "label_bias", where: str = "true") -> Rows:
+    found: Rows = query(runs, f"from {kind}_comparison where {where} order by all").to_pylist()
+    return found
+
+
+def flipped(values: Array, signs: Array) -> Array:
+    """Return the statistic of each pattern of signs: |mean| over the root of the mean square, times sqrt(n)."""
+    squares = np.sqrt((values**2).sum())
+    return np.round(np.abs(signs @ values) / squares, 9) if squares > 0 else np.zeros(len(signs))
+
+
+def agreement(runs: Sequence[str], kind: str, run: str) -> Rows:
+    """Return on how many predictions a run and others agree."""
+    found: Rows = query(runs, f"from {kind}_agreement where run = '{run}' order by all").to_pylist()
+    return found

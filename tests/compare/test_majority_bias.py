@@ -1,0 +1,161 @@
+"""Differences of majority-bias runs, and what such runs do not share."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from biaseval.analysis import query
+from biaseval.analysis.comparing import compare_runs
+from biaseval.errors import InputError
+from biaseval.report import write_comparison
+from biaseval.report.compare_page import write_compared
+from biaseval.report.compare_words import caveats, sentences
+from tests.compare.runs import Array, agreement, compared_rows, flipped, make
+from tests.majorityplans import ANSWERS, GOLD, MajorityPlan
+from tests.pages import Page
+from tests.test_majority_comparisons import LARGE
+
+# Majority bias
+
+
+@pytest.fixture(scope="module")
+def majority(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("runs")
+    runs = []
+    for name, answers in (("small", ANSWERS), ("large", LARGE)):
+        plan = MajorityPlan(("likelihood",), answers=answers, n_repeats=3)
+        plan.spec |= {"name": name, "model": {"path": f"models/{name}", "dtype": "float32"}}
+        plan.n_parameters = {"small": 1_000, "large": 13_000}[name]
+        runs.append(make(plan, folder / name))
+    return runs
+
+
+def _accuracy(answers: Mapping[tuple[str, bool], tuple[str, str]], instruction: bool) -> Array:
+    """Return the share of settings and seeds in which each of the four test rows is right."""
+    given = [predictions for (_, one), of_seeds in answers.items() if one is instruction for predictions in of_seeds]
+    return np.array([[answer == gold for answer, gold in zip(text, GOLD, strict=True)] for text in given]).mean(axis=0)
+
+
+def test_majority_runs_are_compared_row_by_row(majority: list[str]) -> None:
+    rows = compared_rows(majority, "majority_bias", "run = 'small' and instruction and method = 'none'")
+    found = {row["metric"]: row for row in rows}
+    values = np.tile(_accuracy(LARGE, True) - _accuracy(ANSWERS, True), 3)
+    row = found["accuracy"]
+    assert row["value"] == pytest.approx(_accuracy(ANSWERS, True).mean())
+    assert row["estimate"] == pytest.approx(values.mean(), abs=1e-12)
+    signs = np.array(list(product((1, -1), repeat=12)), dtype=float)
+    assert row["p"] == pytest.approx(np.mean(flipped(values, signs) >= flipped(values, signs)[0]))
+    assert (row["unit"], row["n_units"]) == ("row", 12)
+    marts = {
+        run["run"]: run
+        for run in query(majority, "from majority_by_model where instruction and method = 'none'").to_pylist()
+    }
+    for metric in ("mean_f1", "sd_f1"):
+        assert found[metric]["estimate"] == pytest.approx(marts["large"][metric] - marts["small"][metric], abs=1e-9)
+        assert found[metric]["value"] == pytest.approx(marts["small"][metric], abs=1e-9)
+    without = compared_rows(majority, "majority_bias", "run = 'small' and not instruction")
+    assert {row["verdict"] for row in without if row["metric"] != "sd_f1"} == {"unclear"}
+
+
+def test_rows_of_majority_runs_are_listed_with_their_setting(majority: list[str]) -> None:
+    compared = compare_runs(majority)
+    expected = sum(
+        before != after
+        for place, of_seeds in ANSWERS.items()
+        for own, others in zip(of_seeds, LARGE[place], strict=True)
+        for before, after in zip(own, others, strict=True)
+    )
+    assert len(compared.disagreements) == 3 * expected
+    assert sum(row["n_wins"] + row["n_losses"] for row in compared.wins) == 3 * expected
+    assert {row["setting"] for row in compared.disagreements} == {"0/100", "100/0"}
+
+
+def _other_questions(plan: MajorityPlan) -> None:
+    for row in plan.prompts:
+        row["input_text"] = f"another {row['row']}"
+
+
+def _other_grid(plan: MajorityPlan) -> None:
+    for row in (*plan.settings, *plan.contexts):
+        row["setting"] = row["setting"].replace("50/50", "51/49")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [(_other_questions, "0 of 12 test rows of the first are in both"), (_other_grid, "their proportions are others")],
+)
+def test_majority_runs_over_other_data_are_refused(
+    change: Callable[[MajorityPlan], None], said: str, majority: list[str], tmp_path: Path
+) -> None:
+    plan = MajorityPlan(("likelihood",), n_repeats=3)
+    change(plan)
+    with pytest.raises(InputError, match=said):
+        compare_runs([majority[0], make(plan, tmp_path / "changed")])
+
+
+def _other_demonstrations(plan: MajorityPlan) -> None:
+    plan.contexts[0]["text"] = "other demonstrations"
+
+
+def _other_seeds(plan: MajorityPlan) -> None:
+    for row in (*plan.contexts, *plan.prompts):
+        row["demo_set"] += 1
+
+
+@pytest.mark.parametrize(
+    ("change", "lacking", "said"),
+    [
+        (_other_demonstrations, {"has_same_contexts"}, "other demonstrations or another instruction"),
+        (_other_seeds, {"has_same_contexts", "has_same_seeds"}, "other seeds of the demonstrations"),
+    ],
+)
+def test_what_majority_runs_do_not_share_is_named(
+    change: Callable[[MajorityPlan], None], lacking: set[str], said: str, majority: list[str], tmp_path: Path
+) -> None:
+    plan = MajorityPlan(("likelihood",), n_repeats=3)
+    change(plan)
+    compared = compare_runs([majority[0], make(plan, tmp_path / "changed")])
+    pair = compared.pair("small", "changed")
+    assert {name for name, value in pair.items() if value is False} == lacking
+    assert [caveat for caveat in caveats(compared) if said in caveat]
+    assert {row["estimate"] for row in compared.tests} == {0}
+
+
+# What is said and shown
+
+
+def test_the_page_of_majority_runs_has_the_tables_of_all_models(majority: list[str], tmp_path: Path) -> None:
+    page = Path(write_compared(majority, str(tmp_path / "page.html"))).read_text()
+    text = Page(page).text
+    assert "large against small, 12 test rows" in text
+    assert "The effect of model size" in text
+    before = Path(write_comparison(majority, str(tmp_path / "before.html"))).read_text()
+    assert "Majority-label bias, 2 models" in before
+    part = before[
+        before.index('<section aria-labelledby="way-1">') : before.index('<section aria-labelledby="metrics">')
+    ]
+    assert part.strip() in page
+
+
+def test_two_runs_of_one_majority_model_are_compared_without_a_table_of_models(
+    majority: list[str], tmp_path: Path
+) -> None:
+    shutil.copytree(majority[0], tmp_path / "copy")
+    page = Path(write_compared([majority[0], str(tmp_path / "copy")], str(tmp_path / "page.html"))).read_text()
+    assert "copy against small, 12 test rows" in Page(page).text
+    assert "The effect of model size" not in page
+
+
+def test_a_copy_of_a_majority_run_is_identical(majority: list[str], tmp_path: Path) -> None:
+    shutil.copytree(majority[0], tmp_path / "copy")
+    compared = compare_runs([majority[0], str(tmp_path / "copy")])
+    assert compared.agreement == agreement([majority[0], str(tmp_path / "copy")], "majority_bias", "small")
+    n_predictions = sum(row["n_predictions"] for row in compared.agreement)
+    assert n_predictions == query([majority[0]], "from majority_predictions").num_rows
+    assert f"identical. Not one of {n_predictions:,} predictions differs" in sentences(compared)[0]

@@ -1,0 +1,215 @@
+"""Differences of QA-bias runs, by article, and what such runs do not share."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from biaseval.analysis import query
+from biaseval.analysis.comparing import compare_runs
+from biaseval.errors import InputError
+from biaseval.report import write_comparison
+from biaseval.report.compare_tables import overview
+from biaseval.report.compare_words import caveats, sentences
+from tests.compare.runs import Array, Rows, agreement, compared_rows, flipped, make
+from tests.pages import Page
+from tests.qaplans import QaPlan
+
+# QA bias
+
+
+def qa_plan(
+    seed: int,
+    models: Sequence[str] = ("bert",),
+    lean: float = 0.0,
+    n_articles: int = 40,
+    spec: Mapping[str, Any] | None = None,
+) -> QaPlan:
+    """Return a run over questions of articles of 1 to 5 questions; longer answers are found more often by ``lean``."""
+    shared, own = np.random.default_rng(0), np.random.default_rng(seed)
+    articles = np.repeat(np.arange(n_articles), np.arange(n_articles) % 5 + 1)
+    lengths = shared.integers(1, 10, size=len(articles)).astype(float)
+    plan = QaPlan(models, **{"heuristics": ["ans_len"], "bootstrap": {"trials": 20, "sample": 20}, **(spec or {})})
+    plan.questions({"ans_len": lengths.tolist()})
+    for example, article in zip(plan.examples, articles, strict=True):
+        example["title"] = f"article {article:03}"
+        example["question"] = f"What is {example['row']}?"
+        example["answers"] = ["right"]
+    for model in models:
+        right = (own.random(len(articles)) < 0.5 + lean * (lengths > 5)).astype(float)
+        plan.answers(right.tolist(), model=model)
+    return plan
+
+
+def hits_of(plan: QaPlan, model: str = "bert") -> Array:
+    found = {row["example_id"]: row["exact_match"] for row in plan.predictions if row["model"] == model}
+    return np.array([found.get(example["example_id"], np.nan) for example in plan.examples])
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[QaPlan]]:
+    folder = tmp_path_factory.mktemp("runs")
+    plans = [qa_plan(1), qa_plan(2, lean=0.45)]
+    return [make(plan, folder / name) for plan, name in zip(plans, ("plain", "leaning"), strict=True)], plans
+
+
+def test_exact_match_of_questions_is_tested_by_article(readers: tuple[list[str], list[QaPlan]]) -> None:
+    runs, plans = readers
+    before, after = map(hits_of, plans)
+    _, articles = np.unique([example["title"] for example in plans[0].examples], return_inverse=True)
+    sums = np.bincount(articles, weights=after - before) * 40 / len(before)
+    [row] = compared_rows(runs, "qa_bias", "run = 'plain' and metric = 'exact_match'")
+    assert row["estimate"] == pytest.approx((after - before).mean(), abs=1e-12)
+    left_out = np.array([(after - before)[articles != one].mean() for one in range(40)])
+    error = np.sqrt(39 / 40 * np.sum((left_out - (after - before).mean()) ** 2))
+    assert row["standard_error"] == pytest.approx(error, abs=1e-9)
+    signs = np.array(_signs(runs), dtype=float)[:, :40]
+    statistics = flipped(sums, signs)
+    assert row["p"] == pytest.approx(np.mean(statistics >= statistics[0]))
+    assert (row["unit"], row["n_units"], row["n_questions"]) == ("article", 40, 120)
+    [wins] = query(runs, "from qa_bias_wins where run = 'plain'").to_pylist()
+    assert (wins["n_wins"], wins["n_losses"]) == (int((after > before).sum()), int((after < before).sum()))
+
+
+def _signs(runs: Sequence[str]) -> list[list[int]]:
+    found: Rows = query(runs, "from comparison_sign_flips order by draw").to_pylist()
+    return [row["signs"] for row in found]
+
+
+def test_the_gap_is_at_the_threshold_that_both_models_together_choose(readers: tuple[list[str], list[QaPlan]]) -> None:
+    runs, plans = readers
+    before, after = map(hits_of, plans)
+    values = np.array([row["value"] for row in plans[0].attributes])
+    tried = [row["threshold"] for row in query(runs, "from qa_thresholds where run = 'leaning'").to_pylist()]
+    mean = (before + after) / 2
+    scores = {}
+    for threshold in tried:
+        lower = values <= threshold
+        if min(lower.sum(), (~lower).sum()) >= 20:
+            spread = mean.mean() * (1 - mean.mean()) * (1 / lower.sum() + 1 / (~lower).sum())
+            scores[threshold] = abs(mean[lower].mean() - mean[~lower].mean()) / np.sqrt(spread)
+    best = max(scores, key=lambda threshold: (round(scores[threshold], 9), -threshold))
+    lower = values <= best
+    gaps = [hits[~lower].mean() - hits[lower].mean() for hits in (before, after)]
+    [row] = compared_rows(runs, "qa_bias", "run = 'plain' and metric = 'gap'")
+    assert (row["threshold"], row["better_segment"]) == (best, "higher")
+    assert [row["value"], row["other_value"]] == pytest.approx(gaps, abs=1e-9)
+    assert row["estimate"] == pytest.approx(gaps[1] - gaps[0], abs=1e-9)
+    assert row["verdict"] == "higher"
+    [back] = compared_rows(runs, "qa_bias", "run = 'leaning' and metric = 'gap'")
+    assert (back["estimate"], back["threshold"], back["verdict"]) == (-row["estimate"], best, "lower")
+
+
+def test_models_that_lean_on_opposite_segments_have_gaps_alike(tmp_path: Path) -> None:
+    """One finds longer answers more often, the other shorter ones, as much: neither has the smaller bias."""
+    fixed = {"thresholds": {"ans_len": 5}}
+    plans = [qa_plan(seed, spec=fixed, n_articles=120) for seed in (1, 2)]
+    values = np.array([row["value"] for row in plans[0].attributes])
+    for plan, is_favoured in zip(plans, (values > 5, values <= 5), strict=True):
+        order = np.cumsum(is_favoured), np.cumsum(~is_favoured)
+        hits = np.where(is_favoured, order[0] % 4 > 0, order[1] % 4 == 0)
+        for answer, hit in zip(plan.predictions, hits, strict=True):
+            answer["exact_match"] = answer["f1"] = float(hit)
+    runs = [make(plan, tmp_path / name) for plan, name in zip(plans, ("long", "short"), strict=True)]
+    [row] = compared_rows(runs, "qa_bias", "run = 'long' and metric = 'gap'")
+    assert [row["value"], row["other_value"]] == pytest.approx([0.5, 0.5], abs=0.02)
+    assert (row["estimate"], row["verdict"]) == (pytest.approx(0, abs=0.02), "unclear")
+
+
+def test_answers_that_change_sides_choose_the_same_threshold(
+    readers: tuple[list[str], list[QaPlan]], tmp_path: Path
+) -> None:
+    """What sign flips exchange, the answers of an article, moves no threshold: else they would not be exact."""
+    runs, _ = readers
+    swapped = [qa_plan(1), qa_plan(2, lean=0.45)]
+    for left, right in zip(swapped[0].predictions, swapped[1].predictions, strict=True):
+        if int(left["example_id"][1:]) < 60:
+            for name in ("exact_match", "f1"):
+                left[name], right[name] = right[name], left[name]
+    others = [make(plan, tmp_path / name) for plan, name in zip(swapped, ("plain", "leaning"), strict=True)]
+    chosen = [query(pair, "from qa_bias_comparison_thresholds").to_pylist() for pair in (runs, others)]
+    assert chosen[0] == chosen[1] != []
+
+
+def test_a_threshold_that_the_spec_fixes_is_kept(tmp_path: Path) -> None:
+    fixed = {"thresholds": {"ans_len": 7}}
+    runs = [make(qa_plan(seed, spec=fixed), tmp_path / f"run{seed}") for seed in (1, 2)]
+    [row] = query(runs, "from qa_bias_comparison_thresholds").to_pylist()
+    assert (row["threshold"], row["is_fixed"]) == (7, True)
+
+
+def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
+    runs, plans = readers
+    plan = qa_plan(2, lean=0.45)
+    plan.spec["models"] = [{"name": "bert", "predictions": {"squad": "answers.json"}, "on_missing": "drop"}]
+    plan.predictions = [row for row in plan.predictions if row["example_id"] not in ("q3", "q50")]
+    plan.examples[10]["question"] = "Something else?"
+    changed = make(plan, tmp_path / "changed")
+    compared = compare_runs([runs[0], changed])
+    pair = compared.pair("plain", "changed")
+    assert (pair["n_questions"], pair["n_differing"], pair["n_lacking"]) == (119, 1, 0)
+    kept = np.array([row not in (3, 50, 10) for row in range(120)])
+    [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("plain", "exact_match")]
+    assert row["n_questions"] == 117
+    assert row["estimate"] == pytest.approx((hits_of(plans[1]) - hits_of(plans[0]))[kept].mean())
+    assert "changed against plain: left out: 1 question with the same id and another text." in caveats(compared)
+
+
+def test_models_of_one_name_are_compared_with_each_other_and_others_with_all(tmp_path: Path) -> None:
+    first = make(qa_plan(1, ("bert", "roberta")), tmp_path / "first")
+    other = make(qa_plan(2, ("bert", "electra")), tmp_path / "other")
+    pairs = {(row["model"], row["other_model"]) for row in compared_rows([first, other], "qa_bias", "run = 'first'")}
+    assert pairs == {("bert", "bert"), ("bert", "electra"), ("roberta", "bert"), ("roberta", "electra")}
+    shown = overview(compare_runs([first, other]))
+    assert shown.columns == ["other: bert", "other: electra"]
+    assert [line.place for line in shown.lines] == ["bert, squad"] * 3 + ["roberta, squad"] * 3
+    assert not any(cell is None for line in shown.lines for cell in line.cells)
+
+
+def test_runs_over_other_questions_are_refused(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
+    plan = qa_plan(2)
+    for example in plan.examples:
+        example["context"] = "elsewhere"
+    changed = make(plan, tmp_path / "changed")
+    with pytest.raises(
+        InputError, match="no question is in both, by dataset, id and text; 120 questions have the same"
+    ):
+        compare_runs([readers[0][0], changed])
+
+
+# What is said and shown
+
+
+def test_report_with_out_is_the_comparison_of_other_kinds(
+    readers: tuple[list[str], list[QaPlan]], tmp_path: Path
+) -> None:
+    page = Path(write_comparison(readers[0], str(tmp_path / "page.html"))).read_text()
+    assert "leaning against plain, 120 questions on 40 articles" in Page(page).text
+    with pytest.raises(InputError, match=r"does not end in \.html"):
+        write_comparison(readers[0], str(tmp_path / "page.txt"))
+
+
+def test_a_copy_of_a_qa_run_is_identical_until_an_answer_is_another(
+    readers: tuple[list[str], list[QaPlan]], tmp_path: Path
+) -> None:
+    run, copy = readers[0][0], str(tmp_path / "copy")
+    shutil.copytree(run, copy)
+    n_answers = query([run], "from qa_predictions").num_rows
+    assert f"identical. Not one of {n_answers:,} predictions differs" in sentences(compare_runs([run, copy]))[0]
+    [path, *_] = sorted(Path(copy, "qa_predictions").glob("*.parquet"))
+    table = pq.read_table(path)
+    answers = table["prediction"].to_pylist()
+    others = pa.array(["another", None, *answers[2:]], table.schema.field("prediction").type)
+    pq.write_table(table.set_column(table.schema.get_field_index("prediction"), "prediction", others), path)
+    compared = compare_runs([run, copy])
+    for first in ("plain", "copy"):
+        rows = agreement([run, copy], "qa_bias", first)
+        assert (sum(row["n_predictions"] for row in rows), sum(row["n_differing"] for row in rows)) == (n_answers, 2)
+    assert f"and 2 of {n_answers:,} predictions differ." in sentences(compared)[0]

@@ -1,0 +1,22 @@
+"""The runs whose pages are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from biaseval.pipelines import write_report
+from biaseval.report.findings import Findings, read_findings
+from biaseval.store import Run
+from tests.label_bias_report.runs import make_run
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = make_run(tmp_path_factory.mktemp("runs") / "many", n_tasks=12, n_equivalent=4)
+    write_report(run.uri)
+    return run
+
+
+@pytest.fixture(scope="session")
+def findings(run: Run) -> Findings:
+    return read_findings(run)

@@ -1,0 +1,166 @@
+"""What ``tables.js`` does in a browser: sorting by number and by text, filtering, and inside what is folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import biaseval.report
+from biaseval.store import Run
+from tests.browser import found_by_script, needs_browser, shown_by_browser
+from tests.pages import mart
+
+pytestmark = needs_browser
+
+SCRIPT = (Path(biaseval.report.__file__).parent / "tables.js").read_text(encoding="utf-8")
+
+ROWS = (
+    ("pear", "−1.5", '<td title="0.12">0.1</td>'),
+    ("Apple", "1,200", '<td title="0.11">0.1</td>'),
+    ("fig", "–", '<td title="">none</td>'),
+    ("banana", "3.25 [1, 5]", '<td title="2e-05">0.0</td>'),
+)
+
+HELPERS = """
+const table = document.querySelector("table.sortable");
+const rows = () => [...table.querySelectorAll("tbody tr")].filter((row) => !row.hidden);
+const names = () => rows().map((row) => row.cells[0].textContent.trim());
+const click = (column) => table.querySelector(`th[data-column="${column}"] button`).click();
+const sorted = () => [...table.querySelectorAll("th")].map((heading) => heading.getAttribute("aria-sort"));
+"""
+
+
+def page(rows: Sequence[tuple[str, str, str]] = ROWS, classes: str = "sortable long") -> str:
+    lines = "".join(f"<tr><th>{name}</th><td>{number}</td>{titled}</tr>" for name, number, titled in rows)
+    headings = "".join(f'<th data-column="{column}">{column}</th>' for column in range(3))
+    return (
+        f'<!DOCTYPE html><html><head><meta charset="utf-8"></head><body><div><table class="{classes}">'
+        f"<thead><tr>{headings}</tr></thead><tbody>{lines}</tbody></table></div><script>{SCRIPT}</script></body></html>"
+    )
+
+
+def found(script: str, folder: Path, source: str | None = None) -> Any:
+    return found_by_script(source or page(), HELPERS + script, folder)
+
+
+@pytest.mark.parametrize(
+    ("column", "first", "second"),
+    [
+        (0, ["Apple", "banana", "fig", "pear"], ["pear", "fig", "banana", "Apple"]),
+        (1, ["Apple", "banana", "pear", "fig"], ["pear", "banana", "Apple", "fig"]),  # minus, thousands, interval, none
+        (2, ["pear", "Apple", "banana", "fig"], ["banana", "Apple", "pear", "fig"]),  # by the exact number in the title
+    ],
+)
+def test_a_heading_sorts_its_table_and_again_the_other_way(
+    column: int, first: list[str], second: list[str], tmp_path: Path
+) -> None:
+    script = f"""
+    const told = [names()];
+    click({column}); told.push(names(), sorted());
+    click({column}); told.push(names(), sorted());
+    return told;
+    """
+    before, one, marked, other, marked_again = found(script, tmp_path)
+    assert before == [name for name, _, _ in ROWS]
+    assert (one, other) == (first, second)
+    # Text begins at its first letter, numbers with the largest.
+    words = ["ascending", "descending"] if column == 0 else ["descending", "ascending"]
+    for word, headings in zip(words, (marked, marked_again), strict=True):
+        assert headings[column] == word
+        assert [heading for heading in headings if heading] == [word]
+
+
+def test_equal_cells_keep_the_order_in_which_they_were_written(tmp_path: Path) -> None:
+    rows = [(name, "1", "<td></td>") for name in ("d", "b", "c", "a")]
+    assert found("click(1); return names();", tmp_path, page(rows)) == ["d", "b", "c", "a"]
+
+
+def test_the_box_above_a_long_table_keeps_rows_with_its_text(tmp_path: Path) -> None:
+    script = """
+    const box = document.querySelector('input[type="search"]');
+    const kept = (text) => { box.value = text; box.dispatchEvent(new Event("input")); return names(); };
+    return [kept("AN"), kept("1,2"), kept("nowhere"), kept(""), box.getAttribute("aria-label")];
+    """
+    some, by_number, none, every, label = found(script, tmp_path)
+    assert some == ["banana"]
+    assert by_number == ["Apple"]
+    assert none == []
+    assert every == [name for name, _, _ in ROWS]
+    assert label == "Show only rows that hold this text"
+    assert found("return document.querySelectorAll('input').length;", tmp_path, page(classes="sortable")) == 0
+
+
+def test_rows_that_are_hidden_stay_hidden_when_sorted(tmp_path: Path) -> None:
+    script = """
+    const box = document.querySelector("input");
+    box.value = "p"; box.dispatchEvent(new Event("input"));
+    click(1);
+    return names();
+    """
+    assert found(script, tmp_path) == ["Apple", "pear"]
+
+
+def test_the_page_of_a_run_allows_its_script_and_its_tables_sort(run: Run, tmp_path: Path) -> None:
+    source = run.read_text("report.html")
+    (tmp_path / "report.html").write_text(source, encoding="utf-8")
+    shown = shown_by_browser(tmp_path / "report.html")
+    n_headings = len(re.findall(r"<th [^>]*data-column", source))
+    assert len(re.findall(r"<th [^>]*data-column[^>]*><button>", shown)) == n_headings > 0
+    ranked = [
+        row
+        for row in mart(run, "label_bias_by_task_over_sets")
+        if (row["method"], row["n_demos"]) == ("none", 8) and row["accuracy"] is not None
+    ]
+    script = """
+    const tasks = document.querySelector("#most-biased").parentElement.querySelector("table.sortable");
+    const heading = [...tasks.querySelectorAll("th[data-column]")].find((each) => each.textContent === "accuracy");
+    heading.querySelector("button").click();
+    return [...tasks.querySelectorAll("tbody tr")].map((row) => row.cells[0].textContent.trim());
+    """
+    accuracies = {row["task"]: float(f"{row['accuracy']:.6g}") for row in ranked}
+    order = found_by_script(source, script, tmp_path)
+    assert sorted(order) == sorted(accuracies)
+    assert [accuracies[task] for task in order] == sorted(accuracies.values(), reverse=True)
+    assert order != [row["task"] for row in ranked]
+
+
+def test_tables_in_what_is_folded_open_with_it_and_sort(run: Run, tmp_path: Path) -> None:
+    script = """
+    const folded = [...document.querySelectorAll("#tasks ~ details")][0];
+    const table = folded.querySelector("table.sortable");
+    const told = [folded.open, table.checkVisibility()];
+    folded.querySelector("summary").click();
+    told.push(folded.open, table.checkVisibility());
+    const names = () => [...table.querySelectorAll("tbody tr")].map((row) => row.cells[0].textContent.trim());
+    table.querySelector('th[data-column="0"] button').click();
+    told.push(names());
+    folded.querySelector("summary").click();
+    told.push(folded.open, table.checkVisibility());
+    return told;
+    """
+    *before, opened, seen, names, again, seen_again = found_by_script(run.read_text("report.html"), script, tmp_path)
+    assert before == [False, False]
+    assert (opened, seen) == (True, True)
+    assert (again, seen_again) == (False, False)
+    assert names == sorted({row["task"] for row in mart(run, "label_bias_by_task")})
+    assert len(names) == 12
+
+
+def test_a_table_in_groups_loses_no_row_when_sorted(run: Run, tmp_path: Path) -> None:
+    script = """
+    const table = document.querySelector("#suite").parentElement.querySelector("table.sortable");
+    const rows = () => [...table.querySelectorAll("tbody tr")].map((row) => row.textContent.trim());
+    const before = rows();
+    table.querySelector('th[data-column="2"] button').click();
+    const values = [...table.querySelectorAll("tbody tr")].map((row) => Number(row.cells[2].title));
+    return [before.sort(), rows().sort(), values];
+    """
+    before, after, values = found_by_script(run.read_text("report.html"), script, tmp_path)
+    assert before == after
+    assert values == sorted(values, reverse=True)
+    expected = sorted((row["rsd"] for row in mart(run, "label_bias_by_model") if row["suite"] == "all"), reverse=True)
+    assert values == pytest.approx(expected, rel=1e-5)

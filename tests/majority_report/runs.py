@@ -1,0 +1,121 @@
+"""Runs whose answers depend on the proportions of labels, and what is read of their pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from biaseval.report.findings import Row
+from biaseval.store import Run
+from biaseval.tables import ADAPTED_GENERATIONS, ADAPTED_SCORES, TRAINING, TRAINING_ROWS, output_tables
+from tests.majorityplans import ANSWERS, MajorityPlan
+from tests.measuring import measure
+from tests.specs import write_plan
+
+HOSTILE = "<img src=//evil onerror=alert(1)>"
+
+
+def make_run(
+    folder: Path,
+    n_parameters: int | None,
+    answers: Mapping[tuple[str, bool], tuple[str, str]] = ANSWERS,
+    data: str = "boolq",
+    calibration: tuple[str, ...] = (),
+    digest: str | None = None,
+    predict: tuple[str, ...] = ("likelihood",),
+    n_repeats: int = 50,
+    adapted: Mapping[tuple[str, bool], tuple[str, str]] | None = None,
+    **spec: Any,
+) -> str:
+    """Return a finished run of the model ``models/{n_parameters}``; the questions of other data are others.
+
+    With ``adapted``, what the model answers with adapters.
+    """
+    plan = MajorityPlan(predict, calibration, answers, n_repeats=n_repeats)
+    plan.n_parameters = n_parameters
+    plan.spec |= {"name": folder.name, "model": {"path": f"models/llm-{n_parameters}", "dtype": "float32"}, **spec}
+    if data != "boolq":
+        plan.spec["prompt"] = {"item": "Text: {sentence}\nStance: {label}", "n_demos": 2}
+        plan.spec["data"] = {"train": f"data/{data}/train.jsonl", "test": f"data/{data}/test.jsonl"}
+        for row in plan.prompts:
+            row["input_text"] = f"{data} {row['input_text']}"
+    if adapted is not None:
+        plan.spec["lora"] = {"preset": "reif2024"}
+        for rows, n_tokens in ((plan.contexts, 10), (plan.prompts, 15)):
+            for row in rows:
+                row["n_tokens"] = n_tokens
+    run = plan.write(folder)
+    if adapted is not None:
+        _write_adapted(Run.open(run), plan, MajorityPlan(predict, calibration, adapted, n_repeats=n_repeats))
+    if digest is not None:
+        environment = {"model": {"digest": digest}, "model_facts": {"n_parameters": n_parameters}}
+        Run.open(run).write_text("environment.json", json.dumps(environment))
+    measure(run)
+    return run
+
+
+def _write_adapted(run: Run, plan: MajorityPlan, with_adapters: MajorityPlan) -> None:
+    """Write what the model gives with adapters, and their training: two steps over four rows of 20 tokens each."""
+    if "label_scores" in output_tables(plan.spec["predict"]):
+        run.write_part("adapted_scores", 0, ADAPTED_SCORES.rows(with_adapters.label_scores))
+    if set(plan.spec["predict"]) != {"likelihood"}:
+        run.write_part("adapted_generations", 0, ADAPTED_GENERATIONS.rows(with_adapters.generations))
+    adapters = [
+        {"adapter": context["context_id"], **{name: context[name] for name in ("n_demos", "setting", "instruction")}}
+        for context in plan.contexts
+        if context["context_id"].count("/") == 3
+    ]
+    examples = [
+        {**adapter, "row": row, "instance_id": f"example{row}", "n_tokens": 20}
+        for adapter in adapters
+        for row in range(4)
+    ]
+    steps = [
+        {**adapter, "step": step, "epoch": 0, "loss": loss, "seconds": 0.5}
+        for adapter in adapters
+        for step, loss in enumerate((2.0, 1.0))
+    ]
+    run.write_part("training_rows", 0, TRAINING_ROWS.rows(examples))
+    run.write_part("training", 0, TRAINING.rows(steps))
+    write_plan(run)
+    environment = {"model_facts": {"n_parameters": plan.n_parameters}, "trained_parameters": 512}
+    run.write_text("environment.json", json.dumps(environment))
+
+
+def tables(source: str) -> dict[str, list[list[str]]]:
+    """Return the cells of each table by its caption; a table that comes again is left out."""
+    found: dict[str, list[list[str]]] = {}
+    for table in re.findall(r"<table.*?</table>", source, re.S):
+        caption = re.sub(r"\s+", " ", re.search(r"<caption>(.*?)</caption>", table, re.S)[1])  # type: ignore[index]
+        rows = [
+            [re.sub(r"<.*?>", "", cell).strip() for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.S)]
+            for row in re.findall(r"<tr>(.*?)</tr>", table, re.S)
+        ]
+        found.setdefault(caption, rows)
+    return found
+
+
+def table(source: str, word: str) -> list[list[str]]:
+    [rows] = [rows for caption, rows in tables(source).items() if word in caption]
+    return rows
+
+
+def ternary(step: int = 4, labels: tuple[str, ...] = ("against", "favor", "none $x$")) -> tuple[list[Row], list[Row]]:
+    """Return the settings of a grid of three labels and a row for each with and without instruction."""
+    settings: list[Row] = []
+    rows: list[Row] = []
+    for first in range(step + 1):
+        for second in range(step + 1 - first):
+            shares = [first / step, second / step, 1 - (first + second) / step]
+            setting = "/".join(f"{share:.0%}" for share in shares)
+            settings.append({"setting": setting, "number": len(settings), "labels": list(labels), "shares": shares})
+            for instruction, f1 in ((True, 0.4 + 0.4 * shares[0]), (False, 0.5)):
+                is_within = not instruction or shares[0] >= 0.75 - 1e-9
+                place = {"setting": setting, "instruction": instruction}
+                rows.append(
+                    {**place, "weighted_f1": f1, "boundary": 0.7 if instruction else 0.4, "is_marked": is_within}
+                )
+    return settings, rows

@@ -1,0 +1,273 @@
+"""The page of one run."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure as Canvas
+
+from biaseval.analysis import query
+from biaseval.pipelines import write_report
+from biaseval.report import write_comparison
+from biaseval.report.comparison_data import read_comparison
+from biaseval.report.comparison_words import caveats
+from biaseval.report.majority import f1_figures, render_majority_page
+from biaseval.report.majority_findings import read_majority_findings
+from biaseval.report.ternary import plot_ternary
+from biaseval.store import Run
+from tests.majority_report.runs import HOSTILE, make_run, table, tables, ternary
+from tests.majorityplans import ANSWERS, F1, MajorityPlan
+from tests.measuring import measure
+from tests.pages import Page
+from tests.test_majority_comparisons import LARGE
+
+
+def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs: list[str]) -> None:
+    write_report(runs[1])
+    source = Run.open(runs[1]).read_text("report.html")
+    shown = table(source, "Each calibration of the label likelihoods against none")
+    gains = {
+        (row["method"].upper(), "with" if row["instruction"] else "without"): row
+        for row in query([runs[1]], "from majority_calibration_gain").to_pylist()
+    }
+    tested = {
+        (row["method"].upper(), "with" if row["instruction"] else "without"): row
+        for row in query([runs[1]], "from majority_verdicts where metric = 'mean_f1'").to_pylist()
+    }
+    assert len(shown) - 2 == len(gains) == 2
+    for method, instruction, before, after, rb, _, _, mean, *_ in shown[2:]:
+        gain, test = gains[method, instruction], tested[method, instruction]
+        assert "[" not in rb  # the test of RB@10 is of its mean over seeds
+        assert rb.split()[0].replace("−", "-") == f"{gain['rb_at_10'] + 0.0:+.3f}"
+        assert float(after) - float(before) == pytest.approx(gain["rb_at_10"], abs=2e-3)
+        assert f"[{test['low'] + 0.0:+.3f}, {test['high'] + 0.0:+.3f}]" in mean.replace("−", "-")
+    text = Page(source).text
+    # By leave-one-out FFFF of 0/100, seed 3, becomes TTTT, which moves the mean and leaves one setting inside.
+    assert [line[1] for line in shown[2:]] == ["without", "with"]
+    assert [line[4].split(" ", 1)[1] for line in shown[2:]] == ["too few seeds to say"] * 2
+    assert [line[7].split("]")[1].strip() for line in shown[2:]] == ["no clear change"] * 2
+    changed = "mean weighted F1 no clear change"
+    assert f"What calibration changes: {changed}; " in text
+    assert "; RB@10 too few seeds to say. The instruction: weighted F1 with minus without it: at the tails" in text
+    assert "There are 2 seeds: RB@10 depends on which demonstrations were drawn" in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "word"),
+    [
+        ("higher", None, "higher"),
+        ("lower", None, "lower"),
+        ("negligible", None, "negligible"),
+        ("unclear", None, "no clear change"),
+        ("unclear", "constant answer", "not judged beside a constant answer"),
+        ("too few", "too few seeds", "too few seeds to say"),
+        (None, None, "not judged"),
+    ],
+)
+def test_the_page_says_of_the_boundary_what_its_test_says(
+    verdict: str | None, reason: str | None, word: str, runs: list[str]
+) -> None:
+    findings = read_majority_findings(Run.open(runs[1]))
+    of_boundary = {"metric": "rb_at_10", "verdict": verdict, "reason": reason}
+    verdicts = [row | of_boundary if row["metric"] == "rb_at_10" else row for row in findings.verdicts]
+    source = render_majority_page(replace(findings, verdicts=verdicts), [])
+    _, *lines = table(source, "Means over 3 settings")
+    assert [line[5] for line in lines] == ["0.333", "0.333", f"0.333 {word}", f"0.333 {word}"]
+    told = re.search(r"What calibration changes: .*; RB@10 (.*?)\. The instruction", Page(source).text)
+    assert told is not None
+    named = f"{word} with LOOC without instruction (+0.000) and LOOC with instruction (+0.000)"
+    assert told[1] == (named if word in ("higher", "lower") else word)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_supported"),
+    [
+        ({"mean_f1": "higher", "sd_f1": "unclear", "rb_at_10": "too few"}, True),
+        ({"mean_f1": "higher", "sd_f1": "lower", "rb_at_10": "higher"}, True),
+        ({"mean_f1": "higher", "sd_f1": "unclear", "rb_at_10": "lower"}, False),
+        ({"mean_f1": "higher", "sd_f1": "higher", "rb_at_10": "unclear"}, False),
+        ({"mean_f1": "unclear", "sd_f1": "lower", "rb_at_10": "higher"}, False),
+    ],
+)
+def test_a_remedy_is_advised_where_a_test_supports_a_gain_and_none_a_loss(
+    words: Mapping[str, str], is_supported: bool, runs: list[str]
+) -> None:
+    findings = read_majority_findings(Run.open(runs[1]))
+    verdicts = [
+        {**row, "verdict": words[row["metric"]], "reason": None}
+        if row["instruction"] and row["metric"] in words
+        else row
+        for row in findings.verdicts
+    ]
+    text = Page(render_majority_page(replace(findings, verdicts=verdicts), [])).text
+    assert ("gain of sd is seen, with LOOC with instruction. For words on RB@10, draw 6 seeds" in text) is is_supported
+    assert ("no remedy is shown to raise mean weighted F1" in text) is not is_supported
+
+
+def test_the_first_screen_has_the_verdict_and_one_figure_with_the_constant_answer(runs: list[str]) -> None:
+    write_report(runs[1])
+    source = Run.open(runs[1]).read_text("report.html")
+    first = source[source.index("<main>") : source.index('id="boundary"')]
+    assert first.index('id="verdict"') < first.index("<li>") < first.index("<img") < first.index("<table")
+    assert first.count("<img") == 1
+    leads = re.findall(r"<strong>(.*?):</strong>", first)
+    assert leads == [
+        "Proportions, label likelihood",
+        "Robustness boundary, label likelihood",
+        "What calibration changes",
+        "How sure",
+        "What to do",
+    ]
+    assert "; the best constant answer 0.643." in Page(first).values("alt")[0]
+    measured = "llm-7000000000 on boolq · 200 test rows · 3 settings of 2 demonstrations · 2 seeds · label likelihood"
+    assert f"{measured} · no calibration and LOOC · without and with instruction" in Page(first).text
+    [effect, _, *_] = query([runs[1]], "from majority_by_model where method = 'none' order by instruction").to_pylist()
+    assert f"Predictions follow them (without and with instruction) by {effect['majority_effect']:+.3f} [" in first
+
+
+def test_each_table_of_numbers_has_the_query_that_shows_it(adapted_run: str) -> None:
+    source = Run.open(adapted_run).read_text("report.html")
+    queries = {html.unescape(code) for code in re.findall(r'class="query">.*?<code>(.*?)</code>', source)}
+    assert len(queries) > 10
+    for one in queries:
+        assert query([adapted_run], one).num_rows > 0, one
+
+
+def test_long_lists_of_ways_are_folded_behind_whole_ways(adapted_run: str) -> None:
+    source = Run.open(adapted_run).read_text("report.html")
+    first, rest, *_ = source.split('<table class="dense remedies">')[1:]
+    places = [re.findall(r'<th scope="row">(.*?)</th>', part.split("</table>")[0]) for part in (first, rest)]
+    assert places[0] == [f"label likelihood{way}" for way in ("", ", LOOC", ", LoRA") for _ in range(2)]
+    assert len(places[1]) == 6
+    assert first.rindex("<details>") > first.index("</table>")
+
+
+def test_too_few_test_rows_give_no_verdict_on_the_boundary(tmp_path: Path) -> None:
+    few = make_run(tmp_path / "few", 7_000, calibration=("looc",), n_repeats=1)
+    write_report(few)
+    text = Page(Run.open(few).read_text("report.html")).text
+    assert "Robustness boundary, label likelihood: too few rows for RB@10 (the settings' intervals reach 0." in text
+    assert "RB@10 too few rows to say." in text
+    assert "More test rows would tell more of the boundary." in text
+    assert "Too few test rows for RB@10 (every way of predicting)" in text
+    more = make_run(tmp_path / "more", 13_000, LARGE, n_repeats=1)
+    write_comparison([few, more], str(tmp_path / "page.html"))
+    text = Page((tmp_path / "page.html").read_text()).text
+    assert "few and more: too few test rows for RB@10" in text
+    assert "the widest boundary" not in text
+    assert "RB@10 is not judged (too few test rows)" in text
+    assert not re.search(r"RB@10 (rises|falls|stays)", text)
+
+
+def test_a_run_that_always_answers_the_same_is_said_to_have_no_robustness(runs: list[str], tmp_path: Path) -> None:
+    always = make_run(tmp_path / "always", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTT", "TTTT")))
+    write_report(always)
+    text = Page(Run.open(always).read_text("report.html")).text
+    same = "100.0 % of the predictions of label likelihood"
+    told = f"Nearly always the same answer: {same} without instruction (mean weighted F1 0.643) and"
+    assert f"{told} {same} with instruction (mean weighted F1 0.643); the best constant answer has 0.643." in text
+    [lines] = [
+        rows for caption, rows in tables(Run.open(always).read_text("report.html")).items() if "as Table 1" in caption
+    ]
+    assert [line[10:12] for line in lines[1:]] == [["50.0%", "50.0%"]] * 2
+    told = " ".join(caveats(read_comparison([runs[1], always])))
+    assert "the same answer in always (label likelihood; mean weighted F1 up to 0.643" in told
+
+
+def test_equal_f1_in_every_setting_is_no_constant_answer(runs: list[str], tmp_path: Path) -> None:
+    right = make_run(tmp_path / "right", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTF", "TTTF")))
+    findings = read_majority_findings(Run.open(right))
+    assert {(row["rb_at_10"], row["sd_f1"]) for row in findings.by_model} == {(1.0, 0.0)}
+    assert "no attention" not in " ".join(caveats(read_comparison([runs[1], right])))
+    write_report(right)
+    assert "Nearly always the same answer" not in Page(Run.open(right).read_text("report.html")).text
+
+
+def test_settings_with_the_same_counts_are_named_on_the_page_over_several_runs(runs: list[str]) -> None:
+    comparison = read_comparison(runs[:2])
+    assert "same counts" not in " ".join(caveats(comparison))
+    [dataset] = comparison.datasets
+    doubled = [*dataset.settings, {**dataset.settings[0], "setting": "10/90"}]
+    told = " ".join(caveats(replace(comparison, datasets=[replace(dataset, settings=doubled)])))
+    assert (
+        "BoolQ: settings with the same counts of demonstrations count as several and are one: 0/100 and 10/90 (0/2)"
+        in told
+    )
+
+
+@pytest.mark.parametrize("predictions", ["----", "FF-T", "T---"])
+def test_nothing_is_marked_inside_where_the_boundary_says_nothing(predictions: str, tmp_path: Path) -> None:
+    """No right answer at all (FF-T has none for T T T F, as one output more is no label), or mostly no label."""
+    answers = dict.fromkeys(ANSWERS, (predictions, predictions))
+    run = make_run(tmp_path / "run", 7_000, answers, predict=("generate",))
+    findings = read_majority_findings(Run.open(run))
+    assert any(row["is_within"] for row in findings.by_setting)
+    source = render_majority_page(findings, f1_figures(findings))
+    assert '<td class="best">' not in source
+    assert "inside the boundary)" not in source
+    told = Page(source).text
+    assert "settings are within 10 points" not in told
+    settings, rows = ternary()
+    axes = Canvas().add_subplot()
+    points = [{**row, "boundary": None, "is_marked": False} for row in rows if row["instruction"]]
+    plot_ternary(axes, title="a", points=points, settings=settings, limits=(0.4, 0.8))
+    assert {to_hex(line.get_markeredgecolor()) for line in axes.lines if line.get_marker() == "o"} == {"#ffffff"}
+
+
+def test_the_most_frequent_outputs_stand_with_the_label_they_were_taken_for(tmp_path: Path) -> None:
+    answers = {("0/100", True): ("TTTF", "TTT-"), ("50/50", True): ("TTTF",) * 2, ("100/0", True): ("TTTF",) * 2}
+    plan = MajorityPlan(("likelihood", "generate"), answers=answers)
+    for row in plan.generations:
+        row["text"] = {"True": " true\n", "False": HOSTILE, None: ""}[row["prediction"]]
+    run = plan.write(tmp_path)
+    measure(run)
+    write_report(run)
+    source = Run.open(run).read_text("report.html")
+    _, *lines = table(source, "most frequent outputs of free generation")
+    # 0/100, seed 3, has one more output that is no label.
+    assert [line[1:] for line in lines] == [["True", "17", "70.8%"], ["False", "5", "20.8%"], ["no label", "2", "8.3%"]]
+    found = Page(source)
+    assert all(shown in found.text for shown in ('" true\\n"', f'"{HOSTILE}"', '""'))
+    assert "onerror" not in {name for _, name, _ in found.attributes}
+
+
+def test_ways_instructions_and_regions_have_one_order(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", 7_000, predict=("generate", "likelihood"))
+    write_report(run)
+    source = Run.open(run).read_text("report.html")
+    ways = ["label likelihood", "free generation"]
+    assert [row[:2] for row in table(source, "as Table 1")[1:]] == [
+        [way, instruction] for way in ways for instruction in ("without", "with")
+    ]
+    head, *gaps = table(source, "What the instruction changes")
+    assert [row[:2] for row in gaps] == [[way, region] for way in ways for region in ("tails", "middle")]
+    assert head[-3:] == ["Settings", "Seeds", "Rows"]
+    assert gaps[0][-3:] == ["2", "2", "1,600"]  # 2 settings and 2 seeds, with and without, of 200 rows
+    alt = Page(source).values("alt")[0]
+    assert alt.index("without 0.100") < alt.index("; with 0.767")
+
+
+def test_the_page_of_a_run_has_the_settings_in_the_layout_of_table_2(runs: list[str]) -> None:
+    write_report(runs[1])
+    source = Run.open(runs[1]).read_text("report.html")
+    head, names, *lines = table(source, "layout of Table 2")
+    assert head == ["Setting", "label likelihood", "label likelihood, LOOC"]
+    assert names == ["without", "with"] * 2
+    assert [line[0] for line in lines] == ["0/100", "50/50", "100/0"]
+    for line in lines:
+        for cell, instruction in zip(line[1:3], (False, True), strict=True):
+            expected = sum(F1[answer] for answer in ANSWERS[line[0], instruction]) / 2
+            assert cell.startswith(f"{expected:.3f} [")
+    # Only the best of 0.767, 1 and 0.821, and of 0.1, 0.883 and 0.643, is inside.
+    assert re.findall(r'<td class="best">(\d\.\d+)', source) == ["0.883", "1.000"] * 2
+
+
+def test_findings_of_a_run_name_the_ways_in_the_order_of_tables(runs: list[str]) -> None:
+    findings = read_majority_findings(Run.open(runs[0]))
+    assert findings.ways() == [("likelihood", "none"), ("likelihood", "looc")]

@@ -1,0 +1,69 @@
+"""The figures of the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from biaseval.report.qa_figures import prediction_bias_figures, short_names, threshold_place
+from biaseval.report.qa_findings import QaFindings, heuristic_name, read_qa_findings
+from biaseval.store import Run
+from tests.pages import page_of
+from tests.qa_report.runs import make_run, right
+
+
+def test_the_figure_marks_what_is_more_than_chance_by_its_shape(run: Run, findings: QaFindings) -> None:
+    exact, f1 = prediction_bias_figures(findings)[:2]
+    n_supported = 0
+    for (model, dataset, heuristic), test in findings.tests.items():
+        if dataset == "squad" and test["bias_significance"] is not None:
+            n_supported += test["is_supported"]
+            value = f"{heuristic_name(heuristic)} {test['bias_significance']:.2f}"
+            [own] = [one for one in exact.text.split("; ") if re.search(rf"(^|: ){model} ", one)]
+            assert (f"{value} (more than chance)" in own) == test["is_supported"], (model, heuristic)
+    assert 0 < n_supported < len(findings.heuristics) * 2
+    assert exact.text.count("(more than chance)") == n_supported
+    assert "(more than chance)" not in f1.text
+    # A hollow mark is white inside.
+    n_hollow = len(findings.heuristics) * 2 - n_supported
+    assert len(re.findall(r"<use [^>]*fill: #ffffff", exact.svg.decode())) == n_hollow
+    assert b"<use" in f1.svg
+    assert not re.findall(r"<use [^>]*fill: #ffffff", f1.svg.decode())
+
+
+def test_a_threshold_stands_between_the_bins_it_separates() -> None:
+    bins = [(0.0, 0.0), (1.0, 1.0), (2.0, 4.0), (7.0, 30.0)]
+    assert [threshold_place(bins, threshold) for threshold in (-1, 0, 0.5, 1, 4, 5, 99)] == [
+        -0.5, 0.5, 0.5, 1.5, 2.5, 2.5, 3.5,
+    ]  # fmt: skip
+    assert threshold_place(bins, 3) == pytest.approx(2)  # inside a bin, where its value lies
+
+
+def test_short_names_differ() -> None:
+    assert short_names(["bert", "roberta"]) == {"bert": "bert", "roberta": "roberta"}
+    long = [f"{'a' * 30}{middle}{'z' * 30}" for middle in "xyx"[:2]]
+    shown = list(short_names(long, 11).values())
+    assert shown == ["aaaaa…zzzzz", "aaaaa…zzzzz (2)"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_smallest_and_long_names_leave_room_for_the_plot(tmp_path: Path) -> None:
+    one = read_qa_findings(make_run(tmp_path / "one", models={"only": right(0.9, 0.5)}, heuristics=["sim_word"]))
+    assert all(b"</svg>" in figure.svg for figure in prediction_bias_figures(one))
+    names = [f"{'long-' * 18}{number}" for number in range(9)]
+    heuristics = ["ans_len", f"{'package.' * 12}module:function"]
+    many = make_run(tmp_path / "many", models={name: right(0.9, 0.5) for name in names}, heuristics=heuristics)
+    assert all(b"</svg>" in figure.svg for figure in prediction_bias_figures(read_qa_findings(many)))
+
+
+def test_figures_tell_their_numbers_in_words(run: Run, findings: QaFindings) -> None:
+    alternatives = page_of(run).values("alt")
+    significance = findings.by_heuristic["strong", "squad", "ans_len"]["bias_significance"]
+    assert any(
+        text.startswith("Bias significance, EM") and f"ans-len {significance:.2f}" in text for text in alternatives
+    )
+    [curve] = [text for text in alternatives if text.startswith("EM by ans-len on squad")]
+    for row in findings.curves["squad", "ans_len"]:
+        assert f"{100 * row['exact_match']:.1f} at {row['value_low']:g}" in curve

@@ -1,0 +1,267 @@
+"""What the page concludes is what the tests support."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+
+from biaseval.report.findings import Row
+from biaseval.report.qa import render_qa_page
+from biaseval.report.qa_findings import QaFindings, read_qa_findings
+from biaseval.report.qa_summary import qa_caveats
+from biaseval.report.qa_verdict import conclude_qa, first_rows, measured_qa
+from biaseval.store import Run
+from tests.pages import Page, mart
+from tests.qa_report.runs import make_run, right, table, told
+from tests.qaplans import QaPlan
+
+
+def against(findings: QaFindings) -> str:
+    return told(findings)["Models against each other"]
+
+
+def points(value: float, low: float, high: float) -> str:
+    return f"{value:.1f} [{low:.1f}, {high:.1f}]".replace("-", "−")
+
+
+def test_the_verdict_tells_the_biases_that_were_put_into_the_answers(findings: QaFindings) -> None:
+    strong = findings.by_heuristic["strong", "squad", "ans_len"]
+    weak = findings.by_heuristic["weak", "squad", "sim_word"]
+    by = points(strong["difference"], strong["difference_low"], strong["difference_high"])
+    other = points(-weak["difference"], -weak["difference_high"], -weak["difference_low"])
+    assert told(findings)["Biases more than chance"] == (
+        f"strong answers ans-len ≤ 1 better by {by} points (exact match of the others "
+        f"{np.mean(right(0.98, 0.6, 0.02)[100:]) * 100:.1f} %); weak answers sim-word > {weak['threshold']:g} "
+        f"better by {other} points (exact match of the others {np.mean(right(0.3, 0.1, 0.6)[::2]) * 100:.1f} %)."
+    )
+
+
+def test_the_verdict_tells_exact_match_and_f1_of_both_kinds_of_sets(findings: QaFindings) -> None:
+    own = findings.by_dataset["strong", "squad"]
+    shown_own = " and ".join(
+        points(*(100 * own[name] for name in (metric, f"{metric}_low", f"{metric}_high")))
+        for metric in ("exact_match", "f1")
+    )
+    text = told(findings)["Exact match and F1 (%)"]
+    assert text.startswith(f"On squad, strong {shown_own}; weak 50.0 [")
+    assert ". Out of distribution (mean of 2 sets), strong 37.5 [" in text
+
+
+def test_the_first_line_says_what_was_measured(findings: QaFindings) -> None:
+    assert measured_qa(findings) == (
+        "strong and weak · squad (200 questions) · out of distribution trivia (40 questions) and news (20 questions) · "
+        "ans-len, sim-word and word-dist · variant paper"
+    )
+    dated = dataclasses.replace(findings, environment={"date": "2026-01-02"})
+    assert measured_qa(dated).endswith(" · variant paper · 2026-01-02")
+
+
+def test_the_verdict_says_over_how_many_tests_mistakes_are_5_percent(run: Run, findings: QaFindings) -> None:
+    n_tests = sum(row["dataset"] == "squad" and row["p_adjusted"] is not None for row in mart(run, "qa_bias_tests"))
+    assert n_tests == 6
+    text = told(findings)["How sure"]
+    assert text.startswith(
+        "over all models and heuristics of squad (6 tests), the chance that any bias is one by mistake"
+    )
+    assert "so is that of any difference between models" in text
+
+
+def test_the_verdict_has_at_most_six_lines_and_names_few_of_many_models(tmp_path: Path) -> None:
+    models = {f"model{number}": right(1, 0.2 + 0.05 * number) for number in range(8)}
+    findings = read_qa_findings(make_run(tmp_path, models=models, heuristics=["ans_len"]))
+    lines = conclude_qa(findings)
+    assert len(lines) <= 6
+    assert told(findings)["Biases more than chance"].endswith("; 5 further models.")
+    em = [100 * findings.by_dataset[model, "squad"]["exact_match"] for model in models]
+    assert f"On squad, {min(em):.1f} to {max(em):.1f} and " in told(findings)["Exact match and F1 (%)"]
+    n_gaps, n_matches = (
+        sum(row["verdict"] in ("lower", "higher") for row in rows.values()) // 2
+        for rows in (findings.compared("squad", "gap", "mean"), findings.compared("squad", "exact_match"))
+    )
+    assert n_gaps > 3
+    assert against(findings) == (
+        f"the gap between groups differs in {n_gaps} of 28 pairs and exact match differs in {n_matches} of 28 pairs."
+    )
+    assert measured_qa(findings).startswith("8 models · ")
+    assert [row["model"] for row in first_rows(findings)] == list(models)
+    source = render_qa_page(findings, [])
+    first, *_, folded = re.findall(r"<table[^>]*>\s*<caption>Exact match in percent, sig.*?</table>", source, re.S)
+    assert [first.count("<tr>"), folded.count("<tr>")] == [1 + 6, 1 + 2]
+    assert "<summary>2 more</summary>" in source
+
+
+def test_the_first_table_has_the_numbers_of_the_marts(run: Run, findings: QaFindings) -> None:
+    text = table(run.read_text("report.html"), "Exact match in percent, significance").text
+    for model in ("strong", "weak"):
+        em, average = findings.by_dataset[model, "squad"], findings.averages[model, "squad"]
+        shown_em = f"{100 * em['exact_match']:.2f} [{100 * em['exact_match_low']:.2f}, "
+        significance = "{:.2f} [{:.2f}, {:.2f}]".format(
+            *(average[f"bias_significance{end}"] for end in ("", "_low", "_high"))
+        )
+        null = f"{average['bias_significance_null']:.2f}"
+        assert f"{model} {shown_em}" in text
+        assert f" {significance} {null} {average['n_significant']} of {average['n_measurable']}" in text
+
+
+def test_the_direction_is_told_where_higher_values_are_better(tmp_path: Path) -> None:
+    run = make_run(tmp_path, models={"common": right(0.2, 0.2, 0.7)})
+    findings = read_qa_findings(run)
+    row = findings.by_heuristic["common", "squad", "sim_word"]
+    assert row["biased_segment"] == "higher"
+    by = points(-row["difference"], -row["difference_high"], -row["difference_low"])
+    text = told(findings)["Biases more than chance"]
+    assert text.startswith(f"common answers sim-word > {row['threshold']:g} better by {by} points (")
+    assert "ans-len" not in text
+    assert "Models against each other" not in told(findings)  # a single model is compared with none
+    assert "searched on the predictions that are measured" in " ".join(qa_caveats(findings))
+    for one in findings.examples["common", "squad", "sim_word"]:
+        assert one["value"] == (5 if one["is_better"] else 2)
+
+
+def test_models_are_told_apart_where_their_tests_do(tmp_path: Path) -> None:
+    """Two models whose gaps differ by 60 points: tests of 200 questions tell them apart."""
+    models = {"fair": right(0.7, 0.7), "strong": right(1, 0.4)}
+    findings = read_qa_findings(make_run(tmp_path / "equal", models=models, heuristics=["ans_len"]))
+    gap = findings.compared("squad", "gap", "mean")["fair", "strong"]
+    by = points(-100 * gap["estimate"], -100 * gap["high"], -100 * gap["low"])
+    # Their exact match is the same.
+    assert against(findings) == f"the gap between groups is {by} points smaller in fair than in strong."
+    better = {"fair": right(1, 1), "strong": right(0.9, 0.2)}
+    findings = read_qa_findings(make_run(tmp_path / "better", models=better, heuristics=["ans_len"]))
+    match = findings.compared("squad", "exact_match")["fair", "strong"]
+    by = points(*(100 * match[name] for name in ("estimate", "low", "high")))
+    assert against(findings).endswith(f" and exact match is {by} points higher in fair than in strong.")
+    text = table(render_qa_page(findings, []), "Models against each other").text
+    gap = findings.compared("squad", "gap", "mean")["fair", "strong"]
+    by, low, high = (f"−{-100 * gap[name]:.2f}" for name in ("estimate", "low", "high"))
+    assert f"fair minus strong {by} [{low}, {high}] < 0.001 lower " in text
+
+
+def test_models_that_no_test_tells_apart_have_the_difference_that_would_have_been_seen(tmp_path: Path) -> None:
+    twins = {"one": right(1, 0.3), "other": right(1, 0.32)}
+    findings = read_qa_findings(make_run(tmp_path / "twins", models=twins))
+    gap = findings.compared("squad", "gap", "mean")["one", "other"]
+    match = findings.compared("squad", "exact_match")["one", "other"]
+    assert against(findings) == (
+        "nothing tells them apart. One test alone would find, four times in five, "
+        f"{100 * gap['smallest_detectable']:.1f} points of the gap between groups "
+        f"and {100 * match['smallest_detectable']:.1f} points of exact match."
+    )
+
+
+def test_averages_over_other_heuristics_or_questions_are_not_compared(tmp_path: Path) -> None:
+    """Without the last 50 answers, the model has as many long answers as the sample, and fewer with fewer."""
+    full, twin = right(1, 0.3), right(1, 0.4)
+
+    def drop(plan: QaPlan) -> None:
+        for model in plan.spec["models"]:
+            files = dict.fromkeys(("squad", "trivia", "news"), "p.json")
+            model |= {"path": None, "predictions": files, "on_missing": "drop"}
+
+    fewer: list[float | None] = [*twin[:120], *[None] * 80]
+    spec: Row = {"heuristics": ["ans_len", "sim_word"], "change": drop, "bootstrap": {"trials": 20, "sample": 50}}
+    findings = read_qa_findings(make_run(tmp_path / "fewer", models={"full": full, "gaps": fewer}, **spec))
+    assert findings.by_heuristic["gaps", "squad", "ans_len"]["status"] == "groups too small"
+    assert against(findings).endswith(
+        " Their average biases cannot be compared: ans-len could not be measured for all of them."
+    )
+    some: list[float | None] = [*twin[:-1], None]
+    findings = read_qa_findings(make_run(tmp_path / "some", models={"full": full, "gaps": some}, **spec))
+    assert against(findings).endswith(
+        " Their average biases cannot be compared: they did not answer the same questions."
+    )
+
+
+def test_a_bias_that_chance_explains_is_not_called_one(tmp_path: Path) -> None:
+    """Groups of 100 that differ by ten points: samples of 90 of them are apart, and nothing else."""
+    spec: Row = {"bootstrap": {"trials": 20, "sample": 90}, "heuristics": ["ans_len"]}
+    findings = read_qa_findings(make_run(tmp_path, models={"luck": right(0.6, 0.5)}, **spec))
+    row, test = (of["luck", "squad", "ans_len"] for of in (findings.by_heuristic, findings.tests))
+    assert row["bias_significance"] > 1
+    assert (test["is_supported"], findings.averages["luck", "squad"]["n_significant"]) == (False, 0)
+    average = findings.averages["luck", "squad"]
+    assert told(findings)["Biases"] == (
+        "none of 1 is more than chance. Average significance, and what the same search finds: luck "
+        f"{average['bias_significance']:.2f} ({average['bias_significance_null']:.2f} in answers without bias)."
+    )
+    assert findings.examples == {}
+    source = render_qa_page(findings, [])
+    text = table(source, "ans-len on squad").text
+    assert " not more than chance 100 100 0 " in text
+    # The threshold was searched, and its interval is not corrected for that.
+    assert row["difference_low"] is not None
+    assert f" {test['p_adjusted']:.3f} +{row['difference']:.2f} {row['lower_exact_match']:.2f} [" in text
+    assert "color-mix" not in source.partition("<caption>Bias significance in EM")[2].partition("</table>")[0]
+
+
+def test_the_interval_at_a_threshold_that_the_spec_gives_is_shown_of_any_bias(tmp_path: Path) -> None:
+    spec: Row = {"bootstrap": {"trials": 20, "sample": 90}, "heuristics": ["ans_len"], "thresholds": {"ans_len": 1.0}}
+    findings = read_qa_findings(make_run(tmp_path, models={"luck": right(0.6, 0.5)}, **spec))
+    row, test = (of["luck", "squad", "ans_len"] for of in (findings.by_heuristic, findings.tests))
+    assert (test["is_supported"], row["searched_on"]) == (False, None)
+    text = table(render_qa_page(findings, []), "ans-len on squad").text
+    low, high = (format(row[f"difference_{end}"], "+.2f").replace("-", "−") for end in ("low", "high"))
+    assert f" +{row['difference']:.2f} [{low}, {high}] " in text
+
+
+def test_a_run_whose_biases_were_not_tested_says_so(findings: QaFindings) -> None:
+    untested = {place: row | {"n_significant": None} for place, row in findings.averages.items()}
+    assert told(dataclasses.replace(findings, averages=untested))["Biases"] == (
+        "whether they are more than chance was not tested."
+    )
+
+
+def test_a_model_that_always_answers_the_same_is_told_first(tmp_path: Path) -> None:
+    def same(plan: QaPlan) -> None:
+        for row in plan.predictions:
+            if (row["model"], row["dataset"]) == ("stuck", "squad") and row["example_id"] != "q0":
+                row["prediction"] = ""
+
+    models = {"fair": right(0.7, 0.7), "stuck": right(1, 0.2)}
+    findings = read_qa_findings(make_run(tmp_path, models=models, change=same))
+    first = conclude_qa(findings)[0]
+    assert first == (
+        "The same answer",
+        "stuck to 99.5 % of the 200 questions of squad; nothing else that is measured there says anything but that.",
+    )
+    assert first.text in render_qa_page(findings, [])
+
+
+def test_questions_about_one_article_show_nothing(tmp_path: Path) -> None:
+    def one_title(plan: QaPlan) -> None:
+        for row in plan.examples:
+            row["title"] = "Rome"
+
+    models = {"fair": right(0.7, 0.7), "strong": right(1, 0.2)}
+    findings = read_qa_findings(make_run(tmp_path, models=models, change=one_title))
+    assert findings.by_heuristic["strong", "squad", "ans_len"]["bias_significance"] > 30
+    assert told(findings)["Biases"].startswith("none of 6 (2 models) is more than chance.")
+    assert against(findings).startswith("no test can compare them: ")
+    assert any(one.startswith("All questions of squad, trivia and news are about one") for one in qa_caveats(findings))
+
+
+def test_a_model_that_answers_badly_has_no_success(tmp_path: Path) -> None:
+    run = make_run(tmp_path, models={"good": right(1, 0.9), "broken": right(0.1, 0.1)})
+    [caveat] = [one for one in qa_caveats(read_qa_findings(run)) if "Fewer than half" in one]
+    assert "broken (10.0 % on squad)" in caveat
+    assert "good" not in caveat
+
+
+def test_without_significant_bias_the_page_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path, models={"fair": right(0.5, 0.5), "fairer": right(0.6, 0.6)})
+    findings = read_qa_findings(run)
+    on_squad = [row for row in findings.by_heuristic.values() if row["dataset"] == "squad"]
+    assert {row["bias_significance"] for row in on_squad} == {0}
+    text = told(findings)["Biases"]
+    assert re.fullmatch(
+        r"none of 6 \(2 models\) is more than chance\. Average significance, and what the same search finds: fair "
+        r"0\.00 \(\d\.\d\d in answers without bias\) and fairer 0\.00 \(\d\.\d\d in answers without bias\)\.",
+        text,
+    )
+    assert findings.examples == {}
+    text = Page(render_qa_page(findings, [])).text
+    assert "There are none: on squad, no bias is more than chance." in text
+    assert "fair 0 (–) 0 (–) 0 (–) 0 (–) 3 of 3" in text
