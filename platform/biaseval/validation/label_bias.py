@@ -18,11 +18,12 @@ from biaseval.validation.outcomes import OUTCOMES, outcomes
 
 Floats = npt.NDArray[np.float64]
 
-Effect = Literal["none", "biased", "remedied"]
-"""Answers without label bias, methods that change nothing on average; with bias, and such methods; one that helps."""
+Effect = Literal["none", "biased", "remedied", "sharper"]
+"""Answers without label bias, methods that change nothing on average; with bias, and such methods; one that helps;
+without bias, and one that is right more often."""
 
 METHODS = ("none", "cc", "dc")
-METRICS = ("accuracy", "macro_f1", "rsd", "bias_score")
+METRICS = ("accuracy", "macro_f1", "rsd", "bias_score", "relative_variance")
 SETS = {0: 1, 4: 2}
 """Numbers of demonstrations to their sets."""
 
@@ -43,8 +44,9 @@ _INTERACTION = 0.03
 _SET_EFFECT = 0.02
 _TILT = 0.12
 """Standard deviation of recalls between the labels of a task, in biased runs."""
-_GAIN = 0.05
-"""Accuracy that the method cc adds in remedied runs, where it halves the tilt."""
+_GAINS = {"remedied": 0.05, "sharper": 0.2}
+"""Accuracy that the method cc adds; in remedied runs it halves the tilt."""
+_UNBIASED = ("none", "sharper")
 _SHARED = 0.7
 """Of rows that two settings answer by the same luck."""
 _SURENESS, _KNOWN, _LEANING = 4.0, 0.5, 0.6
@@ -80,11 +82,9 @@ def cells(n_small: int, n_large: int) -> list[Cell]:
         (30, 100, 45),
     ]
     effects: tuple[Effect, ...] = ("none", "biased", "remedied")
-    return [
-        _cell(effect, *size, n_small if size[0] * size[1] <= _SMALL else n_large)
-        for size in sizes
-        for effect in effects
-    ]
+    asked = [(effect, size) for size in sizes for effect in effects]
+    asked += [("sharper", size) for size in [(1, 1000, 2), (6, 100, 2), (30, 100, 2), (30, 30, 5), (279, 100, 2)]]
+    return [_cell(effect, *size, n_small if size[0] * size[1] <= _SMALL else n_large) for effect, size in asked]
 
 
 def _cell(effect: Effect, n_tasks: int, n_rows: int, n_labels: int, n_runs: int) -> Cell:
@@ -178,9 +178,9 @@ def _task(
     gold = rng.choice(n_labels, size=n_rows, p=shares)
     bias_gold = rng.choice(n_labels, size=N_BIAS_ROWS, p=shares)
     accuracy = np.clip(rng.normal(_ACCURACY, _SPREAD), 0.2, 0.9)
-    tilt = np.zeros(n_labels) if effect == "none" else rng.normal(0, _TILT, size=n_labels)
+    tilt = np.zeros(n_labels) if effect in _UNBIASED else rng.normal(0, _TILT, size=n_labels)
     tilt -= shares @ tilt
-    leaning = np.zeros(n_labels) if effect == "none" else rng.normal(0, _LEANING, size=n_labels)
+    leaning = np.zeros(n_labels) if effect in _UNBIASED else rng.normal(0, _LEANING, size=n_labels)
     luck, other = rng.random(n_rows), rng.random(n_rows)
     found = []
     for gain in gains:
@@ -188,11 +188,11 @@ def _task(
         for n_demos, n_sets in SETS.items():
             for method in METHODS:
                 helps = effect == "remedied" and method == "cc"
-                change = gain + rng.normal(0, spread[0]) + (_GAIN if helps else 0)
+                change = gain + rng.normal(0, spread[0]) + (_GAINS.get(effect, 0) if method == "cc" else 0)
                 # One leans the other way, as far: on a sample the more frequent label favours one of the two by luck.
                 part = 0.5 if helps else -1.0 if effect == "biased" and method == "dc" else 1.0
                 preference = _softmax(part * leaning)
-                true = np.zeros(4)
+                true = np.zeros(len(METRICS))
                 for demo_set in range(n_sets):
                     recall = np.clip(accuracy + change + rng.normal(0, spread[1]) + part * tilt, 0.02, 0.98)
                     predicted = _answers(rng, gold, recall, luck, other)
@@ -231,7 +231,7 @@ def _probabilities(rng: np.random.Generator, gold: npt.NDArray[np.int64], prefer
 
 
 def _truth(gold: npt.NDArray[np.int64], shares: Floats, recall: Floats, mean: Floats) -> Floats:
-    """Return accuracy, macro-F1, RSD and BiasScore of endless rows, over the labels that occur among the rows.
+    """Return what `METRICS` are of endless rows, over the labels that occur among the rows.
 
     Args:
         gold: labels of the rows.
@@ -245,7 +245,8 @@ def _truth(gold: npt.NDArray[np.int64], shares: Floats, recall: Floats, mean: Fl
     wrong = (1 - accuracy) - (shares - right)
     occurs = np.bincount(gold, minlength=n_labels) > 0
     f1 = 2 * right[occurs] / (shares + right + wrong / (n_labels - 1))[occurs]
-    return np.array([accuracy, f1.mean(), recall[occurs].std() / accuracy, 0.5 * np.abs(mean - 1 / n_labels).sum()])
+    rsd = recall[occurs].std() / accuracy
+    return np.array([accuracy, f1.mean(), rsd, 0.5 * np.abs(mean - 1 / n_labels).sum(), rsd**2])
 
 
 def _softmax(logits: Floats) -> Floats:
@@ -308,8 +309,8 @@ _TRUE_CHANGES = """
 truth as (
     select
         split_part(task, '_', 1) as suite, task, n_demos, method,
-        unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score']) as metric,
-        unnest([accuracy, macro_f1, rsd, bias_score]) as truth
+        unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([accuracy, macro_f1, rsd, bias_score, relative_variance]) as truth
     from truths
 ), changes as (
     select
@@ -321,39 +322,42 @@ truth as (
 )
 """
 
-# Of several tasks, methods that change nothing on average do change something in each.
-_NO_EFFECT = f"""
+_NO_INTERVAL = "null::double as estimate, null::double as low, null::double as high"
+
+
+def _wrong_words(power: str, wrong: str) -> str:
+    """Return a query for how often words for tasks like these are wrong, and what is to be found is found.
+
+    Args:
+        power: says which words are to be found.
+        wrong: says whether a word is wrong that is none of these.
+    """
+    return f"""
 with {_TRUE_CHANGES}
 select
-    suite as run, 'wrong verdict' as quantity, metric, '' as place, count(*) as n,
+    suite as run, if({power}, 'power', 'wrong verdict') as quantity, metric, '' as place, count(*) as n,
     count(*) filter (
-        verdict in ('higher', 'lower')
-        and (verdicts.n_tasks > 1 or (verdict = 'higher') <> (truth > 1e-9) or abs(truth) <= 1e-9)
+        if({power}, verdict = if(metric in ('accuracy', 'macro_f1'), 'higher', 'lower'), {wrong})
     ) as n_hit,
-    null::double as estimate, null::double as low, null::double as high
+    {_NO_INTERVAL}
 from label_bias_verdicts as verdicts
 inner join changes using (suite, n_demos, method, against_n_demos, against_method, metric)
 group by all
 """
 
+
+_IS_SAID = "verdict in ('higher', 'lower')"
+# Of several tasks, methods that change nothing on average do change something in each.
+_NO_EFFECT = _wrong_words(
+    "false",
+    f"{_IS_SAID} and (verdicts.n_tasks > 1 or (verdict = 'higher') <> (truth > 1e-9) or abs(truth) <= 1e-9)",
+)
+
 _VERDICTS: dict[Effect, str] = {
     "none": _NO_EFFECT,
     "biased": _NO_EFFECT,
-    "remedied": """
-select
-    suite as run,
-    if(method = 'cc', 'power', 'wrong verdict') as quantity, metric, '' as place, count(*) as n,
-    count(*) filter (
-        if(
-            method = 'cc',
-            verdict = if(metric in ('rsd', 'bias_score'), 'lower', 'higher'),
-            verdict in ('higher', 'lower')
-        )
-    ) as n_hit,
-    null::double as estimate, null::double as low, null::double as high
-from label_bias_verdicts
-group by all
-""",
+    "remedied": _wrong_words("method = 'cc'", _IS_SAID),
+    "sharper": _wrong_words("method = 'cc' and metric in ('accuracy', 'macro_f1')", _IS_SAID),
 }
 
 _QUERIES = {
@@ -371,18 +375,25 @@ group by run
     "these tasks": f"""
 with {_TRUE_CHANGES}
 select
-    suite as run, unnest(['interval on these tasks', 'wrong sign on these tasks']) as quantity, metric, '' as place,
-    unnest([count(same_tasks_low), count(*)]) as n,
-    unnest([
-        count(*) filter (truth between same_tasks_low and same_tasks_high),
-        count(*) filter (
-            same_tasks_verdict in ('higher', 'lower')
-            and (abs(truth) <= 1e-9 or (same_tasks_verdict = 'higher') <> (truth > 0))
-        )
-    ]) as n_hit,
-    null::double as estimate, null::double as low, null::double as high
+    suite as run, 'interval on these tasks' as quantity, metric, '' as place, count(same_tasks_low) as n,
+    count(*) filter (truth between same_tasks_low and same_tasks_high) as n_hit, {_NO_INTERVAL}
 from label_bias_verdicts
 inner join changes using (suite, n_demos, method, against_n_demos, against_method, metric)
+group by suite, metric
+""",
+    # The page has these words too; of one task they are the same.
+    "words on these tasks": f"""
+with {_TRUE_CHANGES}
+select
+    suite as run, 'wrong verdict' as quantity, metric || ' on these tasks' as metric, '' as place, count(*) as n,
+    count(*) filter (
+        same_tasks_verdict in ('higher', 'lower')
+        and (abs(truth) <= 1e-9 or (same_tasks_verdict = 'higher') <> (truth > 0))
+    ) as n_hit,
+    {_NO_INTERVAL}
+from label_bias_verdicts as verdicts
+inner join changes using (suite, n_demos, method, against_n_demos, against_method, metric)
+where verdicts.n_tasks > 1
 group by suite, metric
 """,
     "noticed": """
@@ -396,8 +407,8 @@ where method = 'none' and n_demos = 0
 """,
     "tasks": """
 with truth as (
-    select task, n_demos, method, unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score']) as metric,
-        unnest([accuracy, macro_f1, rsd, bias_score]) as truth
+    select task, n_demos, method, unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([accuracy, macro_f1, rsd, bias_score, relative_variance]) as truth
     from truths
 ), measured as (
     select task, n_demos, method, unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score']) as metric,
@@ -414,8 +425,8 @@ group by run, metric
 """,
     "task_changes": """
 with truth as (
-    select task, n_demos, method, unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score']) as metric,
-        unnest([accuracy, macro_f1, rsd, bias_score]) as truth
+    select task, n_demos, method, unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([accuracy, macro_f1, rsd, bias_score, relative_variance]) as truth
     from truths
 )
 select

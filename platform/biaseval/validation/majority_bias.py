@@ -32,7 +32,7 @@ METHODS = ("none", "cc")
 INSTRUCTIONS = (False, True)
 N_DEMOS = 20
 
-_GRIDS = {11: BINARY_11, 5: tuple((quarters / 4, 1 - quarters / 4) for quarters in range(5))}
+GRIDS = {11: BINARY_11, 5: tuple((quarters / 4, 1 - quarters / 4) for quarters in range(5))}
 _SHARE_YES = 0.6
 """Of gold labels."""
 _KNOWLEDGE = 0.7
@@ -122,6 +122,8 @@ def _cell(effect: Effect, n_settings: int, n_seeds: int, n_rows: int, n_runs: in
 
 
 _N_PER_PART = 10
+_N_DRAWS = 500
+"""Resamples of the rows, half as many as in real runs: percentiles of them cover 0.1 points less."""
 
 
 def _judged(effect: Effect, sizes: Mapping[str, int], n_runs: int, seed: list[int]) -> pa.Table:
@@ -141,11 +143,10 @@ def simulate(effect: Effect, *, n_settings: int, n_seeds: int, n_rows: int, seed
         seed: of the generator.
     """
     rng = np.random.default_rng(seed)
-    grid = _GRIDS[n_settings]
+    grid = GRIDS[n_settings]
     counts = [largest_remainder(shares, N_DEMOS) for shares in grid]
     share_yes = np.array([own[1] / N_DEMOS for own in counts])
-    gold = (rng.random(n_rows) < _SHARE_YES).astype(np.int64)
-    of_row = rng.normal(0, np.sqrt(_OF_ROW), size=n_rows)
+    gold, of_row = drawn_rows(rng, n_rows)
     models = behaviours(effect)
     predictions, truths = [], []
     # The same demonstrations stand in prompts with and without instruction, which changes nothing.
@@ -160,7 +161,6 @@ def simulate(effect: Effect, *, n_settings: int, n_seeds: int, n_rows: int, seed
                 for demo_seed in range(n_seeds):
                     mean_scores = behaviour.scores([0, 1], share_yes[setting], last_is_yes[setting, demo_seed])
                     mean_scores = mean_scores + of_demos[setting, demo_seed]
-                    own = rng.normal(0, np.sqrt(1 - _OF_ROW), size=n_rows)
                     place: dict[str, object] = {
                         "instruction": instruction,
                         "setting": setting_name(grid[setting]),
@@ -171,32 +171,67 @@ def simulate(effect: Effect, *, n_settings: int, n_seeds: int, n_rows: int, seed
                     n_yes = counts[setting][1]
                     majority = None if 2 * n_yes == N_DEMOS else LABELS[int(2 * n_yes > N_DEMOS)]
                     facts = {"majority_label": majority, "last_label": LABELS[int(last_is_yes[setting, demo_seed])]}
-                    answers = (mean_scores[gold] + of_row + own > 0).astype(np.int64)
-                    predictions.append(_rows({**_FIXED, **place, **facts}, gold, answers))
+                    answers = drawn_answers(rng, mean_scores, gold, of_row)
+                    predictions.append(prediction_rows({**FIXED, **place, **facts}, gold, answers))
                     truths.append({**place, "weighted_f1": true_f1(mean_scores), "expected_f1": expected})
     drawn = int(rng.integers(2**31))
     run_settings = {"model": "simulated", "seed": 0, "predict": ["likelihood"], "calibration": ["cc"]}
     tables = {
         "majority_predictions": pa.concat_tables(predictions),
-        "settings": SETTINGS.rows(
-            [
-                {
-                    "setting": setting_name(shares),
-                    "number": number,
-                    "labels": list(LABELS),
-                    "shares": list(shares),
-                    "counts": list(own),
-                    "counts_asked": list(own),
-                }
-                for number, (shares, own) in enumerate(zip(grid, counts, strict=True))
-            ]
-        ),
-        "row_draws": row_draws(n_rows, drawn),
+        "settings": setting_rows(n_settings),
+        "row_draws": row_draws(n_rows, drawn).slice(0, 1 + _N_DRAWS),
         "sign_flips": sign_flips(max(n_rows, n_seeds), drawn),
         "setting_permutations": setting_permutations(n_settings, range(n_seeds), drawn),
         "run_settings": RUN_SETTINGS.rows([run_settings]),
     }
     return Simulated(tables, pa.Table.from_pylist(truths))
+
+
+def setting_rows(n_settings: int) -> pa.Table:
+    """Return the table ``settings`` of so many proportions of two labels."""
+    return SETTINGS.rows(
+        [
+            {
+                "setting": setting_name(shares),
+                "number": number,
+                "labels": list(LABELS),
+                "shares": list(shares),
+                "counts": list(counts),
+                "counts_asked": list(counts),
+            }
+            for number, shares in enumerate(GRIDS[n_settings])
+            for counts in [largest_remainder(shares, N_DEMOS)]
+        ]
+    )
+
+
+def drawn_rows(rng: np.random.Generator, n_rows: int) -> tuple[Integers, Floats]:
+    """Return the gold labels of test rows, by number, and the part of their scores that is the same in all prompts."""
+    gold = (rng.random(n_rows) < _SHARE_YES).astype(np.int64)
+    return gold, rng.normal(0, np.sqrt(_OF_ROW), size=n_rows)
+
+
+def drawn_answers(rng: np.random.Generator, mean_scores: Floats, gold: Integers, of_row: Floats) -> Integers:
+    """Return the answers to one prompt for each row, by number.
+
+    Args:
+        rng: of the part of scores that is each prompt's own.
+        mean_scores: of rows whose gold label is ``no``, and ``yes``.
+        gold: of the rows.
+        of_row: the part of their scores that is the same in all prompts.
+    """
+    own = rng.normal(0, np.sqrt(1 - _OF_ROW), size=len(gold))
+    return (mean_scores[gold] + of_row + own > 0).astype(np.int64)
+
+
+def true_accuracy(mean_scores: Floats) -> float:
+    """Return the accuracy over endless rows.
+
+    Args:
+        mean_scores: of rows whose gold label is ``no``, and ``yes``.
+    """
+    says_yes = normal_cdf(mean_scores)
+    return float((1 - _SHARE_YES) * (1 - says_yes[0]) + _SHARE_YES * says_yes[1])
 
 
 def true_f1(mean_scores: Floats) -> float:
@@ -228,10 +263,18 @@ def normal_cdf(values: Floats) -> Floats:
     return np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in values.ravel()]).reshape(values.shape)
 
 
-_FIXED: dict[str, object] = {"task": "simulated", "n_demos": N_DEMOS, "predict": "likelihood"}
+FIXED: dict[str, object] = {"task": "simulated", "n_demos": N_DEMOS, "predict": "likelihood"}
+"""Columns that are the same in all rows."""
 
 
-def _rows(place: Mapping[str, object], gold: Integers, answers: Integers) -> pa.Table:
+def prediction_rows(place: Mapping[str, object], gold: Integers, answers: Integers) -> pa.Table:
+    """Return rows of ``majority_predictions``.
+
+    Args:
+        place: the columns that are the same in all of them.
+        gold: labels, by number.
+        answers: the predictions, by number.
+    """
     n_rows = len(gold)
     named = pa.array(LABELS)
     columns = {

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 
 def queries(effect: str) -> dict[str, str]:
-    """Return queries over the marts and ``truths``, by name.
+    """Return the query over the marts and ``truths``, by name.
 
     Args:
         effect: what is true of the run.
     """
-    found = {name: f"{_TRUTH}\n{query}" for name, query in _QUERIES.items() if effect == "remedied" or name != "power"}
+    asked = [query for name, query in _QUERIES.items() if effect == "remedied" or name != "power"]
     if effect == "constant":
-        found["constant"] = _CONSTANT
-    return found
+        asked.append(_CONSTANT)
+    # In one statement, what they have in common is computed once.
+    return {"outcomes": _TRUTH + " union all by name ".join(f"({query})" for query in asked)}
 
 
 _NO_INTERVAL = "null::double as estimate, null::double as low, null::double as high"
@@ -22,7 +23,7 @@ _TRUTH = """
 with
 
 -- What is true of other test rows, behind these demonstrations and behind any.
-setting_truths as (
+setting_truths as materialized (
     select
         instruction, method, setting, number, region,
         unnest(['these', 'any']) as behind,
@@ -46,7 +47,7 @@ model_truths as (
     group by all
 ),
 
-long_truths as (
+long_truths as materialized (
     select
         instruction,
         method,
@@ -57,7 +58,7 @@ long_truths as (
 ),
 
 -- Of RB@10 over seeds the sign alone is known, which is that of its change in the means.
-verdicts as (
+verdicts as materialized (
     select verdicts.*, own.behind, round(own.truth - other.truth, 9) as truth
     from majority_verdicts as verdicts
     inner join long_truths as own using (instruction, method, metric)

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from biaseval.analysis.qa_chance import derive_chance
 from biaseval.analysis.qa_draws import derive_qa_bias
@@ -20,13 +21,15 @@ from biaseval.store import Run
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES, QA_PREDICTIONS, TRAINED_MODELS, tables_of
 from biaseval.validation.cells import Cell
 from biaseval.validation.outcomes import OUTCOMES, outcomes
-from biaseval.validation.qa_bias_queries import queries
+from biaseval.validation.qa_bias_queries import comparison_queries, queries
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-Effect = Literal["none", "biased", "same", "better"]
-"""No bias; one planted; two models with the same, of equal quality, and one of them better everywhere."""
+Effect = Literal["none", "biased", "same", "better", "alike", "unequal"]
+"""No bias; one planted; two models with the same, of equal quality, and one of them better everywhere; two models
+without bias that err alike; two with the same bias, of equal quality over all articles but not in each, which are very
+unequal. Two models are also those of two runs that are compared."""
 
 DATASET = "simulated"
 PLANTED = "word_dist"
@@ -43,11 +46,14 @@ _BIAS = 0.5
 """Logits that questions below the planted threshold are easier."""
 _BETTER = 0.03
 """How much more often the better model is right."""
-_SHARED = 0.5
+_SHARED, _SHARED_ALIKE = 0.5, 0.8
 """Of questions that two models answer by the same luck."""
+_OF_MODEL = 0.3
+"""Standard deviation in logits of what makes the questions of an article easier for one model, where articles are very
+unequal."""
 _PARTLY, _LEAST_F1, _MOST_F1 = 0.5, 0.1, 0.9
 """Of wrong answers: the share that has some words right, and how many."""
-_UNEVEN = 4.0
+_UNEVEN, _VERY_UNEVEN = 4.0, 0.3
 """Concentration of the articles' sizes: SQuAD's have 43 to 810 questions."""
 _OF_VALUES = 0.15
 """The part of the variance of a heuristic's values that articles explain."""
@@ -72,8 +78,18 @@ def cells(n_small: int, n_large: int) -> list[Cell]:
         n_small: of small cells, of which there is none: a run takes seconds.
         n_large: runs of each cell.
     """
-    effects: tuple[Effect, ...] = ("none", "biased", "same", "better")
-    return [_cell(effect, size, n_large) for effect in effects for size in SIZES]
+    return [_cell(effect, size, n_large) for effect, sizes in _SIZES_OF.items() for size in sizes]
+
+
+_SIZES_OF: Mapping[Effect, tuple[Size, ...]] = {
+    "none": SIZES,
+    "biased": (SIZES[1], SIZES[3]),
+    "same": SIZES,
+    "better": (SIZES[0], SIZES[1], SIZES[3]),
+    "alike": (SIZES[1], SIZES[2]),
+    "unequal": (SIZES[2],),
+}
+"""Power takes fewer sizes than errors; among 1,700 questions nearly no heuristic has groups of the sample's size."""
 
 
 _N_PER_PART = 5
@@ -113,7 +129,7 @@ def simulate(effect: Effect, *, n_questions: int, n_articles: int, seed: list[in
         seed: of the generator.
     """
     rng = np.random.default_rng(seed)
-    article = _articles(rng, n_questions, n_articles)
+    article = _articles(rng, n_questions, n_articles, _VERY_UNEVEN if effect == "unequal" else _UNEVEN)
     values = heuristic_values(rng, article, n_articles)
     ids = pa.array([f"q{number:05d}" for number in range(n_questions)])
     names = pa.array([f"a{number:05d}" for number in range(n_articles)]).take(pa.array(article))
@@ -138,15 +154,18 @@ def simulate(effect: Effect, *, n_questions: int, n_articles: int, seed: list[in
         )
         for heuristic, own in values.items()
     ]
-    models = ("m1", "m2") if effect in ("same", "better") else ("m1",)
+    models = ("m1",) if effect in ("none", "biased") else ("m1", "m2")
+    shared = _SHARED_ALIKE if effect == "alike" else _SHARED
     ease = rng.normal(0, _OF_ARTICLE, size=n_articles)[article]
     luck = rng.random(n_questions)
     predictions, truths = [], []
     for model in models:
-        logits = _EASE + (0.0 if effect == "none" else _BIAS) * is_easier(values[PLANTED]).astype(np.float64)
+        bias = 0.0 if effect in ("none", "alike") else _BIAS
+        logits = _EASE + bias * is_easier(values[PLANTED]).astype(np.float64)
+        own_ease = rng.normal(0, _OF_MODEL, size=n_articles)[article] if effect == "unequal" else np.zeros(n_questions)
         gain = _BETTER if effect == "better" and model == "m2" else 0.0
-        chance = np.minimum(1, sigmoid(logits + ease) + gain)
-        own_luck = np.where(rng.random(n_questions) < _SHARED, luck, rng.random(n_questions))
+        chance = np.minimum(1, sigmoid(logits + ease + own_ease) + gain)
+        own_luck = np.where(rng.random(n_questions) < shared, luck, rng.random(n_questions))
         is_right = own_luck < chance
         partly = np.where(rng.random(n_questions) < _PARTLY, rng.uniform(_LEAST_F1, _MOST_F1, n_questions), 0)
         answers = {"model": model, "dataset": DATASET, "prediction": "x"}
@@ -158,7 +177,8 @@ def simulate(effect: Effect, *, n_questions: int, n_articles: int, seed: list[in
             "n_best": pa.nulls(n_questions, QA_PREDICTIONS.schema.field("n_best").type),
         }
         predictions.append(pa.table({name: columns[name] for name in QA_PREDICTIONS.schema.names}))
-        expected = expected_exact_match(logits, gain)
+        spread = float(np.hypot(_OF_ARTICLE, _OF_MODEL)) if effect == "unequal" else _OF_ARTICLE
+        expected = expected_exact_match(logits, gain, spread)
         truths.append(
             pa.table(
                 {
@@ -181,11 +201,11 @@ def _same(value: str, n_rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(value), n_rows)
 
 
-def _articles(rng: np.random.Generator, n_questions: int, n_articles: int) -> Integers:
+def _articles(rng: np.random.Generator, n_questions: int, n_articles: int, uneven: float) -> Integers:
     """Return the article of each question, in the order of articles."""
     if n_articles == n_questions:
         return np.arange(n_questions)
-    others = rng.multinomial(n_questions - n_articles, rng.dirichlet(np.full(n_articles, _UNEVEN)))
+    others = rng.multinomial(n_questions - n_articles, rng.dirichlet(np.full(n_articles, uneven)))
     return np.repeat(np.arange(n_articles), 1 + others)
 
 
@@ -234,11 +254,11 @@ def sigmoid(logits: Floats) -> Floats:
     return 1 / (1 + np.exp(-logits))
 
 
-def expected_exact_match(logits: Floats, gain: float) -> Floats:
+def expected_exact_match(logits: Floats, gain: float, spread: float = _OF_ARTICLE) -> Floats:
     """Return the chance of a right answer of questions with these logits, over articles."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(32)
     known, places = np.unique(logits, return_inverse=True)
-    chances = np.minimum(1, sigmoid(known[:, None] + _OF_ARTICLE * nodes) + gain)
+    chances = np.minimum(1, sigmoid(known[:, None] + spread * nodes) + gain)
     expected: Floats = (chances @ weights / weights.sum())[places]
     return expected
 
@@ -255,12 +275,34 @@ def judge(simulated: Simulated, effect: Effect, run: str) -> pa.Table:
     for thresholds in SETTINGS:
         tables = _derived(simulated, thresholds)
         tables |= {"truths": simulated.truths, "named": pa.table({"run": [run]})}
-        wanted = ["qa_bias_tests", "qa_by_model", "qa_model_comparisons"]
+        wanted = ["qa_bias_tests", "qa_by_model"]
+        if len(simulated.models) > 1:
+            wanted.append("qa_model_comparisons")
         if thresholds == "search":
             wanted += ["qa_curves", "qa_by_dataset"]
         asked = queries(effect, thresholds)
         found += list(outcomes("qa_bias", tables, wanted, asked).values())
+        if len(simulated.models) > 1:
+            compared = _two_runs(tables) | {name: tables[name] for name in ("truths", "named")}
+            asked = comparison_queries(effect, thresholds)
+            found += list(outcomes("qa_bias", compared, ["qa_bias_comparison"], asked).values())
     return pa.concat_tables([table.select(OUTCOMES.names).cast(OUTCOMES) for table in found])
+
+
+def _two_runs(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return what a comparison reads of two runs, each with one of the models."""
+    runs = {"a": "m1", "b": "m2"}
+    both = {
+        name: pa.concat_tables([_of_run(tables[name], run, model) for run, model in runs.items()])
+        for name in ("qa_examples", "qa_attributes", "qa_predictions", "qa_settings", "qa_models", "qa_thresholds")
+    }
+    return {**both, "comparison_sign_flips": tables["sign_flips"]}
+
+
+def _of_run(rows: pa.Table, run: str, model: str) -> pa.Table:
+    if "model" in rows.column_names:
+        rows = rows.filter(pc.field("model") == model)
+    return rows.append_column("run", _same(run, rows.num_rows))
 
 
 def _derived(simulated: Simulated, thresholds: str) -> dict[str, pa.Table]:

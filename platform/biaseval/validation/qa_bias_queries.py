@@ -12,19 +12,33 @@ def queries(effect: str, thresholds: str) -> dict[str, str]:
     """
     chosen = "searched" if thresholds == "search" else "fixed"
     wanted = [*_OF_THRESHOLDS]
-    if effect != "none":
+    if effect not in ("none", "alike"):
         wanted.append("power")
-    if effect in ("same", "better"):
+    if effect not in ("none", "biased"):
         wanted += ["gaps", "gap_intervals", "models"]
     if thresholds == "search":
         wanted += ["datasets", "curves"]
-        if effect in ("same", "better"):
+        if effect == "alike":
+            wanted.append("at_another")
+        if effect not in ("none", "biased"):
             wanted.append("model_intervals")
         if effect == "better":
             wanted.append("model_power")
     # What is better is true of the planted heuristic alone.
-    is_planted = "false" if effect == "none" else "heuristic = 'word_dist'"
+    is_planted = "false" if effect in ("none", "alike") else "heuristic = 'word_dist'"
     return {name: f"{_TRUTH}\n{_QUERIES[name]}".format(chosen=chosen, planted=is_planted) for name in wanted}
+
+
+def comparison_queries(effect: str, thresholds: str) -> dict[str, str]:
+    """Return queries over ``qa_bias_comparison`` of two runs, each of one model, and ``truths``, by name.
+
+    Args:
+        effect: what is true of the models.
+        thresholds: ``search``, or the published ones.
+    """
+    chosen = "searched" if thresholds == "search" else "fixed"
+    wanted = ["wrong", "intervals", *(["power"] if effect == "better" else [])]
+    return {name: _OF_RUNS[name].format(chosen=chosen) for name in wanted}
 
 
 _NO_INTERVAL = "null::double as estimate, null::double as low, null::double as high"
@@ -81,6 +95,15 @@ select
 from qa_bias_tests
 cross join named
 where not {{planted}}
+group by all
+""",
+    # Of the model that is measured where the other one's answers chose.
+    "at_another": f"""
+select
+    named.run, 'p below 5 %' as quantity, if(is_searched, 'own threshold', 'other model''s threshold') as metric,
+    '' as place, count(p) as n, count(*) filter (p <= 0.05) as n_hit, {_NO_INTERVAL}
+from qa_bias_tests
+cross join named
 group by all
 """,
     "not_counted": f"""
@@ -179,8 +202,8 @@ select
     named.run, 'wrong verdict' as quantity, concat('{{chosen}}, ', metric, ' of models') as metric,
     '{{chosen}}' as place, count(verdict) as n,
     count(*) filter (
-        (verdict = 'higher' and own.exact_match <= other.exact_match + 1e-9)
-        or (verdict = 'lower' and own.exact_match >= other.exact_match - 1e-9)
+        (verdict = 'higher' and other.exact_match <= own.exact_match + 1e-9)
+        or (verdict = 'lower' and other.exact_match >= own.exact_match - 1e-9)
     ) as n_hit, {_NO_INTERVAL}
 from qa_model_comparisons as compared
 inner join dataset_truths as own using (model)
@@ -193,7 +216,7 @@ group by all
 select
     named.run, 'interval of a comparison' as quantity, metric, '' as place, count(low) as n,
     count(*) filter (
-        if(metric = 'f1', own.f1 - other.f1, own.exact_match - other.exact_match) between low and high
+        if(metric = 'f1', other.f1 - own.f1, other.exact_match - own.exact_match) between low and high
     ) as n_hit, {_NO_INTERVAL}
 from qa_model_comparisons as compared
 inner join dataset_truths as own using (model)
@@ -205,7 +228,7 @@ group by all
     "model_power": f"""
 select
     named.run, 'power of a comparison' as quantity, metric, '' as place, count(*) as n,
-    count(*) filter (verdict = 'lower') as n_hit, {_NO_INTERVAL}
+    count(*) filter (verdict = 'higher') as n_hit, {_NO_INTERVAL}
 from qa_model_comparisons as compared
 cross join named
 where metric <> 'gap' and compared.model < compared.other_model
@@ -231,6 +254,52 @@ select
 from qa_model_comparisons
 cross join named
 where metric = 'gap' and model < other_model
+group by all
+""",
+}
+
+# Gaps are the same in all effects.
+_OF_MODELS = """
+with means as (
+    select model, unnest(['exact_match', 'f1', 'gap']) as metric, unnest([avg(exact_match), avg(f1), 0]) as truth
+    from truths
+    group by model
+),
+
+compared as (
+    select
+        named.run, compared.* exclude (run), round(other.truth - own.truth, 9) as truth,
+        concat('{chosen}, ', metric, ' of runs') as name
+    from qa_bias_comparison as compared
+    inner join means as own using (model, metric)
+    inner join means as other using (metric)
+    cross join named
+    where compared.run = 'a' and other.model = compared.other_model
+)
+"""
+
+_OF_RUNS = {
+    "wrong": f"""{_OF_MODELS}
+select
+    run, 'wrong verdict' as quantity, name as metric, '{{chosen}}, runs' as place, count(verdict) as n,
+    count(*) filter ((verdict = 'higher' and truth <= 0) or (verdict = 'lower' and truth >= 0)) as n_hit,
+    {_NO_INTERVAL}
+from compared
+group by all
+""",
+    "intervals": f"""{_OF_MODELS}
+select
+    run, 'interval of a comparison' as quantity, name as metric, '' as place, count(low) as n,
+    count(*) filter (truth between low and high) as n_hit, {_NO_INTERVAL}
+from compared
+group by all
+""",
+    "power": f"""{_OF_MODELS}
+select
+    run, 'power of a comparison' as quantity, name as metric, '' as place, count(*) as n,
+    count(*) filter (verdict = 'higher') as n_hit, {_NO_INTERVAL}
+from compared
+where truth > 0
 group by all
 """,
 }
