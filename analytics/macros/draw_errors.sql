@@ -38,12 +38,11 @@ of_draws as (
         number,
         least(n_own, n_other) as n_seeds,
         round(change, 12) as change,
-        if(n_both = n_own and n_both = n_other, var_both, var_own + var_other) as variance,
-        if(
-            n_both = n_own and n_both = n_other,
-            var_both ** 2 / nullif(n_both - 1, 0),
-            var_own ** 2 / nullif(n_own - 1, 0) + var_other ** 2 / nullif(n_other - 1, 0)
-        ) as variance_of_variance
+        case when n_both = n_own and n_both = n_other then var_both else var_own + var_other end as variance,
+        case
+            when n_both = n_own and n_both = n_other then var_both ** 2 / nullif(n_both - 1, 0)
+            else var_own ** 2 / nullif(n_own - 1, 0) + var_other ** 2 / nullif(n_other - 1, 0)
+        end as variance_of_variance
     from of_settings
 
 ),
@@ -59,11 +58,11 @@ over_settings as (
             when min(n_seeds) = 1 and any_value(test.metric) <> 'sd_f1' and count(*) >= 6
                 then count(*) * var_samp(change order by number)
         end as variance,
-        if(
-            min(n_seeds) > 1,
-            sum(variance order by number) ** 2 / nullif(sum(variance_of_variance order by number), 0),
-            count(*) - 1
-        ) as draws_df
+        case
+            when min(n_seeds) > 1
+                then sum(variance order by number) ** 2 / nullif(sum(variance_of_variance order by number), 0)
+            else count(*) - 1
+        end as draws_df
     from of_draws
     group by all
 
