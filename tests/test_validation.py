@@ -18,6 +18,7 @@ from biaseval.store import Run
 from biaseval.validation import (
     label_bias,
     label_bias_comparison,
+    label_bias_queries,
     majority_bias,
     majority_bias_comparison,
     outcomes,
@@ -265,8 +266,8 @@ def test_a_page_is_wrong_by_its_words_on_these_tasks_too(tmp_path: Path, monkeyp
     """Every word there is turned round; those for tasks like these are as they were."""
     cell = cell_of(label_bias.cells(20, 20), "label_bias-remedied-6x1000x2", 3, 3)
     right = rates(Run.open(str(tmp_path / "right")), cell)
-    turned = label_bias._QUERIES["words on these tasks"].replace("(truth > 0)", "(truth < 0)")
-    monkeypatch.setitem(label_bias._QUERIES, "words on these tasks", turned)
+    turned = label_bias_queries.QUERIES["words on these tasks"].replace("(truth > 0)", "(truth < 0)")
+    monkeypatch.setitem(label_bias_queries.QUERIES, "words on these tasks", turned)
     wrong = rates(Run.open(str(tmp_path / "wrong")), cell)
     assert right["wrong page", "all"]["rate"] < 1
     assert wrong["wrong page", "all"]["rate"] == 1

@@ -140,7 +140,8 @@ where run < other_run
 """,
     "bands": f"""
 select
-    {_STUDY}, 'simultaneous bands' as quantity, metric, {_PLACE}, null::bigint as n, null::bigint as n_hit,
+    {_STUDY}, 'simultaneous bands' || if(metric = 'relative_variance', ' of relative_variance', '') as quantity,
+    metric, {_PLACE}, null::bigint as n, null::bigint as n_hit,
     estimate, simultaneous_low as low, simultaneous_high as high
 from label_bias_comparison
 where run < other_run and simultaneous_low is not null

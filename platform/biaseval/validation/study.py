@@ -108,11 +108,11 @@ held as (
 counted as (
     select run, quantity, metric, n, n_hit from numbered where n is not null
     union all
-    select run, quantity, metric, n, n_hit from held where quantity <> 'simultaneous bands'
+    select run, quantity, metric, n, n_hit from held where quantity not like 'simultaneous bands%'
     union all
     select run, quantity, 'all' as metric, 1 as n, (sum(n) = sum(n_hit))::int as n_hit
     from held
-    where quantity = 'simultaneous bands'
+    where quantity like 'simultaneous bands%'
     group by run, quantity
     union all
     select
