@@ -1,13 +1,12 @@
 -- One row per ordered pair (run, other_run) of label-bias runs, n_demos, method and metric (macro_f1, accuracy, rsd,
--- bias_score, relative_variance) that both have: the metric of each (value, other_value), means over the tasks that
--- both share with the same
--- rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the demonstration sets that both have;
--- estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or the rows (label_bias_shared.unit),
+-- bias_score, relative_variance) that both have: the metric of each (value, other_value), means over the tasks that both
+-- share with the same rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the demonstration
+-- sets that both have; estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or the rows (label_bias_shared.unit),
 -- whose values are pseudo-values (label_bias_row_values). All pairs whose units are of the same kind are one family, in which a
 -- task, or a row of it, has the same sign for all: p_adjusted and the simultaneous band hold for all that is compared, of ten
 -- runs as of two (tasks that are not shared by all are flipped together where there are more than signs of the longest run).
--- verdict: of other_run against run (verdict); a difference below least_effect is negligible. word_p_adjusted: what it goes by,
--- of rsd and relative_variance the larger p_adjusted of the two, and 1 where they differ in sign, as in label_bias_verdicts.
+-- relative_variance, which has no word of its own, is a family apart. verdict: of other_run against run (verdict); a difference
+-- below least_effect is negligible. word_p_adjusted: what it goes by, as in label_bias_verdicts.
 -- n_constant, n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label.
 -- All but counts is null where a task lacks the metric; errors and p also where rows of a gold label are too few
 -- (row_influences), and the verdict is 'unclear' then.
@@ -160,7 +159,7 @@ row_units as (
 units as materialized (
 
     select
-        kind as family,
+        {'unit': kind, 'is_second': metric = 'relative_variance'} as family,
         {'run': run, 'other_run': other_run, 'n_demos': n_demos, 'method': method, 'metric': metric} as test,
         unit,
         value
@@ -215,7 +214,7 @@ judged as (
 
     select
         *,
-        intersection_union_p(list({'estimate': estimate, 'p': p_adjusted}) over of_word) as word_p_adjusted
+        word_p(list({'metric': metric, 'estimate': estimate, 'p': p_adjusted}) over of_word) as word_p_adjusted
     from compared
     window of_word as (
         partition by run, other_run, n_demos, method, if(metric = 'relative_variance', 'rsd', metric)

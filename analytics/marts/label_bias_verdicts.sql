@@ -1,14 +1,15 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method, metric): what the differences of
 -- label_bias_changes may be said to show; metric: as in label_bias_changes_by_task. Those of one model and suite are one
 -- family (sign_flip_tests): the chance that any verdict among them is wrong where there is no effect is 5 %, and so it is of
--- any same_tasks_verdict. Other suites, and other models, are families of their own.
+-- any same_tasks_verdict. Other suites, and other models, are families of their own, and so is relative_variance, which
+-- has no word of its own.
 -- unit: 'tasks', whose differences are tested, or 'rows' in a run of one task: pseudo-values, its difference plus what
 -- each row moves it (row_influences). estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
 -- simultaneous_high, smallest_detectable: as there. verdict: the word that this supports (verdict) of an effect of at
 -- least least_effect, for tasks like these.
 -- word_p_adjusted: the p_adjusted that verdict goes by. RSD falls where accuracy rises, also without any bias, and
--- relative_variance does not: 'higher' or 'lower' of either of the two needs both, so that this is the larger p_adjusted of
--- theirs, and 1 where they differ in sign (intersection_union_p). Of other metrics it is their own.
+-- relative_variance does not: 'higher' or 'lower' of either of the two needs both, so that this is the larger of RSD's
+-- p_adjusted and half of the other's, and 1 where they differ in sign (word_p). Of other metrics it is their own.
 -- same_tasks_*: the same for other rows of these very tasks, behind these demonstrations: the mean, its error over the
 -- tasks' rows (same_tasks_error, with same_tasks_n_free degrees of freedom; Welch 1947, Satterthwaite 1946), interval and p by
 -- Student's t, holm over the family, and a band for all of it (Bonferroni). Intervals are of the difference of what rows
@@ -35,7 +36,7 @@ members as (
 named as (
 
     select
-        {'model': model, 'suite': members.suite} as family,
+        {'model': model, 'suite': members.suite, 'is_second': metric = 'relative_variance'} as family,
         {
             'n_demos': n_demos,
             'method': method,
@@ -132,12 +133,13 @@ task_tests as (
         {'family': family, 'test': test} as family,
         task as test,
         estimate,
-        intersection_union_p(list({'estimate': estimate, 'p': p}) over of_word) as p
+        word_p(list({'metric': metric, 'estimate': estimate, 'p': p}) over of_word) as p
     from named
     window of_word as (
         partition by
             task,
-            family,
+            family.model,
+            family.suite,
             n_demos,
             method,
             against_n_demos,
@@ -249,13 +251,14 @@ judged as (
 
     select
         *,
-        intersection_union_p(list({'estimate': mean, 'p': p_adjusted}) over of_word) as word_p_adjusted,
-        intersection_union_p(list({'estimate': mean, 'p': same_tasks_p_adjusted}) over of_word)
+        word_p(list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted}) over of_word) as word_p_adjusted,
+        word_p(list({'metric': test.metric, 'estimate': mean, 'p': same_tasks_p_adjusted}) over of_word)
             as same_tasks_word_p_adjusted
     from measured
     window of_word as (
         partition by
-            family,
+            family.model,
+            family.suite,
             test.n_demos,
             test.method,
             test.against_n_demos,
