@@ -266,7 +266,7 @@ select
     simultaneous_low,
     simultaneous_high,
     smallest_detectable,
-    0.01::double as least_effect,
+    least_effect(metric) as least_effect,
     case
         when reason in ('constant answer', 'other numbers of seeds') or estimate is null then null
         when reason like 'too few%' then 'too few'

@@ -156,8 +156,8 @@ select
     simultaneous_low,
     simultaneous_high,
     smallest_detectable,
-    0.01::double as least_effect,
-    verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, 0.01) as verdict,
+    least_effect(metric) as least_effect,
+    verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)) as verdict,
     'article' as unit,
     n_units,
     n_questions

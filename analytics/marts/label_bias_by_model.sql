@@ -128,49 +128,17 @@ select
     estimates.n_demos,
     estimates.method,
     estimates.macro_f1,
-    if(
-        counts.n_tasks > 1,
-        clipped(estimates.macro_f1 - t_reach(estimates.macro_f1_error, counts.n_tasks), 0, 1),
-        single.macro_f1_low
-    ) as macro_f1_low,
-    if(
-        counts.n_tasks > 1,
-        clipped(estimates.macro_f1 + t_reach(estimates.macro_f1_error, counts.n_tasks), 0, 1),
-        single.macro_f1_high
-    ) as macro_f1_high,
+    clipped(tasks_low(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1_low), 0, 1) as macro_f1_low,
+    clipped(tasks_high(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1_high), 0, 1) as macro_f1_high,
     estimates.accuracy,
-    if(
-        counts.n_tasks > 1,
-        clipped(estimates.accuracy - t_reach(estimates.accuracy_error, counts.n_tasks), 0, 1),
-        single.accuracy_low
-    ) as accuracy_low,
-    if(
-        counts.n_tasks > 1,
-        clipped(estimates.accuracy + t_reach(estimates.accuracy_error, counts.n_tasks), 0, 1),
-        single.accuracy_high
-    ) as accuracy_high,
+    clipped(tasks_low(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_low), 0, 1) as accuracy_low,
+    clipped(tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_high), 0, 1) as accuracy_high,
     estimates.rsd,
-    if(
-        counts.n_tasks > 1,
-        clipped(estimates.rsd - t_reach(estimates.rsd_error, counts.n_tasks), 0, null),
-        single.rsd_low
-    ) as rsd_low,
-    if(
-        counts.n_tasks > 1,
-        clipped(estimates.rsd + t_reach(estimates.rsd_error, counts.n_tasks), 0, null),
-        single.rsd_high
-    ) as rsd_high,
+    clipped(tasks_low(estimates.rsd, rsd_error, counts.n_tasks, single.rsd_low), 0, null) as rsd_low,
+    clipped(tasks_high(estimates.rsd, rsd_error, counts.n_tasks, single.rsd_high), 0, null) as rsd_high,
     estimates.bias_score,
-    if(
-        counts.n_tasks > 1,
-        clipped(estimates.bias_score - t_reach(estimates.bias_score_error, counts.n_tasks), 0, null),
-        single.bias_score_low
-    ) as bias_score_low,
-    if(
-        counts.n_tasks > 1,
-        clipped(estimates.bias_score + t_reach(estimates.bias_score_error, counts.n_tasks), 0, null),
-        single.bias_score_high
-    ) as bias_score_high,
+    clipped(tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_low), 0, null) as bias_score_low,
+    clipped(tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_high), 0, null) as bias_score_high,
     counts.* exclude (model, suite, n_demos, method, relative_variance),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit,
     counts.relative_variance

@@ -94,49 +94,17 @@ select
     estimates.against_n_demos,
     estimates.against_method,
     estimates.macro_f1,
-    if(
-        counts.n_tasks > 1,
-        estimates.macro_f1 - t_reach(estimates.macro_f1_error, counts.n_tasks),
-        single.macro_f1.low
-    ) as macro_f1_low,
-    if(
-        counts.n_tasks > 1,
-        estimates.macro_f1 + t_reach(estimates.macro_f1_error, counts.n_tasks),
-        single.macro_f1.high
-    ) as macro_f1_high,
+    tasks_low(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1.low) as macro_f1_low,
+    tasks_high(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1.high) as macro_f1_high,
     estimates.accuracy,
-    if(
-        counts.n_tasks > 1,
-        estimates.accuracy - t_reach(estimates.accuracy_error, counts.n_tasks),
-        single.accuracy.low
-    ) as accuracy_low,
-    if(
-        counts.n_tasks > 1,
-        estimates.accuracy + t_reach(estimates.accuracy_error, counts.n_tasks),
-        single.accuracy.high
-    ) as accuracy_high,
+    tasks_low(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy.low) as accuracy_low,
+    tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy.high) as accuracy_high,
     estimates.rsd,
-    if(
-        counts.n_tasks > 1,
-        estimates.rsd - t_reach(estimates.rsd_error, counts.n_tasks),
-        single.rsd.low
-    ) as rsd_low,
-    if(
-        counts.n_tasks > 1,
-        estimates.rsd + t_reach(estimates.rsd_error, counts.n_tasks),
-        single.rsd.high
-    ) as rsd_high,
+    tasks_low(estimates.rsd, rsd_error, counts.n_tasks, single.rsd.low) as rsd_low,
+    tasks_high(estimates.rsd, rsd_error, counts.n_tasks, single.rsd.high) as rsd_high,
     estimates.bias_score,
-    if(
-        counts.n_tasks > 1,
-        estimates.bias_score - t_reach(estimates.bias_score_error, counts.n_tasks),
-        single.bias_score.low
-    ) as bias_score_low,
-    if(
-        counts.n_tasks > 1,
-        estimates.bias_score + t_reach(estimates.bias_score_error, counts.n_tasks),
-        single.bias_score.high
-    ) as bias_score_high,
+    tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score.low) as bias_score_low,
+    tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score.high) as bias_score_high,
     counts.* exclude (model, suite, n_demos, method, against_n_demos, against_method),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit
 from estimates

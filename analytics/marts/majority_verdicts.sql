@@ -181,8 +181,8 @@ judged as (
         end as reason,
         if(
             tests.metric = 'rb_at_10',
-            verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, 0.01),
-            verdict(estimate, greatest(p_adjusted, p_both_adjusted), both_low, both_high, n_units, 0.01)
+            verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)),
+            verdict(estimate, greatest(p_adjusted, p_both_adjusted), both_low, both_high, n_units, least_effect(metric))
         ) as word,
         row_sign
     from widened as tests

@@ -20,8 +20,7 @@ sizes as (
 articles as (
 
     select
-        qa_predictions.model,
-        dataset,
+        {'model': qa_predictions.model, 'dataset': dataset} as cell,
         qa_articles.article,
         count(*) as n_rows,
         sum(qa_predictions.exact_match order by qa_articles.row) as exact_match,
@@ -49,62 +48,26 @@ texts as (
     )
     group by all
 
-),
-
-means as (
-
-    select
-        model,
-        dataset,
-        sum(exact_match order by article) / sum(n_rows) as exact_match,
-        sum(f1 order by article) / sum(n_rows) as f1,
-        sum(n_rows)::bigint as n_rows,
-        count(*) as n_articles
-    from articles
-    group by all
-
-),
-
-errors as (
-
-    select
-        model,
-        dataset,
-        count(*) / nullif(count(*) - 1, 0) / power(any_value(means.n_rows), 2) as scale,
-        sqrt(scale * sum(power(articles.exact_match - articles.n_rows * means.exact_match, 2) order by articles.article))
-            as exact_match_error,
-        sqrt(scale * sum(power(articles.f1 - articles.n_rows * means.f1, 2) order by articles.article)) as f1_error
-    from articles
-    inner join means using (model, dataset)
-    group by model, dataset
-
 )
 
 select
-    means.model,
-    dataset,
+    means.cell.model as model,
+    means.cell.dataset as dataset,
     sizes.role,
     means.exact_match,
-    wilson_interval_clustered(means.exact_match, errors.exact_match_error, means.n_rows, means.n_articles)[1] as exact_match_low,
-    wilson_interval_clustered(means.exact_match, errors.exact_match_error, means.n_rows, means.n_articles)[2] as exact_match_high,
+    means.exact_match_low,
+    means.exact_match_high,
     means.f1,
-    case
-        when errors.f1_error is not null
-            then greatest(0, means.f1 - t_quantile(means.n_articles - 1) * errors.f1_error)
-    end as f1_low,
-    case
-        when errors.f1_error is not null
-            then least(1, means.f1 + t_quantile(means.n_articles - 1) * errors.f1_error)
-    end as f1_high,
+    means.f1_low,
+    means.f1_high,
     means.n_rows,
     sizes.n_questions - means.n_rows as n_missing,
     means.n_articles,
-    errors.exact_match_error,
-    errors.f1_error,
+    means.exact_match_error,
+    means.f1_error,
     texts.share_most_frequent,
     texts.share_most_frequent > 0.95 as is_constant
-from means
-inner join errors using (model, dataset)
-inner join sizes using (dataset)
-inner join texts using (model, dataset)
+from article_means('articles') as means
+inner join sizes on means.cell.dataset = sizes.dataset
+inner join texts on means.cell.model = texts.model and means.cell.dataset = texts.dataset
 order by all

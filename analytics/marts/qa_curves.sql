@@ -111,10 +111,7 @@ binned as (
 articles as (
 
     select
-        binned.model,
-        dataset,
-        binned.heuristic,
-        binned.bin,
+        {'model': binned.model, 'dataset': dataset, 'heuristic': binned.heuristic, 'bin': binned.bin} as cell,
         qa_articles.article,
         min(binned.value) as value_low,
         max(binned.value) as value_high,
@@ -128,64 +125,34 @@ articles as (
 
 ),
 
-means as (
+spans as (
 
     select
-        model,
-        dataset,
-        heuristic,
-        bin,
+        cell,
         min(value_low) as value_low,
         max(value_high) as value_high,
-        sum(value order by article) / sum(n_rows) as value_mean,
-        sum(exact_match order by article) / sum(n_rows) as exact_match,
-        sum(f1 order by article) / sum(n_rows) as f1,
-        sum(n_rows)::bigint as n_rows,
-        count(*) as n_articles
+        sum(value order by article) / sum(n_rows) as value_mean
     from articles
     group by all
-
-),
-
-errors as (
-
-    select
-        model,
-        dataset,
-        heuristic,
-        bin,
-        count(*) / nullif(count(*) - 1, 0) / power(any_value(means.n_rows), 2) as scale,
-        sqrt(scale * sum(power(articles.exact_match - articles.n_rows * means.exact_match, 2) order by articles.article))
-            as error,
-        sqrt(scale * sum(power(articles.f1 - articles.n_rows * means.f1, 2) order by articles.article)) as error_f1
-    from articles
-    inner join means using (model, dataset, heuristic, bin)
-    group by model, dataset, heuristic, bin
 
 )
 
 select
-    means.model,
-    dataset,
-    means.heuristic,
-    means.bin,
-    means.value_low,
-    means.value_high,
-    means.value_mean,
+    means.cell.model as model,
+    means.cell.dataset as dataset,
+    means.cell.heuristic as heuristic,
+    means.cell.bin as bin,
+    spans.value_low,
+    spans.value_high,
+    spans.value_mean,
     means.exact_match,
-    wilson_interval_clustered(means.exact_match, errors.error, means.n_rows, means.n_articles)[1] as exact_match_low,
-    wilson_interval_clustered(means.exact_match, errors.error, means.n_rows, means.n_articles)[2] as exact_match_high,
+    means.exact_match_low,
+    means.exact_match_high,
     means.f1,
-    case
-        when errors.error_f1 is not null
-            then greatest(0, means.f1 - t_quantile(means.n_articles - 1) * errors.error_f1)
-    end as f1_low,
-    case
-        when errors.error_f1 is not null
-            then least(1, means.f1 + t_quantile(means.n_articles - 1) * errors.error_f1)
-    end as f1_high,
+    means.f1_low,
+    means.f1_high,
     means.n_rows,
     means.n_articles
-from means
-inner join errors using (model, dataset, heuristic, bin)
+from article_means('articles') as means
+inner join spans using (cell)
 order by all

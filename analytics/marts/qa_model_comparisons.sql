@@ -267,7 +267,7 @@ select
     simultaneous_low,
     simultaneous_high,
     smallest_detectable,
-    verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, 0.01) as verdict,
+    verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)) as verdict,
     coalesce(n_rows, 0) as n_rows,
     coalesce(n_articles, 0) as n_articles,
     n_answers - 2 * coalesce(n_shared, 0) as n_lacking,
