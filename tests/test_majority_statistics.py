@@ -479,7 +479,9 @@ def _verdicts(
     found = computed(
         "marts",
         "majority_verdicts",
-        majority_by_setting=pa.Table.from_pylist(by_setting),
+        majority_seed_boundaries=pa.Table.from_pylist(
+            computed("intermediate", "majority_seed_boundaries", majority_by_setting=pa.Table.from_pylist(by_setting))
+        ),
         majority_row_values=pa.Table.from_pylist(row_values),
         majority_draws_by_model=pa.Table.from_pylist(draws),
         majority_by_model=pa.Table.from_pylist([plain, plain | {"method": "looc"} | (model or {})]),

@@ -1,20 +1,25 @@
 -- One row per ordered pair (run, other_run) of majority-bias runs over the same test rows and settings
 -- (majority_bias_shared), n_demos, instruction, predict, method and metric that both have: the metric of each (value,
 -- other_value); estimate: other_run minus run. metric: accuracy, a mean over settings and the seeds of each, where an output
--- that is no label is wrong; mean_f1, sd_f1, tails_f1 and middle_f1 (majority_row_values). standard_error to
--- smallest_detectable are of sign_flip_tests over the test rows, the same for all settings and seeds, by their
--- pseudo-values: what holds, holds for other test rows behind these draws of demonstrations; p_adjusted and the
--- simultaneous band are over all that is compared, of all pairs of runs together. Equal models differ by their luck with
--- demonstrations too: error_draws, the standard error over other draws of them (draw_errors: of the difference seed by
--- seed where both runs have the same seeds, else of both runs, as their errors add), and n_seeds, the fewest of a setting
--- and run; p_both, p_both_adjusted, both_low, both_high and both_smallest_detectable: by both errors (over_draws), null
--- where one seed tells nothing of draws.
+-- that is no label is wrong; mean_f1, sd_f1, tails_f1 and middle_f1 (majority_row_values); rb_at_10, the mean over the seeds
+-- that both runs have of the RB@10 of each seed (majority_seed_boundaries), which is not that of the means over seeds.
+-- standard_error to smallest_detectable are of sign_flip_tests over units (unit): 'row', the test rows by their
+-- pseudo-values, the same for all settings and seeds: what holds, holds for other test rows behind these draws of
+-- demonstrations; of rb_at_10 'seed'. p_adjusted and the simultaneous band are over all that is compared by units of that
+-- sort, of all pairs of runs together.
+-- Equal models differ by their luck with demonstrations too: error_draws, the standard error over other draws of them
+-- (draw_errors: of the difference seed by seed where both runs have the same seeds, else of both runs, as their errors
+-- add), and n_seeds, the fewest of a setting and run; p_both, p_both_adjusted, both_low, both_high and
+-- both_smallest_detectable: by both errors (over_draws). All null of rb_at_10, which seeds judge, and where one seed tells
+-- nothing of draws.
 -- verdict: of other_run against run (verdict), for other rows and other demonstrations: by the larger of p_adjusted and
--- p_both_adjusted, and the band of both; a difference below least_effect is negligible. reason: why there is none (null,
--- 'too few' or 'unclear'); null elsewhere: 'constant answer', sd_f1 where an answer is always the same, which has no spread
--- and is not robust; 'too few rows', below 6; 'no spread', sd_f1 where the settings of a side are all alike; 'other numbers
--- of seeds', sd_f1, which is the wider the fewer seeds it is over; 'too few seeds', where one seed cannot tell what draws
--- change.
+-- p_both_adjusted, and the band of both; a difference below least_effect is negligible. rb_at_10 is judged on seeds and on
+-- rows: higher or lower only where its difference over resamples of the rows is clear to the same side (boundary_word).
+-- reason: why there is none (null, 'too few' or 'unclear'); null elsewhere: 'constant answer', sd_f1 and rb_at_10 where an
+-- answer is always the same, which has no spread and is not robust; 'too few rows', below 6, or rb_at_10 where the
+-- settings' intervals are too wide (has_enough_rows); 'no spread', sd_f1 where the settings of a side are all alike;
+-- 'other numbers of seeds', sd_f1, which is the wider the fewer seeds it is over; 'too few seeds', where one seed cannot
+-- tell what draws change, and below 6 of rb_at_10.
 -- is_constant, other_is_constant: more than 95 % of the answers of run and of other_run are the same (majority_by_model).
 -- All but these is null where a side lacks the metric.
 with
@@ -29,14 +34,12 @@ pairs as (
 
 ),
 
+-- place: of what a run measures; all below is by it.
 hits_of_seeds as (
 
     select
         run,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
         row,
         setting,
         avg(coalesce(prediction = gold, false)::int order by seed) as hit
@@ -45,16 +48,14 @@ hits_of_seeds as (
 
 ),
 
-row_values as materialized (
+unit_values as materialized (
 
     select
         run,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        place,
         'accuracy' as metric,
-        row,
+        'row' as family,
+        row as unit,
         avg(hit order by setting) as value
     from hits_of_seeds
     group by all
@@ -63,33 +64,38 @@ row_values as materialized (
 
     select
         run,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
         metric,
-        row,
+        'row' as family,
+        row as unit,
         value
     from majority_row_values
+
+    union all by name
+
+    select
+        run,
+        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
+        'rb_at_10' as metric,
+        'seed' as family,
+        seed as unit,
+        rb_at_10 as value
+    from majority_seed_boundaries
 
 ),
 
 paired as materialized (
 
     select
-        pairs.run,
-        pairs.other_run,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        metric,
-        row,
-        own.value,
-        other.value as other_value
+        family,
+        {'run': pairs.run, 'other_run': pairs.other_run, 'place': place, 'metric': metric} as test,
+        dense_rank() over (partition by family order by unit) - 1 as unit,
+        own.value as own_value,
+        other.value as other_value,
+        other.value - own.value as value
     from pairs
-    inner join row_values as own using (run)
-    inner join row_values as other using (n_demos, instruction, predict, method, metric, row)
+    inner join unit_values as own using (run)
+    inner join unit_values as other using (place, metric, family, unit)
     where other.run = pairs.other_run
 
 ),
@@ -97,53 +103,17 @@ paired as materialized (
 means as (
 
     select
-        run,
-        other_run,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        metric,
-        nullif(avg(coalesce(value, 'nan') order by row), 'nan') as value,
-        nullif(avg(coalesce(other_value, 'nan') order by row), 'nan') as other_value
+        test,
+        nullif(avg(coalesce(own_value, 'nan') order by unit), 'nan') as value,
+        nullif(avg(coalesce(other_value, 'nan') order by unit), 'nan') as other_value
     from paired
-    group by all
-
-),
-
-units as (
-
-    select
-        'all' as family,
-        {
-            'run': run,
-            'other_run': other_run,
-            'n_demos': n_demos,
-            'instruction': instruction,
-            'predict': predict,
-            'method': method,
-            'metric': metric
-        } as test,
-        dense_rank() over (order by row) - 1 as unit,
-        other_value - value as value
-    from paired
+    group by test
 
 ),
 
 tests as materialized (
 
-    from sign_flip_tests('units', 'comparison_sign_flips')
-
-),
-
-numbers_of_seeds as (
-
-    select
-        run,
-        n_demos,
-        count(distinct seed) as n_seeds
-    from majority_predictions
-    group by all
+    from sign_flip_tests('paired', 'comparison_sign_flips')
 
 ),
 
@@ -151,7 +121,11 @@ draws as (
 
     select
         run as own_run,
-        * exclude (run, task, setting)
+        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
+        metric,
+        number,
+        seed,
+        value
     from majority_draw_values
 
 ),
@@ -160,16 +134,8 @@ draws as (
 changes as materialized (
 
     select
-        'all' as family,
-        {
-            'run': pairs.run,
-            'other_run': pairs.other_run,
-            'n_demos': n_demos,
-            'instruction': instruction,
-            'predict': predict,
-            'method': method,
-            'metric': metric
-        } as test,
+        'row' as family,
+        {'run': pairs.run, 'other_run': pairs.other_run, 'place': place, 'metric': metric} as test,
         number,
         seed,
         any_value(draws.value) filter (own_run = pairs.run) as value,
@@ -186,49 +152,80 @@ errors as materialized (
 
 ),
 
+sides as (
+
+    select
+        run,
+        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
+        is_constant,
+        has_enough_rows,
+        numbers.n_seeds
+    from majority_by_model
+    inner join (
+        select
+            run,
+            n_demos,
+            count(distinct seed) as n_seeds
+        from majority_predictions
+        group by all
+    ) as numbers using (run, n_demos)
+
+),
+
+boundaries as (
+
+    select
+        run,
+        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
+        draw,
+        rb_at_10
+    from majority_draws_by_model
+
+),
+
+boundary_signs as (
+
+    select
+        pairs.run,
+        pairs.other_run,
+        place,
+        'rb_at_10' as metric,
+        clear_sign(
+            estimate(other.rb_at_10 - own.rb_at_10, draw),
+            interval_low(other.rb_at_10 - own.rb_at_10, draw),
+            interval_high(other.rb_at_10 - own.rb_at_10, draw)
+        ) as row_sign
+    from pairs
+    inner join boundaries as own using (run)
+    inner join boundaries as other using (place, draw)
+    where other.run = pairs.other_run
+    group by all
+
+),
+
 tested as materialized (
 
     select
-        test.run,
-        test.other_run,
-        test.n_demos,
-        test.instruction,
-        test.predict,
-        test.method,
-        test.metric,
+        unnest(test),
         means.value,
         means.other_value,
         own.is_constant,
         other.is_constant as other_is_constant,
-        own_seeds.n_seeds = other_seeds.n_seeds as has_as_many_seeds,
+        own.n_seeds = other.n_seeds as has_as_many_seeds,
+        own.has_enough_rows and other.has_enough_rows as has_enough_rows,
+        row_sign,
+        family as unit,
         tests.* exclude (family, test)
     from over_draws('tests', 'errors') as tests
-    inner join means
+    inner join means using (test)
+    inner join sides as own on test.run = own.run and test.place = own.place
+    inner join sides as other on test.other_run = other.run and test.place = other.place
+    left join boundary_signs as signs
         on
-            test.run = means.run
-            and test.other_run = means.other_run
-            and test.n_demos = means.n_demos
-            and test.instruction = means.instruction
-            and test.predict = means.predict
-            and test.method = means.method
-            and test.metric = means.metric
-    inner join majority_by_model as own
-        on
-            test.run = own.run
-            and test.n_demos = own.n_demos
-            and test.instruction = own.instruction
-            and test.predict = own.predict
-            and test.method = own.method
-    inner join majority_by_model as other
-        on
-            test.other_run = other.run
-            and test.n_demos = other.n_demos
-            and test.instruction = other.instruction
-            and test.predict = other.predict
-            and test.method = other.method
-    inner join numbers_of_seeds as own_seeds on test.run = own_seeds.run and test.n_demos = own_seeds.n_demos
-    inner join numbers_of_seeds as other_seeds
-        on test.other_run = other_seeds.run and test.n_demos = other_seeds.n_demos
+            test.run = signs.run
+            and test.other_run = signs.other_run
+            and test.place = signs.place
+            and test.metric = signs.metric
 
 ),
 
@@ -237,11 +234,12 @@ judged as (
     select
         *,
         case
-            when metric = 'sd_f1' and (is_constant or other_is_constant) then 'constant answer'
-            when n_units < 6 then 'too few rows'
+            when metric in ('sd_f1', 'rb_at_10') and (is_constant or other_is_constant) then 'constant answer'
+            when metric = 'rb_at_10' and not has_enough_rows then 'too few rows'
+            when n_units < 6 then format('too few {}s', unit)
             when metric = 'sd_f1' and estimate is null then 'no spread'
             when metric = 'sd_f1' and not has_as_many_seeds then 'other numbers of seeds'
-            when p_both is null then 'too few seeds'
+            when metric <> 'rb_at_10' and p_both is null then 'too few seeds'
         end as reason
     from both_directions('tested')
 
@@ -250,10 +248,7 @@ judged as (
 select
     run,
     other_run,
-    n_demos,
-    instruction,
-    predict,
-    method,
+    unnest(place),
     metric,
     value,
     other_value,
@@ -270,9 +265,14 @@ select
     case
         when reason in ('constant answer', 'other numbers of seeds') or estimate is null then null
         when reason like 'too few%' then 'too few'
+        when metric = 'rb_at_10'
+            then boundary_word(
+                verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect),
+                if(run < other_run, row_sign, 0 - row_sign)
+            )
         else verdict(estimate, greatest(p_adjusted, p_both_adjusted), both_low, both_high, n_units, least_effect)
     end as verdict,
-    'row' as unit,
+    unit,
     n_units,
     is_constant,
     other_is_constant,

@@ -7,7 +7,7 @@
 -- demonstrations; those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each setting.
 -- *_sign: 1 or -1 where majority_bias_comparison says that the larger model's is higher or lower, for other rows and other
 -- draws of demonstrations, 0 for no difference at all (tolerance 1e-9), else null, also where contexts or scoring are
--- not the same; of rb_at_10, which nothing tests between runs, never 1 or -1.
+-- not the same.
 -- has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model). n_shared_rows: test rows that both have.
 with
 
@@ -122,6 +122,7 @@ signs as (
         instruction,
         predict,
         method,
+        any_value(sign) filter (metric = 'rb_at_10') as rb_at_10,
         any_value(sign) filter (metric = 'mean_f1') as mean_f1,
         any_value(sign) filter (metric = 'sd_f1') as sd_f1,
         any_value(sign) filter (metric = 'tails_f1') as tails_f1,
@@ -140,7 +141,7 @@ signs as (
 select
     effects.*,
     smaller.is_constant or larger.is_constant as is_constant,
-    case when abs(effects.rb_at_10) <= 1e-9 then 0 end as rb_at_10_sign,
+    if(abs(effects.rb_at_10) <= 1e-9, 0, signs.rb_at_10) as rb_at_10_sign,
     if(abs(effects.mean_f1) <= 1e-9, 0, signs.mean_f1) as mean_f1_sign,
     if(abs(effects.sd_f1) <= 1e-9, 0, signs.sd_f1) as sd_f1_sign,
     if(abs(effects.tails_f1) <= 1e-9, 0, signs.tails_f1) as tails_f1_sign,

@@ -13,7 +13,7 @@
 -- rb_at_10, which seeds judge, and where draws cannot be told from anything.
 -- verdict: as the macro has it, for a smallest effect of interest of 0.01, by the larger of p_adjusted and
 -- p_both_adjusted, and the band of both. RB@10 is judged on seeds and on rows: it is higher or lower only where its
--- difference over resamples of the rows is clear to the same side too (clear_sign).
+-- difference over resamples of the rows is clear to the same side too (boundary_word).
 -- reason: why a difference is not judged (its verdict is 'too few' or 'unclear'); null elsewhere. 'constant answer': in
 -- sd_f1 and rb_at_10, a side whose answer is always the same has no spread and is not robust. 'too few rows': below 6,
 -- or rb_at_10 where the settings' intervals are too wide (has_enough_rows). 'too few seeds': below 6 of rb_at_10; of
@@ -42,21 +42,6 @@ row_changes as (
 
 ),
 
-seed_boundaries as (
-
-    select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        seed,
-        rb_at_k(list(weighted_f1 order by number), 10) as rb_at_10
-    from majority_by_setting
-    group by all
-
-),
-
 seed_changes as (
 
     select
@@ -70,8 +55,8 @@ seed_changes as (
         'rb_at_10' as metric,
         dense_rank() over (order by seed) - 1 as unit,
         round(changed.rb_at_10 - plain.rb_at_10, 12) as value
-    from seed_boundaries as changed
-    inner join seed_boundaries as plain using (task, n_demos, instruction, predict, seed)
+    from majority_seed_boundaries as changed
+    inner join majority_seed_boundaries as plain using (task, n_demos, instruction, predict, seed)
     where changed.method <> 'none' and plain.method = 'none'
 
 ),
@@ -228,8 +213,7 @@ select
         when word is null then null
         when reason like 'too few%' then 'too few'
         when reason is not null then 'unclear'
-        when metric = 'rb_at_10' and word = 'higher' and row_sign is distinct from 1 then 'unclear'
-        when metric = 'rb_at_10' and word = 'lower' and row_sign is distinct from -1 then 'unclear'
+        when metric = 'rb_at_10' then boundary_word(word, row_sign)
         else word
     end as verdict,
     reason,

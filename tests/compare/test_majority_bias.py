@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
+from biaseval.analysis.sign_flips import sign_flips
 from biaseval.errors import InputError
 from biaseval.report import write_comparison
 from biaseval.report.compare_page import write_compared
 from biaseval.report.compare_words import caveats, sentences
+from biaseval.validation.outcomes import outcomes
 from tests.compare.runs import Array, agreement, compared_rows, flipped, make
 from tests.majorityplans import ANSWERS, GOLD, MajorityPlan
 from tests.pages import Page
@@ -60,7 +64,10 @@ def test_majority_runs_are_compared_row_by_row(majority: list[str]) -> None:
         assert found[metric]["estimate"] == pytest.approx(marts["large"][metric] - marts["small"][metric], abs=1e-9)
         assert found[metric]["value"] == pytest.approx(marts["small"][metric], abs=1e-9)
     without = compared_rows(majority, "majority_bias", "run = 'small' and not instruction")
-    assert {row["verdict"] for row in without if row["metric"] != "sd_f1"} == {"unclear"}
+    assert {row["verdict"] for row in without if row["metric"] not in ("sd_f1", "rb_at_10")} == {"unclear"}
+    [boundary] = [row for row in without if row["metric"] == "rb_at_10"]
+    assert (boundary["unit"], boundary["n_units"], boundary["verdict"]) == ("seed", 2, "too few")
+    assert {row["unit"] for row in without if row["metric"] != "rb_at_10"} == {"row"}
 
 
 def test_rows_of_majority_runs_are_listed_with_their_setting(majority: list[str]) -> None:
@@ -125,6 +132,95 @@ def test_what_majority_runs_do_not_share_is_named(
     assert {name for name, value in pair.items() if value is False} == lacking
     assert [caveat for caveat in caveats(compared) if said in caveat]
     assert {row["estimate"] for row in compared.tests} == {0}
+
+
+# RB@10
+
+
+_PLACE = {"n_demos": 10, "instruction": True, "predict": "likelihood", "method": "none"}
+
+
+def _boundaries(
+    changes: Sequence[float], of_rows: Sequence[float] = (0.3,) * 40, **sides: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the test of RB@10 in both directions, of two runs whose RB@10 differs by so much with each seed.
+
+    Args:
+        changes: by seed.
+        of_rows: what resamples of the rows have for the change of the RB@10 of means over seeds; its first is that of
+            the rows themselves.
+        sides: columns of ``majority_by_model``.
+    """
+    runs = {"a": 0.0, "b": 1.0}
+    tables = {
+        "majority_bias_shared": [
+            {"run": run, "other_run": other, "is_comparable": True} for run, other in (("a", "b"), ("b", "a"))
+        ],
+        "majority_predictions": [
+            {"run": run, "task": "t", **_PLACE, "setting": "0/100", "number": 0, "seed": seed, "row": row}
+            | {"gold": "yes", "prediction": "yes"}
+            for run in runs
+            for seed in range(len(changes))
+            for row in range(8)
+        ],
+        "majority_row_values": [
+            {"run": run, "task": "t", **_PLACE, "metric": "mean_f1", "row": row, "value": 1.0}
+            for run in runs
+            for row in range(8)
+        ],
+        "majority_draw_values": [
+            {"run": run, "task": "t", **_PLACE, "metric": "mean_f1", "setting": "0/100", "number": 0}
+            | {"seed": seed, "value": 1.0}
+            for run in runs
+            for seed in range(len(changes))
+        ],
+        "majority_seed_boundaries": [
+            {"run": run, "task": "t", **_PLACE, "seed": seed, "rb_at_10": 0.25 + times * change}
+            for run, times in runs.items()
+            for seed, change in enumerate(changes)
+        ],
+        "majority_draws_by_model": [
+            {"run": run, "task": "t", **_PLACE, "draw": draw, "rb_at_10": 0.5 + times * change}
+            for run, times in runs.items()
+            for draw, change in enumerate(of_rows)
+        ],
+        "majority_by_model": [
+            {"run": run, "task": "t", **_PLACE, "is_constant": False, "has_enough_rows": True} | sides for run in runs
+        ],
+    }
+    given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
+    given["comparison_sign_flips"] = sign_flips(64, 42)
+    asked = {"found": "from majority_bias_comparison where metric = 'rb_at_10'"}
+    found = outcomes("majority_bias", given, ["majority_bias_comparison"], asked)["found"].to_pylist()
+    return {row["run"]: row for row in found}
+
+
+def test_boundaries_of_runs_are_told_apart_by_seeds_and_by_rows() -> None:
+    """With seven seeds of one mind two of 128 patterns of signs are as far from 0."""
+    found = _boundaries([0.4, 0.5, 0.3, 0.4, 0.5, 0.2, 0.4])
+    assert found["a"]["estimate"] == pytest.approx(2.7 / 7)
+    assert (found["a"]["value"], found["a"]["other_value"]) == (pytest.approx(0.25), pytest.approx(0.25 + 2.7 / 7))
+    assert found["a"]["p"] == found["a"]["p_adjusted"] == pytest.approx(2 / 128)
+    assert [found[run]["verdict"] for run in "ab"] == ["higher", "lower"]
+    assert {row["unit"] for row in found.values()} == {"seed"}
+    assert {row["p_both"] for row in found.values()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "how", "verdict", "reason"),
+    [
+        ([0.4] * 7, {"of_rows": (0.3, *([0.3, -0.3] * 20))}, "unclear", None),
+        ([0.4] * 5, {}, "too few", "too few seeds"),
+        ([0.4] * 7, {"has_enough_rows": False}, "too few", "too few rows"),
+        ([0.4] * 7, {"is_constant": True}, None, "constant answer"),
+        ([0.4, -0.4, 0.4, -0.4, 0.4, -0.4, 0.1], {}, "unclear", None),
+    ],
+)
+def test_a_boundary_that_seeds_or_rows_do_not_show_is_not_told_apart(
+    changes: Sequence[float], how: dict[str, Any], verdict: str | None, reason: str | None
+) -> None:
+    for row in _boundaries(changes, **how).values():
+        assert (row["verdict"], row["reason"]) == (verdict, reason)
 
 
 # What is said and shown

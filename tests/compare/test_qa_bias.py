@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
@@ -76,6 +77,8 @@ def test_exact_match_of_questions_is_tested_by_article(readers: tuple[list[str],
     assert (row["unit"], row["n_units"], row["n_questions"]) == ("article", 40, 120)
     [wins] = query(runs, "from qa_bias_wins where run = 'plain'").to_pylist()
     assert (wins["n_wins"], wins["n_losses"]) == (int((after > before).sum()), int((after < before).sum()))
+    p = stats.binomtest(wins["n_wins"], wins["n_wins"] + wins["n_losses"]).pvalue
+    assert wins["mcnemar_p"] == pytest.approx(p, rel=1e-9)
 
 
 def _signs(runs: Sequence[str]) -> list[list[int]]:

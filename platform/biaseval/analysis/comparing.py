@@ -5,30 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 import duckdb
 
+from biaseval.analysis.compared_kinds import KINDS, Row
 from biaseval.analysis.queries import open_runs, run_names, stored_kind
 from biaseval.analysis.relations import create, literal, relations
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 from biaseval.tables import SIGN_FLIPS
 
-Row = dict[str, Any]
-
-KINDS = {"label_bias": "label bias", "majority_bias": "majority-label bias", "qa_bias": "QA bias"}
-"""The kinds of run that can be compared, and what they measure."""
-
 N_LISTED = 50
 """Rows that only one of two runs has right, of which as many are listed of each pair."""
-
-_SETTING = {
-    "label_bias": "method = 'none' and n_demos = {n_demos}",
-    "majority_bias": "method = 'none' and n_demos = {n_demos} and predict = {predict}",
-    "qa_bias": "true",
-}
-"""Of which setting rows are listed, and counted."""
 
 _WAYS = ("likelihood", "constrained", "generate")
 """Ways of predicting, the one first whose rows are listed if both runs have it."""
@@ -135,7 +123,7 @@ def _one_kind(runs: Sequence[Run]) -> str:
     """
     kinds = {run.uri: stored_kind(run) for run in runs}
     if problems := [
-        f"{uri}: is of the kind {kind!r}, which has no metrics to compare; name runs of {_either(KINDS)}"
+        f"{uri}: is of the kind {kind!r}, which has no metrics to compare; name runs of {_either(list(KINDS))}"
         for uri, kind in kinds.items()
         if kind not in KINDS
     ]:
@@ -146,7 +134,7 @@ def _one_kind(runs: Sequence[Run]) -> str:
     return kinds[runs[0].uri]
 
 
-def _either(words: Sequence[str] | dict[str, str]) -> str:
+def _either(words: Sequence[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}"
 
@@ -181,7 +169,7 @@ def _refuse_without_common(kind: str, names: Sequence[str], shared: Sequence[Row
         return
     raise InputError.of(
         [
-            f"{pair['run']} and {pair['other_run']}: nothing can be compared: {_why(kind, pair)}"
+            f"{pair['run']} and {pair['other_run']}: nothing can be compared: {KINDS[kind].why_not(pair)}"
             for name in names[1:]
             for pair in shared
             if (pair["run"], pair["other_run"]) == (names[0], name)
@@ -198,48 +186,13 @@ def _comparable(shared: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
                 yield pair
 
 
-def _why(kind: str, pair: Row) -> str:
-    """Return what two runs would have to share, and what to do."""
-    if kind == "label_bias":
-        if not pair["n_tasks"] and pair["differing_tasks"]:
-            return (
-                f"{_some(pair['differing_tasks'])} have other main rows or labels in each; "
-                "tasks.splits: RUN/splits in a spec takes the rows of another run"
-            )
-        if not pair["n_tasks"]:
-            return (
-                f"no task is in both ({_some(pair['lacking_tasks'])} only in the first); run both over the same tasks"
-            )
-        what = "number of demonstrations" if not pair["n_demos"] else "method"
-        return f"no {what} is in both; run both with a common one (prompt.n_demos, calibration)"
-    if kind == "majority_bias":
-        if not pair["has_same_rows"]:
-            n_shared, n_rows = pair["n_shared_rows"], pair["n_rows"]
-            return (
-                f"{n_shared} of {n_rows} test rows of the first are in both, and all of them must be; use one data.test"
-            )
-        if not pair["has_same_settings"]:
-            return "their proportions are others; use the same proportions and labels"
-        return (
-            "no number of demonstrations, instruction, way of predicting and method is in both; "
-            "run both with a common one"
-        )
-    differing = f"{pair['n_differing']} questions have the same name and another text; " if pair["n_differing"] else ""
-    return f"no question is in both, by dataset, id and text; {differing}measure both on the same data sets"
-
-
-def _some(names: Sequence[str], n_shown: int = 3) -> str:
-    more = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
-    return f"{', '.join(names[:n_shown])}{more}"
-
-
 def _listed(kind: str, pairs: Sequence[Row]) -> list[str]:
     """Return the conditions on pairs and settings whose rows are listed, one for all pairs of the same setting."""
     others: dict[str, list[str]] = {}
     for pair in pairs:
         n_demos, predicts = max(pair.get("n_demos") or [0]), pair.get("predicts") or []
         predict = literal(next((way for way in _WAYS if way in predicts), ""))
-        others.setdefault(_SETTING[kind].format(n_demos=n_demos, predict=predict), []).append(pair["other_run"])
+        others.setdefault(KINDS[kind].listed.format(n_demos=n_demos, predict=predict), []).append(pair["other_run"])
     return [
         f"run = {literal(pairs[0]['run'])} and other_run in ({', '.join(map(literal, names))}) and {setting}"
         for setting, names in others.items()

@@ -27,6 +27,8 @@ class ComparedKind:
     """Returns what a setting is called."""
     shown_place: Callable[[Sequence[Place]], Place]
     """Returns the setting to show where there is room for one."""
+    listed_place: Callable[[Row], str]
+    """Returns of which settings rows are listed; "" where of all."""
     row_name: Callable[[Row], str]
     """Returns which row of the data a prediction is of."""
     scope: Callable[[Row], str]
@@ -59,6 +61,10 @@ _SAME_SEED = "other seeds in the specs (seed)"
 # Label bias
 
 
+def _label_place_name(row: Row) -> str:
+    return f"{method_name(row['method'])}, {count(row['n_demos'], 'demonstration')}"
+
+
 def _differing_tasks(pair: Row, back: Row) -> str:
     tasks = pair["differing_tasks"]
     return f"left out, with other rows or labels in each: {some(tasks)}" if tasks else ""
@@ -82,8 +88,9 @@ _LABEL_BIAS = ComparedKind(
     metrics={**METRICS, "relative_variance": "variance"},
     first_metric="rsd",
     place=lambda row: (row["n_demos"], method_order(row["method"])),
-    place_name=lambda row: f"{method_name(row['method'])}, {count(row['n_demos'], 'demonstration')}",
+    place_name=_label_place_name,
     shown_place=max,
+    listed_place=_label_place_name,
     row_name=lambda row: f"{row['task']}, row {row['row']}, set {row['demo_set']}",
     scope=lambda shared: f"{count(shared['n_tasks'], 'task')} with {count(shared['n_rows'], 'row')}",
     lacking=(_differing_tasks, _lacking_tasks),
@@ -106,9 +113,12 @@ _LABEL_BIAS = ComparedKind(
 # Majority-label bias
 
 
+def _listed_majority_place(row: Row) -> str:
+    return f"{way_name(row['predict'], row['method'])}, {count(row['n_demos'], 'demonstration')}"
+
+
 def _majority_place_name(row: Row) -> str:
-    way = way_name(row["predict"], row["method"])
-    return f"{way}, {count(row['n_demos'], 'demonstration')}, {INSTRUCTIONS[row['instruction']]} instruction"
+    return f"{_listed_majority_place(row)}, {INSTRUCTIONS[row['instruction']]} instruction"
 
 
 def _majority_row_name(row: Row) -> str:
@@ -121,6 +131,7 @@ _MAJORITY_BIAS = ComparedKind(
         "accuracy": "accuracy",
         "mean_f1": "weighted F1",
         "sd_f1": "std over settings",
+        "rb_at_10": "RB@10",
         "tails_f1": "F1 at the tails",
         "middle_f1": "F1 in the middle",
     },
@@ -128,6 +139,7 @@ _MAJORITY_BIAS = ComparedKind(
     place=lambda row: (row["n_demos"], way_order(row), list(INSTRUCTIONS).index(row["instruction"])),
     place_name=_majority_place_name,
     shown_place=min,
+    listed_place=_listed_majority_place,
     row_name=_majority_row_name,
     scope=lambda shared: count(shared["n_rows"], "test row"),
     lacking=(),
@@ -144,7 +156,8 @@ _MAJORITY_BIAS = ComparedKind(
     },
     caveat=lambda tests: (
         "Verdicts are for other test rows and for other draws of the demonstrations: both must show a difference, and "
-        "intervals and detectable differences are of both together."
+        "intervals and detectable differences are of both together. RB@10 is judged over the seeds that both have, six "
+        "or more, as a family of its own, and only where other test rows show the same."
     ),
 )
 
@@ -188,6 +201,7 @@ _QA_BIAS = ComparedKind(
     place=lambda row: (row["dataset"],),
     place_name=lambda row: str(row["dataset"]),
     shown_place=min,
+    listed_place=lambda row: "",
     row_name=_question_name,
     scope=lambda shared: f"{count(shared['n_questions'], 'question')} on {count(shared['n_articles'], 'article')}",
     lacking=(_differing_questions, _lacking_questions, _differing_values),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from biaseval.analysis.comparing import KINDS, Compared, compare_runs
+from biaseval.analysis.compared_kinds import KINDS
+from biaseval.analysis.comparing import Compared, compare_runs
 from biaseval.errors import InputError
 from biaseval.report.compare_figures import difference_figures
 from biaseval.report.compare_kinds import COMPARED_KINDS
@@ -73,7 +74,7 @@ def render_compare_page(compared: Compared, majority: dict[str, object] | None =
         .get_template("compare.html.j2")
         .render(
             compared=compared,
-            kind=KINDS[compared.kind],
+            kind=KINDS[compared.kind].name,
             summary=sentences(compared),
             caveats=caveats(compared),
             header=header(compared),
@@ -84,8 +85,8 @@ def render_compare_page(compared: Compared, majority: dict[str, object] | None =
             tests=test_lines(compared),
             listed=listed_rows(compared),
             shared=_shared(compared),
-            word_of=lambda row: verdict_word(compared.kind, row),
-            has_words_of_these_tasks=any(is_of_these_tasks(compared.kind, row) for row in compared.tests),
+            word_of=verdict_word,
+            has_words_of_these_tasks=any(is_of_these_tasks(row) for row in compared.tests),
             majority=majority,
             **(majority or {}),
         )

@@ -23,7 +23,7 @@ from biaseval.report.compare_words import (
     verdict_word,
 )
 from biaseval.report.findings import Row
-from biaseval.report.summary import signed
+from biaseval.report.summary import p_value, signed
 
 _N_KEYS = 12
 """Keys of specs that the table on top of the page has; the page's last table has all."""
@@ -108,7 +108,7 @@ def _overview_line(
 def _overview_cell(compared: Compared, row: Row | None) -> OverviewCell | None:
     if row is None:
         return None
-    word = verdict_word(compared.kind, row)
+    word = verdict_word(row)
     return OverviewCell(row["other_value"], signed(row["estimate"]), word, row["verdict"] in TOLD_APART)
 
 
@@ -201,7 +201,7 @@ def test_lines(compared: Compared) -> list[Row]:
             "ends": band_ends(row),
             "p_of_word": p_of_word(row),
             "detectable": detectable(row),
-            "word": verdict_word(compared.kind, row),
+            "word": verdict_word(row),
             "is_told_apart": row["verdict"] in TOLD_APART,
         }
         for row in against_reference(compared)
@@ -220,15 +220,17 @@ def listed_rows(compared: Compared) -> list[Row]:
                 "run": name,
                 "n_wins": sum(row["n_wins"] for row in counts),
                 "n_losses": sum(row["n_losses"] for row in counts),
-                "place": _listed_place(compared.kind, first),
+                "mcnemar": _mcnemar(compared, counts),
+                "place": COMPARED_KINDS[compared.kind].listed_place(first) if first else "",
                 "rows": [{**row, "where": COMPARED_KINDS[compared.kind].row_name(row)} for row in rows],
             }
         )
     return found
 
 
-def _listed_place(kind: str, row: Row | None) -> str:
-    if row is None or kind == "qa_bias":
-        return ""
-    name = place_name(kind, {**row, "instruction": row.get("instruction", False)})
-    return name.rsplit(", ", 1)[0] if kind == "majority_bias" else name
+def _mcnemar(compared: Compared, counts: Sequence[Row]) -> str:
+    """Return what McNemar's test says of each pair of models and data set; nothing where there is none."""
+    found = [row for row in counts if row.get("mcnemar_p") is not None]
+    names = [f"{subject(compared, row['other_run'], row['other_model'])} on {row['dataset']}" for row in found]
+    said = [p_value(row["mcnemar_p"]) for row in found]
+    return said[0] if len(found) == 1 else ", ".join(f"{name} {p}" for name, p in zip(names, said, strict=True))

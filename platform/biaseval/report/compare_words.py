@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from biaseval.analysis.comparing import KINDS, Compared
+from biaseval.analysis.compared_kinds import KINDS
+from biaseval.analysis.comparing import Compared
 from biaseval.report.compare_kinds import COMPARED_KINDS, Place, count, some
 from biaseval.report.findings import Row
 from biaseval.report.summary import join, signed
@@ -54,20 +55,20 @@ def place_name(kind: str, row: Row) -> str:
 
 def subject(compared: Compared, run: str, model: str | None = None) -> str:
     """Return what a run is called, or a model of it where runs have several."""
-    several = compared.kind == "qa_bias" and any(len(row["models"]) > 1 for row in compared.shared)
-    return f"{run}: {model}" if several and model else run
+    has_several = any(len(row.get("models", ())) > 1 for row in compared.shared)
+    return f"{run}: {model}" if has_several and model else run
 
 
-def is_of_these_tasks(kind: str, row: Row) -> bool:
+def is_of_these_tasks(row: Row) -> bool:
     """Return whether a test is over rows of few tasks, so that its word is about these tasks and no others."""
-    return kind == "label_bias" and row["unit"] == "row"
+    return "n_tasks" in row and row["unit"] == "row"
 
 
-def verdict_word(kind: str, row: Row) -> str:
+def verdict_word(row: Row) -> str:
     """Return what a test says, in words, and of which tasks it says it where that is not of others like them."""
     word = VERDICTS[row["verdict"]]
     is_said = row["verdict"] not in (None, "too few")
-    return f"{word} on {_these(row)}" if is_said and is_of_these_tasks(kind, row) else word
+    return f"{word} on {_these(row)}" if is_said and is_of_these_tasks(row) else word
 
 
 def _these(row: Row) -> str:
@@ -82,9 +83,14 @@ def band(row: Row) -> str:
 
 def band_ends(row: Row) -> tuple[float | None, float | None]:
     """Return the ends of the interval that a verdict goes by: also over draws of demonstrations, where these count."""
-    if "both_low" in row:
+    if _is_of_rows_and_draws(row):
         return row["both_low"], row["both_high"]
     return row["simultaneous_low"], row["simultaneous_high"]
+
+
+def _is_of_rows_and_draws(row: Row) -> bool:
+    """Return whether a test is over rows, and beside it stands what draws of demonstrations change."""
+    return "both_low" in row and row["unit"] == "row"
 
 
 def p_of_word(row: Row) -> float | None:
@@ -95,7 +101,7 @@ def p_of_word(row: Row) -> float | None:
 
 def detectable(row: Row) -> float | None:
     """Return the smallest difference that would mostly be found, in the same way; None where no unit differs."""
-    return row["both_smallest_detectable" if "both_low" in row else "smallest_detectable"] or None
+    return row["both_smallest_detectable" if _is_of_rows_and_draws(row) else "smallest_detectable"] or None
 
 
 def against_reference(compared: Compared) -> list[Row]:
@@ -116,7 +122,7 @@ def against_reference(compared: Compared) -> list[Row]:
 
 def sentences(compared: Compared) -> list[str]:
     """Return what was compared, then what each other run is against the first."""
-    kind = KINDS[compared.kind]
+    kind = KINDS[compared.kind].name
     scope = f"{kind[0].upper()}{kind[1:]} of {join(compared.others)} against {compared.reference}"
     rows = [row for row in against_reference(compared) if row["metric"] != _GUARD_OF_RSD]
     told = []
@@ -204,7 +210,7 @@ def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row
     few = Counter(row.get("reason") or "too few units" for row in rows if row["verdict"] == "too few")
     parts += [f"{number} with {reason} for a verdict" for reason, number in few.items()]
     told = "; ".join(parts) or "nothing is measured in both"
-    where = f" on {_these(rows[0])}" if rows and is_of_these_tasks(compared.kind, rows[0]) else ""
+    where = f" on {_these(rows[0])}" if rows and is_of_these_tasks(rows[0]) else ""
     counted = f"{len(apart)} of {count(len(rows), 'comparison')} told apart{where}"
     return f"{who}, {scope}: {counted}. {told[0].upper()}{told[1:]}."
 

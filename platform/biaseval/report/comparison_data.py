@@ -53,6 +53,8 @@ class Comparison:
     by_setting: list[Row]
     effects: list[Row]
     """The rows of ``majority_size_effect``."""
+    verdicts: list[Row]
+    """The rows of ``majority_verdicts``: what methods and the instruction change in each run."""
     shared: list[Row]
     """The rows of ``majority_shared_data``."""
 
@@ -72,12 +74,13 @@ def read_comparison(run_uris: Sequence[str]) -> Comparison:
         raise InputError("--out: makes one page of several runs, and one is named; name more, or leave --out away")
     runs = dict(zip(run_names(run_uris), map(Run.open, run_uris), strict=True))
     with closing(open_runs(run_uris)) as connection:
-        by_model, by_setting, effects, shared, settings = (
+        by_model, by_setting, effects, verdicts, shared, settings = (
             connection.sql(f"from {name}").to_arrow_table().to_pylist()
             for name in (
                 "majority_by_model",
                 "majority_over_seeds",
                 "majority_size_effect",
+                "majority_verdicts",
                 "majority_shared_data",
                 "settings",
             )
@@ -90,6 +93,7 @@ def read_comparison(run_uris: Sequence[str]) -> Comparison:
         by_model=sorted(by_model, key=row_order),
         by_setting=sorted(by_setting, key=lambda row: (row_order(row), row["number"])),
         effects=effects,
+        verdicts=verdicts,
         shared=shared,
     )
     twice = [

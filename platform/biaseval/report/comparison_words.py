@@ -9,8 +9,8 @@ from biaseval.report.comparison_data import Comparison, column_name
 from biaseval.report.findings import Row
 from biaseval.report.majority_words import no_label_caveats
 from biaseval.report.methods import mitigation_of
-from biaseval.report.summary import join, signed
-from biaseval.report.ways import INSTRUCTIONS, way_name, ways_of
+from biaseval.report.summary import join
+from biaseval.report.ways import way_name, ways_of
 
 
 def scope_sentence(comparison: Comparison) -> str:
@@ -25,113 +25,89 @@ def sentences(
 ) -> list[str]:
     """Return what one way of predicting found, in words."""
     way = way_name(predict, method)
-    told = [_widest(comparison, rows), _instruction(comparison, rows), _size(comparison, effects)]
+    told = [_boundaries(comparison, rows), _instruction(comparison, predict, method), _size(effects)]
     return [f"{way[0].upper()}{way[1:]}: {sentence}" for sentence in told if sentence]
 
 
-def _widest(comparison: Comparison, rows: Sequence[Row]) -> str:
-    """Return which model has the widest boundary on each data set, and with which mean weighted F1.
+def _boundaries(comparison: Comparison, rows: Sequence[Row]) -> str:
+    """Return from where to where RB@10 and mean weighted F1 reach on each data set.
 
     Runs with too few test rows for RB@10 are left out.
     """
     found = []
-    enough = [row for row in rows if row["has_enough_rows"]]
     for dataset in comparison.datasets:
-        there = [row for row in enough if row["run"] in dataset.runs]
-        if not there:  # a way that no run of this data has
-            continue
-        best = max(row["rb_at_10"] for row in there)
-        widest = [row for row in there if row["rb_at_10"] >= best - 1e-9]
-        models = []
-        for model in comparison.models:
-            given = {row["instruction"] for row in widest if row["run"] in model.runs}
-            if given:
-                models.append(f"{model.name} {join([INSTRUCTIONS[one] for one in sorted(given)])}")
-        f1s = sorted({f"{row['mean_f1']:.3f}" for row in widest})
-        found.append(
-            f"{best:.3f} on {dataset.name} ({', '.join(models)} instruction; mean weighted F1 "
-            f"{' to '.join(dict.fromkeys((f1s[0], f1s[-1])))})"
-        )
-    return f"the widest boundary, RB@10, is {join(found)}." if found else ""
+        there = [row for row in rows if row["run"] in dataset.runs and row["has_enough_rows"]]
+        if there:
+            f1 = _range([row["mean_f1"] for row in there])
+            found.append(f"{_range([row['rb_at_10'] for row in there])} on {dataset.name} (mean weighted F1 {f1})")
+    return f"the boundary, RB@10, is {join(found)}." if found else ""
 
 
-def _instruction(comparison: Comparison, rows: Sequence[Row]) -> str:
-    """Return in how many runs the instruction widens the boundary and raises the mean."""
-    with_it = {row["run"]: row for row in rows if row["instruction"]}
-    without = {row["run"]: row for row in rows if not row["instruction"]}
-    runs = sorted(with_it.keys() & without.keys())
-    if not runs:
+def _range(values: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(f"{value:.3f}" for value in (min(values), max(values))))
+
+
+def _instruction(comparison: Comparison, predict: str, method: str) -> str:
+    """Return in how many runs the instruction is told to change weighted F1, at the tails and in the middle."""
+    changes = [
+        row
+        for row in comparison.verdicts
+        if (row["predict"], row["method"]) == (predict, method) and row["instruction"] is not row["against_instruction"]
+    ]
+    if not changes:
         return ""
-    told = []
-    for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1")):
-        judged = [
-            run
-            for run in runs
-            if metric != "rb_at_10" or (with_it[run]["has_enough_rows"] and without[run]["has_enough_rows"])
-        ]
-        told.append(_told(name, [with_it[run][metric] - without[run][metric] for run in judged], len(runs)))
-    return f"with the instruction, over {count(len(runs), 'pair')} of a model with a data set, {join(told)}."
+    told = [
+        _told_apart(name, [row["verdict"] for row in changes if row["metric"] == metric])
+        for metric, name in (("tails_f1", "weighted F1 at the tails"), ("middle_f1", "weighted F1 in the middle"))
+    ]
+    n_pairs = len({row["run"] for row in changes})
+    return (
+        f"with the instruction, over {count(n_pairs, 'pair')} of a model with a data set, {join(filter(None, told))}."
+    )
 
 
-def _size(comparison: Comparison, effects: Sequence[Row]) -> str:
-    """Return in how many comparisons the larger model has a wider boundary and performs better, and what tests say."""
+def _size(effects: Sequence[Row]) -> str:
+    """Return in how many comparisons the larger model is told to have a wider boundary and to perform better."""
     if not effects:
         return ""
-    told = []
-    for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1")):
-        judged = [row for row in effects if metric != "rb_at_10" or row["has_enough_rows"]]
-        signs = Counter(row[f"{metric}_sign"] for row in judged)
-        tested = f", told apart in {signs[1] + signs[-1]}: higher in {signs[1]}, lower in {signs[-1]}"
-        is_tested = metric != "rb_at_10"
-        told.append(
-            _told(name, [row[metric] for row in judged], len(effects), tested if is_tested else ", which nothing tests")
-        )
+    words = {1: "higher", -1: "lower"}
+    told = [
+        _told_apart(name, [words.get(row[f"{metric}_sign"], "unclear") for row in effects])
+        for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1"))
+    ]
     number = count(len(effects), "comparison")
     return f"from a model to the next in size, in {number} with and without instruction, {join(told)}."
 
 
 def gain_sentences(comparison: Comparison) -> list[str]:
-    """Return in how many runs and instructions each method widens the boundary."""
-    rows = {(row["predict"], row["run"], row["instruction"], row["method"]): row for row in comparison.by_model}
+    """Return in how many runs and instructions each method is told to widen the boundary and to perform better."""
     sentences = []
     for predict, method in ways_of(comparison.by_model):
-        if method == "none":
+        gains = [
+            row
+            for row in comparison.verdicts
+            if (row["predict"], row["method"], row["against_method"]) == (predict, method, "none")
+            and row["instruction"] is row["against_instruction"]
+        ]
+        if not gains:
             continue
-        told = []
-        for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1")):
-            pairs = [
-                (row, rows[predict, row["run"], row["instruction"], "none"])
-                for row in comparison.by_model
-                if (row["predict"], row["method"]) == (predict, method)
-            ]
-            changes = [
-                after[metric] - before[metric]
-                for after, before in pairs
-                if metric != "rb_at_10" or (after["has_enough_rows"] and before["has_enough_rows"])
-            ]
-            told.append(_told(name, changes, len(pairs)))
+        told = [
+            _told_apart(name, [row["verdict"] for row in gains if row["metric"] == metric])
+            for metric, name in (("rb_at_10", "RB@10"), ("mean_f1", "mean weighted F1"))
+        ]
         way = way_name(predict, method)
         sentences.append(f"{way[0].upper()}{way[1:]}, against no {mitigation_of([method])}: {join(told)}.")
     return sentences
 
 
-def _told(name: str, changes: Sequence[float], n_pairs: int, addition: str = "") -> str:
-    """Return how a metric changes, in words; pairs that are not among the changes have too few test rows."""
-    n_few = n_pairs - len(changes)
-    if not changes:
-        return f"{name} is not judged (too few test rows)"
-    left_out = f"; {n_few} not judged, with too few test rows" if n_few else ""
-    return f"{name} {_ups_and_downs(changes)} ({_mean(changes)} on average{addition}{left_out})"
-
-
-def _mean(changes: Sequence[float]) -> str:
-    return signed(sum(changes) / len(changes))
-
-
-def _ups_and_downs(changes: Sequence[float]) -> str:
-    """Return how many rise and fall, such as ``rises in 3, falls in 1 and stays in 2``."""
-    counts = Counter("rises" if x > 1e-9 else "falls" if x < -1e-9 else "stays" for x in changes)
-    return join([f"{verb} in {counts[verb]}" for verb in ("rises", "falls", "stays") if counts[verb]])
+def _told_apart(name: str, verdicts: Sequence[str | None]) -> str:
+    """Return of how many differences a test says which way they go; nothing where there is none."""
+    if not verdicts:
+        return ""
+    counts = Counter(verdicts)
+    n_few = counts["too few"] + counts[None]
+    few = f", and {n_few} cannot be judged" if n_few else ""
+    return f"{name} is higher in {counts['higher']} and lower in {counts['lower']} of {len(verdicts)}{few}"
 
 
 def caveats(comparison: Comparison) -> list[str]:
@@ -146,6 +122,11 @@ def caveats(comparison: Comparison) -> list[str]:
             "side, so that chance decides which settings are inside it. The summary judges no RB@10 there."
         )
     sentences += _unpaired_caveats(comparison)
+    if comparison.verdicts:
+        sentences.append(
+            "How often a method or the instruction is higher or lower is counted over the runs' own tests "
+            "(majority_verdicts), of which each run's words have a chance of 5 % that one of them is wrong."
+        )
     for dataset in comparison.datasets:
         named: dict[tuple[int, ...], list[str]] = {}
         for setting in dataset.settings:

@@ -122,7 +122,7 @@ def _cell(effect: Effect, n_settings: int, n_seeds: int, n_rows: int, n_runs: in
 
 
 _N_PER_PART = 10
-_N_DRAWS = 500
+N_DRAWS = 500
 """Resamples of the rows, half as many as in real runs: percentiles of them cover 0.1 points less."""
 
 
@@ -179,7 +179,7 @@ def simulate(effect: Effect, *, n_settings: int, n_seeds: int, n_rows: int, seed
     tables = {
         "majority_predictions": pa.concat_tables(predictions),
         "settings": setting_rows(n_settings),
-        "row_draws": row_draws(n_rows, drawn).slice(0, 1 + _N_DRAWS),
+        "row_draws": row_draws(n_rows, drawn).slice(0, 1 + N_DRAWS),
         "sign_flips": sign_flips(max(n_rows, n_seeds), drawn),
         "setting_permutations": setting_permutations(n_settings, range(n_seeds), drawn),
         "run_settings": RUN_SETTINGS.rows([run_settings]),

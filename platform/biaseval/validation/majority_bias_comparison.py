@@ -9,14 +9,18 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from biaseval.analysis.causal_draws import row_draws
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.majority_bias.proportions import largest_remainder, setting_name
+from biaseval.tables import RUN_SETTINGS
 from biaseval.validation.cells import Cell
 from biaseval.validation.majority_bias import (
     FIXED,
     GRIDS,
     N_DEMOS,
+    N_DRAWS,
     Behaviour,
     Floats,
     drawn_answers,
@@ -40,6 +44,7 @@ _SHARED = 0.5
 """The part of its variance that is the same with both models behind the same demonstrations."""
 _GAIN = 0.12
 """Probits of knowledge that the better model has beyond the other: 4 points of accuracy."""
+_FEWEST_SEEDS = 6
 _N_PER_PART = 10
 
 
@@ -53,7 +58,7 @@ class Simulated:
     """By (task, number, seed): ``accuracy`` and ``weighted_f1`` of endless rows behind these demonstrations;
     ``expected_accuracy`` and ``expected_f1``, behind any."""
     tables: dict[str, pa.Table]
-    """``settings``, and the signs of tests."""
+    """``settings``, ``run_settings``, ``row_draws`` and the signs of tests."""
 
 
 def cells(n_small: int, n_large: int) -> list[Cell]:
@@ -64,7 +69,7 @@ def cells(n_small: int, n_large: int) -> list[Cell]:
         n_large: of the others.
     """
     sizes: dict[Effect, list[tuple[int, int, int]]] = {
-        "same": [(11, 1, 300), (11, 5, 100), (11, 5, 300), (5, 2, 300)],
+        "same": [(11, 1, 300), (11, 5, 100), (11, 5, 300), (5, 2, 300), (5, 8, 300)],
         "elsewhere": [(11, 1, 300), (11, 5, 300), (5, 2, 300)],
         "better": [(11, 1, 300), (11, 5, 300), (5, 2, 300)],
     }
@@ -126,9 +131,13 @@ def simulate(effect: Effect, *, n_settings: int, n_seeds: int, n_rows: int, n_ru
                     predictions.append(prediction_rows(place, gold, answers))
                     true = {"accuracy": true_accuracy(scores), "weighted_f1": true_f1(scores), **expected}
                     truths.append({name: place[name] for name in ("task", "setting", "number", "seed")} | true)
+    drawn = int(rng.integers(2**31))
     tables = {
         "settings": setting_rows(n_settings),
-        "comparison_sign_flips": sign_flips(n_rows, int(rng.integers(2**31))),
+        "comparison_sign_flips": sign_flips(n_rows, drawn),
+        # Boundaries are judged over six seeds and more.
+        "row_draws": row_draws(n_rows, drawn).slice(0, 1 + N_DRAWS if n_seeds >= _FEWEST_SEEDS else 0),
+        "run_settings": RUN_SETTINGS.rows([{"model": "simulated", "seed": 0, "predict": ["likelihood"]}]),
     }
     return Simulated(pa.concat_tables(predictions), pa.Table.from_pylist(truths), tables)
 
@@ -158,10 +167,26 @@ def judge(simulated: Simulated) -> pa.Table:
     """Return what the comparison says of pairs of simulated runs, beside the truth: rows of `OUTCOMES`."""
     predictions = {"majority_predictions": simulated.predictions}
     by_setting = outcomes("majority_bias", predictions, (), {"majority_by_setting": BY_SETTING})
-    measured = {**predictions, **by_setting, "settings": simulated.tables["settings"]}
+    of_run = {name: table for name, table in simulated.tables.items() if name != "comparison_sign_flips"}
     read = of_runs()
-    wanted = [name for name in read if name not in ("majority_by_model", "majority_bias_shared")]
-    tables = outcomes("majority_bias", measured, wanted, read)
-    tables |= {**simulated.tables, "truths": simulated.truths}
+    tables = outcomes("majority_bias", {**predictions, **by_setting, **of_run}, _READ, read)
+    tables |= {**simulated.tables, "majority_draws_by_model": _boundaries(simulated), "truths": simulated.truths}
     found = outcomes("majority_bias", tables, ("majority_bias_comparison", "setting_regions"), COMPARED)
     return pa.concat_tables([table.select(OUTCOMES.names).cast(OUTCOMES) for table in found.values()])
+
+
+_READ = ("majority_row_values", "majority_draw_values", "majority_seed_boundaries")
+"""Relations that comparisons read of runs, beside the answers; these may be made of all runs at once."""
+
+
+def _boundaries(simulated: Simulated) -> pa.Table:
+    """Return RB@10 over resamples of the rows, which are those of one pair of runs."""
+    given = {name: simulated.tables[name] for name in ("settings", "run_settings", "row_draws")}
+    asked = {"boundaries": "select task as run, * exclude (model, task) from majority_draws_by_model"}
+    pairs = pc.unique(pc.utf8_slice_codeunits(simulated.predictions["task"], 0, -1)).to_pylist()
+    found = []
+    for pair in pairs if given["row_draws"].num_rows else pairs[:1]:
+        own = simulated.predictions.filter(pc.starts_with(simulated.predictions["task"], pair))
+        tables = {**given, "majority_predictions": own}
+        found.append(outcomes("majority_bias", tables, ["majority_draws_by_model"], asked)["boundaries"])
+    return pa.concat_tables(found)

@@ -15,7 +15,12 @@ group by all
 
 def of_runs() -> dict[str, str]:
     """Return queries for what comparisons read of runs, each of which is a task here."""
-    read = ("majority_predictions", "majority_row_values", "majority_draw_values")
+    read = (
+        "majority_predictions",
+        "majority_row_values",
+        "majority_draw_values",
+        "majority_seed_boundaries",
+    )
     return {name: f"select task as run, * from {name}" for name in read} | {
         "majority_by_model": _BY_MODEL,
         "majority_bias_shared": _SHARED,
@@ -23,7 +28,7 @@ def of_runs() -> dict[str, str]:
 
 
 _BY_MODEL = """
-select distinct task as run, n_demos, instruction, predict, method, false as is_constant
+select distinct task as run, n_demos, instruction, predict, method, false as is_constant, true as has_enough_rows
 from majority_predictions
 """
 
@@ -51,11 +56,12 @@ setting_truths as (
 model_truths as (
     select
         task, behind,
-        unnest(['accuracy', 'mean_f1', 'sd_f1', 'tails_f1', 'middle_f1']) as metric,
+        unnest(['accuracy', 'mean_f1', 'sd_f1', 'rb_at_10', 'tails_f1', 'middle_f1']) as metric,
         unnest([
             avg(accuracy),
             avg(weighted_f1),
             stddev_samp(weighted_f1),
+            rb_at_k(list(weighted_f1), 10),
             avg(weighted_f1) filter (region = 'tails'),
             avg(weighted_f1) filter (region = 'middle')
         ]) as truth
@@ -69,7 +75,8 @@ compared as materialized (
     inner join model_truths as own on compared.run = own.task and compared.metric = own.metric
     inner join model_truths as other
         on compared.other_run = other.task and compared.metric = other.metric and own.behind = other.behind
-    where compared.run < compared.other_run
+    -- Of RB@10 over seeds the truth is known where models are equal.
+    where compared.run < compared.other_run and (compared.metric <> 'rb_at_10' or own.truth = other.truth)
 )
 """
 
@@ -106,7 +113,7 @@ select
     run, 'interval of a difference' as quantity, metric, '' as place, count(low) as n,
     count(*) filter (truth between low - 1e-9 and high + 1e-9) as n_hit, {_NO_INTERVAL}
 from compared
-where behind = 'these'
+where behind = 'these' and metric <> 'rb_at_10'
 group by all
 """,
     "both": f"""
