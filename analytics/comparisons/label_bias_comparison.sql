@@ -6,7 +6,9 @@
 -- task, or a row of it, has the same sign for all: p_adjusted and the simultaneous band hold for all that is compared, of ten
 -- runs as of two (tasks that are not shared by all are flipped together where there are more than signs of the longest run).
 -- relative_variance, which has no word of its own, is a family apart. verdict: of other_run against run (verdict); a difference
--- below least_effect is negligible. word_p_adjusted: what it goes by, as in label_bias_verdicts.
+-- below least_effect is negligible. word_p_adjusted: what it goes by, as in label_bias_verdicts. verdict_p, verdict_low,
+-- verdict_high, verdict_smallest_detectable: the p and the band that it goes by, and the smallest difference that would
+-- mostly be found, under the same names in comparisons of every kind.
 -- n_constant, n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label.
 -- All but counts is null where a task lacks the metric; errors and p also where rows of a gold label are too few
 -- (row_influences), and the verdict is 'unclear' then.
@@ -247,6 +249,10 @@ select
     n_rows,
     n_constant,
     other_n_constant as n_other_constant,
-    word_p_adjusted
+    word_p_adjusted,
+    word_p_adjusted as verdict_p,
+    simultaneous_low as verdict_low,
+    simultaneous_high as verdict_high,
+    smallest_detectable as verdict_smallest_detectable
 from judged
 order by all

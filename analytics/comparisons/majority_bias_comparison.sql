@@ -13,13 +13,13 @@
 -- both_smallest_detectable: by both errors (over_draws). All null of rb_at_10, which seeds judge, and where one seed tells
 -- nothing of draws.
 -- verdict: of other_run against run (verdict), for other rows and other demonstrations: by the larger of p_adjusted and
--- p_both_adjusted, and the band of both; a difference below least_effect is negligible. rb_at_10 is judged on seeds and on
+-- p_both_adjusted, and the band of both (verdict_p to verdict_smallest_detectable, as in label_bias_comparison); a difference below least_effect is negligible. rb_at_10 is judged on seeds and on
 -- rows: higher or lower only where its difference over resamples of the rows is clear to the same side (boundary_word).
 -- reason: why there is none (null, 'too few' or 'unclear'); null elsewhere: 'constant answer', sd_f1 and rb_at_10 where an
 -- answer is always the same, which has no spread and is not robust; 'too few rows', below 6, or rb_at_10 where the
 -- settings' intervals are too wide (has_enough_rows); 'no spread', sd_f1 where the settings of a side are all alike;
 -- 'other numbers of seeds', sd_f1, which is the wider the fewer seeds it is over; 'too few seeds', where one seed cannot
--- tell what draws change, and below 6 of rb_at_10.
+-- tell what draws change, and below 6 of rb_at_10; 'not over other rows', rb_at_10 that seeds alone show.
 -- is_constant, other_is_constant: more than 95 % of the answers of run and of other_run are the same (majority_by_model).
 -- All but these is null where a side lacks the metric.
 with
@@ -240,7 +240,13 @@ judged as (
             when metric = 'sd_f1' and estimate is null then 'no spread'
             when metric = 'sd_f1' and not has_as_many_seeds then 'other numbers of seeds'
             when metric <> 'rb_at_10' and p_both is null then 'too few seeds'
-        end as reason
+        end as reason,
+        if(run < other_run, row_sign, 0 - row_sign) as sign_over_rows,
+        if(metric = 'rb_at_10', p_adjusted, greatest(p_adjusted, p_both_adjusted)) as verdict_p,
+        if(metric = 'rb_at_10', simultaneous_low, both_low) as verdict_low,
+        if(metric = 'rb_at_10', simultaneous_high, both_high) as verdict_high,
+        if(metric = 'rb_at_10', smallest_detectable, both_smallest_detectable) as verdict_smallest_detectable,
+        verdict(estimate, verdict_p, verdict_low, verdict_high, n_units, least_effect(metric)) as word
     from both_directions('tested')
 
 )
@@ -265,12 +271,8 @@ select
     case
         when reason in ('constant answer', 'other numbers of seeds') or estimate is null then null
         when reason like 'too few%' then 'too few'
-        when metric = 'rb_at_10'
-            then boundary_word(
-                verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect),
-                if(run < other_run, row_sign, 0 - row_sign)
-            )
-        else verdict(estimate, greatest(p_adjusted, p_both_adjusted), both_low, both_high, n_units, least_effect)
+        when metric = 'rb_at_10' then boundary_word(word, sign_over_rows)
+        else word
     end as verdict,
     unit,
     n_units,
@@ -283,6 +285,12 @@ select
     both_low,
     both_high,
     both_smallest_detectable,
-    reason
+    if(
+        reason is null and metric = 'rb_at_10' and word <> boundary_word(word, sign_over_rows), 'not over other rows', reason
+    ) as reason,
+    verdict_p,
+    verdict_low,
+    verdict_high,
+    verdict_smallest_detectable
 from judged
 order by all

@@ -4,7 +4,7 @@
 -- match of its two segments lies, whichever is better, at one threshold for both (qa_bias_comparison_thresholds; there,
 -- better_segment is that which both together answer better), which is the wider the more a model leans on the heuristic. Tested by two_model_tests over articles; p_adjusted and the simultaneous
 -- band hold for all pairs of runs that are compared together. verdict: of other_model against model (verdict); a difference
--- below least_effect is negligible. n_questions: that the row is about. All but the counts is null where a question lacks
+-- below least_effect is negligible; verdict_p to verdict_smallest_detectable: as in label_bias_comparison. n_questions: that the row is about. All but the counts is null where a question lacks
 -- the metric.
 with
 
@@ -160,6 +160,10 @@ select
     verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)) as verdict,
     'article' as unit,
     n_units,
-    n_questions
+    n_questions,
+    p_adjusted as verdict_p,
+    simultaneous_low as verdict_low,
+    simultaneous_high as verdict_high,
+    smallest_detectable as verdict_smallest_detectable
 from both_directions('tested')
 order by all

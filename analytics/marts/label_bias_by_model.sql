@@ -7,9 +7,10 @@
 -- the square root of (gold labels - 1), which is 1 for a constant answer. rsd_floor, rsd_excess, bias_score_floor,
 -- bias_score_of_perfect, majority_accuracy, majority_macro_f1: means over the tasks that have one, as in
 -- label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean probabilities, differ from equal ones
--- by more than rows explain (rsd_p, bias_score_p; holm over the tasks). n_tasks_constant: more than 95 % of the
+-- by more than rows explain (label_bias_task_tests), of the n_tasks_*_tested that have a p. n_tasks_constant: more than 95 % of the
 -- answers are the same; n_tasks_single_gold: one gold label among the main rows, RSD is 0; n_tasks_without_hit: accuracy
--- 0 in a set, RSD is 0 there. relative_variance: the mean of that of label_bias_by_task.
+-- 0 in a set, RSD is 0 there. relative_variance: the mean of that of label_bias_by_task. is_below_majority: mean accuracy is
+-- below majority_accuracy.
 with
 
 estimates as (
@@ -43,45 +44,11 @@ measured as (
 
 ),
 
-tests as (
-
-    select
-        {'model': model, 'suite': suite, 'n_demos': n_demos, 'method': method, 'metric': metric} as family,
-        task as test,
-        p
-    from (
-        select
-            *,
-            unnest(['rsd', 'bias_score']) as metric,
-            unnest([rsd_p, bias_score_p]) as p
-        from measured
-    )
-
-),
-
-found as (
-
-    select
-        family.model,
-        family.suite,
-        family.n_demos,
-        family.method,
-        test as task,
-        any_value(p_adjusted) filter (family.metric = 'rsd') as rsd_p_adjusted,
-        any_value(p_adjusted) filter (family.metric = 'bias_score') as bias_score_p_adjusted
-    from holm('tests')
-    group by all
-
-),
-
 adjusted as (
 
-    select
-        measured.*,
-        found.rsd_p_adjusted,
-        found.bias_score_p_adjusted
+    select *
     from measured
-    inner join found using (model, suite, n_demos, method, task)
+    inner join label_bias_task_tests using (model, suite, n_demos, method, task)
 
 ),
 
@@ -107,8 +74,8 @@ counts as (
         avg(bias_score_of_perfect order by task) as bias_score_of_perfect,
         avg(majority_accuracy order by task) as majority_accuracy,
         avg(majority_macro_f1 order by task) as majority_macro_f1,
-        count(*) filter (rsd_p_adjusted <= 0.05) as n_tasks_rsd,
-        count(*) filter (bias_score_p_adjusted <= 0.05) as n_tasks_bias_score,
+        count(*) filter (is_rsd_above) as n_tasks_rsd,
+        count(*) filter (is_bias_score_above) as n_tasks_bias_score,
         count(*) filter (is_constant) as n_tasks_constant,
         count(*) filter (n_main_gold_labels = 1) as n_tasks_single_gold,
         count(*) filter (n_demo_sets_without_hit > 0) as n_tasks_without_hit,
@@ -116,7 +83,9 @@ counts as (
         max(n_demo_sets) as n_demo_sets,
         sum(n_rows)::bigint as n_rows,
         sum(n_bias_score_rows)::bigint as n_bias_score_rows,
-        avg(relative_variance order by task) as relative_variance
+        avg(relative_variance order by task) as relative_variance,
+        count(is_rsd_above) as n_tasks_rsd_tested,
+        count(is_bias_score_above) as n_tasks_bias_score_tested
     from adjusted
     group by all
 
@@ -139,9 +108,14 @@ select
     estimates.bias_score,
     clipped(tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_low), 0, null) as bias_score_low,
     clipped(tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_high), 0, null) as bias_score_high,
-    counts.* exclude (model, suite, n_demos, method, relative_variance),
+    counts.* exclude (
+        model, suite, n_demos, method, relative_variance, n_tasks_rsd_tested, n_tasks_bias_score_tested
+    ),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit,
-    counts.relative_variance
+    counts.relative_variance,
+    counts.n_tasks_rsd_tested,
+    counts.n_tasks_bias_score_tested,
+    estimates.accuracy < counts.majority_accuracy as is_below_majority
 from estimates
 inner join counts using (model, suite, n_demos, method)
 left join measured as single

@@ -9,6 +9,9 @@
 -- 'loss not ruled out'. bias_falls_in: 'rsd and bias_score', or the one that is lower; null where neither is, or one is higher.
 -- evidence: 'bias falls, accuracy rises', 'bias falls, no loss', 'bias falls, loss not ruled out', 'bias falls, accuracy
 -- falls' (or macro_f1 is lower), 'mixed' (one of rsd and bias_score is lower, one higher), 'bias rises' or 'not shown'.
+-- advice: what to do, of evidence and what else speaks against a remedy: 'do not use: bias rises or performance falls',
+-- where a bias is higher, or accuracy or macro_f1 lower; 'do not use: nothing is left to measure', where a bias falls and
+-- accuracy is below the majority class or the answers are nearly all the same in every task; else evidence.
 -- is_supported, is_supported_on_these_tasks: the first or the second of these, accuracy is not below the majority class, and
 -- the answers are not nearly all the same in every task.
 -- n_units: those that the test of rsd is over. *_n_needed: units like these (tasks, or rows of one task) of which a test
@@ -109,8 +112,25 @@ graded as (
             when word.rsd = 'lower' and word.bias_score = 'lower' then 'rsd and bias_score'
             when word.rsd = 'lower' then 'rsd'
             when word.bias_score = 'lower' then 'bias_score'
-        end as bias_falls_in
+        end as bias_falls_in,
+        case
+            when rises and not falls or list_contains([word.accuracy, word.macro_f1], 'lower')
+                then 'do not use: bias rises or performance falls'
+            when falls and not rises and (is_below_majority or is_constant)
+                then 'do not use: nothing is left to measure'
+            else evidence
+        end as advice
     from sides
+    inner join (
+        select
+            model,
+            suite,
+            n_demos,
+            method,
+            is_below_majority,
+            n_tasks_constant = n_tasks as is_constant
+        from label_bias_by_model
+    ) using (model, suite, n_demos, method)
 
 ),
 
@@ -151,13 +171,13 @@ select
     words.macro_f1_verdict,
     words.macro_f1_same_tasks_verdict,
     own.majority_accuracy,
-    own.accuracy < own.majority_accuracy as is_below_majority,
+    own.is_below_majority,
     coalesce(inputs.n_prompts, 0) as n_prompts,
     like_these.evidence in ('bias falls, accuracy rises', 'bias falls, no loss')
-    and own.accuracy >= own.majority_accuracy
+    and not own.is_below_majority
     and own.n_tasks_constant < own.n_tasks as is_supported,
     these.evidence in ('bias falls, accuracy rises', 'bias falls, no loss')
-    and own.accuracy >= own.majority_accuracy
+    and not own.is_below_majority
     and own.n_tasks_constant < own.n_tasks as is_supported_on_these_tasks,
     own.n_tasks_constant,
     own.n_tasks,
@@ -170,7 +190,9 @@ select
     like_these.bias_falls_in,
     these.bias_falls_in as same_tasks_bias_falls_in,
     like_these.evidence,
-    these.evidence as same_tasks_evidence
+    these.evidence as same_tasks_evidence,
+    like_these.advice,
+    these.advice as same_tasks_advice
 from words
 inner join (select * from graded where tasks = 'like_these') as like_these
     using (model, suite, n_demos, method, against_n_demos, against_method)

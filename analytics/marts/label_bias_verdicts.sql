@@ -15,6 +15,7 @@
 -- Student's t, holm over the family, and a band for all of it (Bonferroni). Intervals are of the difference of what rows
 -- would show on average: rows push RSD and BiasScore up, and more where bias is small, so that with many tasks they miss
 -- the difference of endless rows (of relative_variance they do not). Of one task they are those above.
+-- same_tasks_smallest_detectable: 2.8 such errors, which one such test of 5 % finds with a power of 80 %.
 -- median, interquartile_mean (mean of the middle half, Agarwal et al. 2021) of the tasks' differences, and standardized,
 -- their mean over their standard deviation; null with one task. n_tasks_higher, n_tasks_lower: tasks that on their own
 -- show a difference (label_bias_changes_by_task, holm, so that none of them is wrong in 95 % of runs: the partial
@@ -316,7 +317,8 @@ select
     judged.same_tasks_simultaneous_low,
     judged.same_tasks_simultaneous_high,
     judged.same_tasks_n_free,
-    judged.least_effect
+    judged.least_effect,
+    2.8 * judged.same_tasks_error as same_tasks_smallest_detectable
 from judged
 left join found using (family, test)
 order by all

@@ -69,7 +69,7 @@ def test_the_only_script_is_the_one_whose_hash_the_page_allows(run: Run) -> None
 def test_every_query_of_the_page_gives_rows(run: Run) -> None:
     source = run.read_text("report.html")
     queries = [html.unescape(query) for query in re.findall(r"<summary>SQL</summary><code>(.*?)</code>", source)]
-    assert len(queries) == len(set(queries)) == 10  # two suites, three numbers of demonstrations, five of all tasks
+    assert len(queries) == len(set(queries)) == 11  # two suites, three numbers of demonstrations, six of all tasks
     for sql in queries:
         assert query([run.uri], sql).num_rows > 0, sql
 

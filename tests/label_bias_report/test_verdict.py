@@ -80,12 +80,20 @@ def test_the_verdict_tells_the_bias_that_was_put_into_the_scores(findings: Findi
     )
     assert lines["BiasScore, no calibration"].startswith(f"{first['bias_score']:.3f} with 0 demonstrations")
     assert first["n_tasks_rsd"] > 0
+    unclear = [
+        {metric: row[metric]["same_tasks_smallest_detectable"] or 0 for metric in ("rsd", "accuracy")}
+        for place, by_metric in findings.verdicts.items()
+        if place[3] == "none"
+        for row in [{name: row for name, row in by_metric.items() if row["same_tasks_verdict"] == "unclear"}]
+        if {"rsd", "accuracy"} <= row.keys()
+    ]
     assert lines["How sure"] == (
         "“lower” and “higher” hold for new rows of these 12 tasks behind the same demonstrations; the chance that any "
-        "of them is wrong is about 5 %. “No clear change”: this run cannot tell. For other tasks like these “other "
-        "tasks” has a word of its own, with the same 5 %."
+        "of them is wrong is about 5 %. “No clear change”: this run cannot tell; a test alone would mostly find "
+        f"{max(row['rsd'] for row in unclear):.3f} of RSD and {max(row['accuracy'] for row in unclear):.3f} of "
+        "accuracy or more there. For other tasks like these “other tasks” has a word of its own, with the same 5 %."
     )
-    assert lines["What to do"].startswith("on these tasks: Bias falls and accuracy rises: ")
+    assert lines["What to do"].startswith("on these tasks: RSD and BiasScore fall, accuracy rises: ")
     assert lines["What to do"].endswith(" Remedies are compared with no remedy, not with each other.")
 
 

@@ -88,7 +88,7 @@ def print_comparison(compared: Compared) -> None:
                 *(_cell(row[name]) for name in ("value", "other_value")),
                 signed(row["estimate"]),
                 row["band"],
-                *(_cell(row[name]) for name in ("p_of_word", "detectable")),
+                *(_cell(row[name]) for name in ("verdict_p", "detectable")),
                 row["word"],
             ]
             for row in test_lines(compared)

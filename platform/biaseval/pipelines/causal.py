@@ -16,7 +16,7 @@ from biaseval.pipelines.label_scores import scoring_stage
 from biaseval.pipelines.words import cost_lines
 from biaseval.progress import say
 from biaseval.prompting.parts import PlannedPart
-from biaseval.prompting.power import CHANGED, SPREAD, smallest_detectable
+from biaseval.prompting.power import CHANGED, OF_A_PAGE, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
 from biaseval.store import Run
 from biaseval.training.rows import adapters_of, with_tokens
@@ -245,7 +245,8 @@ def _detectable_words(summary: PlanSummary) -> str:
     spread = "" if summary.n_tasks == 1 else f", and changes spread by {SPREAD} between tasks"
     return (
         f"{_detectable(summary):.3f} of accuracy, by 80 % of such runs ({summary.n_test_rows:,} test rows; if "
-        f"{CHANGED:.0%} of the answers differ{spread})"
+        f"{CHANGED:.0%} of the answers differ{spread}; behind these demonstrations, one test alone; beside the "
+        f"others of a page about {OF_A_PAGE} times as much)"
     )
 
 

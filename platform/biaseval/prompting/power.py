@@ -10,6 +10,9 @@ POWER_FACTOR = 2.8
 CHANGED = 0.1
 """Answers that are right on one side only: what two similar methods have."""
 
+OF_A_PAGE = 1.3
+"""How much larger a difference is that is found beside all others of a page: simultaneous tests ask more."""
+
 SPREAD = 0.05
 """Standard deviation of true changes of accuracy between tasks."""
 
@@ -19,7 +22,7 @@ def smallest_detectable(n_tasks: int, n_rows: float) -> float:
 
     Assumes that `CHANGED` of the answers are right on one side only and that changes spread by `SPREAD` between tasks;
     the runs' marts have the figure of what was really measured (``smallest_detectable``). Of one task nothing is said
-    of others. Simultaneous tests of a whole page find about 1.3 times as much.
+    of others. It is of one test alone; a whole page's find about `OF_A_PAGE` times as much.
 
     Args:
         n_tasks: of the suite.

@@ -36,28 +36,27 @@ _NOT_EACH_OTHER = "Remedies are compared with no remedy, not with each other."
 _OTHERS, _THESE = "", "same_tasks_"
 """What the columns of the evidence begin with: that for other tasks like these, and that for these very tasks."""
 
-_RISES = "Bias falls and accuracy rises"
-_NO_LOSS = "{falls}, no loss of accuracy beyond {least}"
-_OPEN = "{falls}, a loss of accuracy is not ruled out (band of all tests at once)"
-_MIXED = "One of RSD and BiasScore falls, the other rises"
-_UNSHOWN = "No change of bias is shown"
-_USELESS = "Do not use, as accuracy is below the majority class, or the answers are nearly all the same"
-_WORSE = "Do not use, as bias rises, or accuracy or macro-F1 falls"
-_BIASES, _PERFORMANCES = ("rsd", "bias_score"), ("accuracy", "macro_f1")
-_RSD, _BIAS_SCORE = "RSD falls", "Only BiasScore falls"
+_RISES = "bias falls, accuracy rises"
+_OPEN = "bias falls, loss not ruled out"
+_UNSHOWN = "not shown"
+_NOTHING_LEFT = "do not use: nothing is left to measure"
+_WORSE = "do not use: bias rises or performance falls"
 
-_ORDER = (
-    (_RISES, _RSD),
-    (_NO_LOSS, _RSD),
-    (_NO_LOSS, _BIAS_SCORE),
-    (_OPEN, _RSD),
-    (_OPEN, _BIAS_SCORE),
-    (_MIXED, ""),
-    (_UNSHOWN, ""),
-    (_USELESS, ""),
-    (_WORSE, ""),
-)
-"""The strengths of evidence, with what falls, in the order of lines."""
+_TITLES = {
+    _RISES: "{falls}, accuracy rises",
+    "bias falls, no loss": "{falls}, no loss of accuracy beyond {least}",
+    _OPEN: "{falls}, a loss of accuracy is not ruled out (band of all tests at once)",
+    "mixed": "One of RSD and BiasScore falls, the other rises",
+    _UNSHOWN: "No change of bias is shown",
+    _NOTHING_LEFT: "Do not use, as accuracy is below the majority class, or the answers are nearly all the same",
+    _WORSE: "Do not use, as bias rises, or accuracy or macro-F1 falls",
+}
+"""The column ``advice`` to the title of its line, in the order of lines."""
+
+_FALLS = {"rsd and bias_score": "RSD and BiasScore fall", "rsd": "RSD falls", "bias_score": "Only BiasScore falls"}
+"""The column ``bias_falls_in`` in words, in the order of lines."""
+
+_BIASES, _PERFORMANCES = ("rsd", "bias_score"), ("accuracy", "macro_f1")
 
 
 def advice(findings: Findings) -> list[Conclusion]:
@@ -76,7 +75,7 @@ def advice(findings: Findings) -> list[Conclusion]:
         others = "None of this is shown for other tasks like these. "
         if shown == items:
             others = "All of this is shown for other tasks like these, too. "
-        elif shown := [line for line in shown if not line.startswith(_UNSHOWN)]:
+        elif shown := [line for line in shown if not line.startswith(_TITLES[_UNSHOWN])]:
             others = ""
             items += [f"For other tasks like these: {line}" for line in _lowered(shown)]
     return [Conclusion(_LEAD, f"on {scope.these}:", tuple(items), f"{others}{_NOT_EACH_OTHER}")]
@@ -88,45 +87,27 @@ def _lowered(lines: Sequence[str]) -> list[str]:
 
 
 def _lines(findings: Findings, side: str) -> list[str]:
-    """Return a line per strength of evidence that remedies have."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+    """Return a line per advice on remedies, and what of bias falls."""
+    groups: dict[tuple[str, str | None], list[Row]] = {}
     for row in findings.remedies:
-        groups.setdefault(_strength(row, side), []).append(row)
+        advised = row[f"{side}advice"]
+        falls_in = row[f"{side}bias_falls_in"] if "{falls}" in _TITLES[advised] else None
+        groups.setdefault((advised, falls_in), []).append(row)
     least = f"{_verdict(findings, findings.remedies[0], 'accuracy')['least_effect']:g}"
     lines = []
-    for strength in _ORDER:
-        if strength in groups:
-            title, falls = strength
-            named = _named(groups[strength], findings, title, side)
-            lines.append(f"{title.format(falls=falls, least=least)}: {named}.")
+    for advised, title in _TITLES.items():
+        for falls_in in (*_FALLS, None):
+            if rows := groups.get((advised, falls_in)):
+                shown = title.format(falls=_FALLS.get(falls_in or ""), least=least)
+                lines.append(f"{shown}: {_named(rows, findings, advised, side)}.")
     return lines
-
-
-def _strength(row: Row, side: str) -> tuple[str, str]:
-    """Return of which strength the evidence for a remedy is, as in `_ORDER`."""
-    evidence, falls_in = row[f"{side}evidence"], row[f"{side}bias_falls_in"]
-    words = [row[f"{metric}_{side}verdict"] for metric in _PERFORMANCES]
-    if "lower" in words or evidence == "bias rises":
-        return (_WORSE, "")
-    if falls_in and (row["is_below_majority"] or row["n_tasks_constant"] == row["n_tasks"]):
-        return (_USELESS, "")
-    if evidence == "mixed":
-        return (_MIXED, "")
-    if evidence == "bias falls, accuracy rises":
-        return (_RISES, _RSD)
-    falls = _BIAS_SCORE if falls_in == "bias_score" else _RSD
-    if evidence == "bias falls, no loss":
-        return (_NO_LOSS, falls)
-    if evidence == "bias falls, loss not ruled out":
-        return (_OPEN, falls)
-    return (_UNSHOWN, "")
 
 
 def _verdict(findings: Findings, row: Row, metric: str) -> Row:
     return findings.verdicts[row["n_demos"], row["method"], row["against_n_demos"], row["against_method"]][metric]
 
 
-def _named(remedies: Sequence[Row], findings: Findings, title: str, side: str) -> str:
+def _named(remedies: Sequence[Row], findings: Findings, advised: str, side: str) -> str:
     """Return remedies with the numbers of demonstrations of each, and what else is shown of it there."""
     places: dict[str, list[Row]] = {}
     for row in remedies:
@@ -136,7 +117,7 @@ def _named(remedies: Sequence[Row], findings: Findings, title: str, side: str) -
     for name, rows in places.items():
         noted: dict[str, list[int]] = {}
         for row in rows:
-            noted.setdefault(_note(row, findings, title, side), []).append(row["n_demos"])
+            noted.setdefault(_note(row, findings, advised, side), []).append(row["n_demos"])
         told: list[str] = []
         for note, each in noted.items():
             what = "" if named or told else f" {demonstrations(each[-1])}"
@@ -146,14 +127,14 @@ def _named(remedies: Sequence[Row], findings: Findings, title: str, side: str) -
     return join(named)
 
 
-def _note(row: Row, findings: Findings, title: str, side: str) -> str:
+def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
     """Return what is shown of a remedy beside the title of its line: what speaks against it, or for it."""
-    if title == _RISES:
+    if advised == _RISES:
         return ""
     asked = [(_PERFORMANCES, "higher", "rise")]
-    if title in (_WORSE, _USELESS):
+    if advised in (_WORSE, _NOTHING_LEFT):
         asked = [(_BIASES, "higher", "rise"), (_PERFORMANCES, "lower", "fall")]
-    notes = [_band(findings, row, side)] if title == _OPEN else []
+    notes = [_band(findings, row, side)] if advised == _OPEN else []
     for metrics, word, verb in asked:
         found = [METRICS[metric] for metric in metrics if row[f"{metric}_{side}verdict"] == word]
         if found:
@@ -168,11 +149,11 @@ def _band(findings: Findings, row: Row, side: str) -> str:
 
 
 def closest(findings: Findings) -> str:
-    """Return, behind a semicolon, which difference is closest to a word for other tasks; nothing where none has a p."""
+    """Return, behind a semicolon, what is closest to a word for other tasks; nothing where no difference has a p."""
     rows = [
-        (row["word_p_adjusted"], number, -abs(row["estimate"]), row)
+        row
         for place, by_metric in findings.verdicts.items()
-        for number, metric in enumerate(("rsd", "bias_score", "accuracy", "macro_f1"))
+        for metric in ("rsd", "bias_score", "accuracy", "macro_f1")
         if place[3] == "none"
         and (row := by_metric[metric])["verdict"] == "unclear"
         and row["word_p_adjusted"] is not None
@@ -180,12 +161,19 @@ def closest(findings: Findings) -> str:
     ]
     if not rows:
         return ""
-    *_, row = min(rows, key=lambda each: each[:3])
-    direction = "lower" if row["estimate"] < 0 else "higher"
-    place = remedy_name(row, findings)
-    if row["method"] != "none":
-        place += f", {demos(row['n_demos'])}"
+    least = min(row["word_p_adjusted"] for row in rows)
+    first, *others = [row for row in rows if row["word_p_adjusted"] <= least + _TIE]
+    if others:
+        return f"; the closest are {len(others) + 1} differences of adjusted {p_value(least)}"
+    direction = "lower" if first["estimate"] < 0 else "higher"
+    place = remedy_name(first, findings)
+    if first["method"] != "none":
+        place += f", {demos(first['n_demos'])}"
     return (
-        f"; the closest is {METRICS[row['metric']]} with {place}: {direction} in {row[f'n_tasks_{direction}']} of "
-        f"{row['n_tasks']} tasks on their own, adjusted {p_value(row['word_p_adjusted'])}"
+        f"; the closest is {METRICS[first['metric']]} with {place}: {direction} in {first[f'n_tasks_{direction}']} of "
+        f"{first['n_tasks']} tasks on their own, adjusted {p_value(least)}"
     )
+
+
+_TIE = 1e-9
+"""Values of p that differ by less are the same: shares of the same patterns of signs."""

@@ -82,8 +82,8 @@ def _plot(axes: Axes, title: str, rows: Sequence[Row]) -> None:
     labels = ["\n".join(_wrapped(name)) for name in reversed(names)]
     for height, row in enumerate(reversed(rows)):
         color = _COLORS[row["is_told_apart"]]
-        if row["ends"][0] is not None:
-            axes.hlines(height, *row["ends"], color=color, linewidth=1.6)
+        if row["band"]:
+            axes.hlines(height, row["verdict_low"], row["verdict_high"], color=color, linewidth=1.6)
         inside = color if row["is_told_apart"] else "white"
         axes.plot([row["estimate"]], [height], color=color, marker="o", markersize=5, markerfacecolor=inside)
     least = rows[0]["least_effect"]

@@ -12,11 +12,8 @@ from biaseval.report.compare_words import (
     TOLD_APART,
     against_reference,
     band,
-    band_ends,
-    detectable,
     metric_name,
     metric_order,
-    p_of_word,
     place_name,
     place_of,
     subject,
@@ -198,9 +195,8 @@ def test_lines(compared: Compared) -> list[Row]:
             "place": place_name(compared.kind, row),
             "metric_name": metric_name(compared.kind, row),
             "band": band(row),
-            "ends": band_ends(row),
-            "p_of_word": p_of_word(row),
-            "detectable": detectable(row),
+            # Of units of which none differs there is no error to tell it from.
+            "detectable": row["verdict_smallest_detectable"] or None,
             "word": verdict_word(row),
             "is_told_apart": row["verdict"] in TOLD_APART,
         }

@@ -21,6 +21,9 @@ VERDICTS = {
 }
 """What the words of the macro ``verdict`` are on pages."""
 
+_NOT_JUDGED = {None: "not judged", "too few": "not judged"}
+"""What they are where a reason stands behind them."""
+
 TOLD_APART = ("higher", "lower")
 """The verdicts that say that two runs differ."""
 
@@ -66,6 +69,8 @@ def is_of_these_tasks(row: Row) -> bool:
 
 def verdict_word(row: Row) -> str:
     """Return what a test says, in words, and of which tasks it says it where that is not of others like them."""
+    if row.get("reason"):
+        return f"{_NOT_JUDGED.get(row['verdict'], VERDICTS[row['verdict']])} ({row['reason']})"
     word = VERDICTS[row["verdict"]]
     is_said = row["verdict"] not in (None, "too few")
     return f"{word} on {_these(row)}" if is_said and is_of_these_tasks(row) else word
@@ -76,32 +81,9 @@ def _these(row: Row) -> str:
 
 
 def band(row: Row) -> str:
-    """Return the simultaneous interval of a difference, or nothing where there is none."""
-    low, high = band_ends(row)
+    """Return the interval of a difference that its verdict goes by, or nothing where there is none."""
+    low, high = row["verdict_low"], row["verdict_high"]
     return "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
-
-
-def band_ends(row: Row) -> tuple[float | None, float | None]:
-    """Return the ends of the interval that a verdict goes by: also over draws of demonstrations, where these count."""
-    if _is_of_rows_and_draws(row):
-        return row["both_low"], row["both_high"]
-    return row["simultaneous_low"], row["simultaneous_high"]
-
-
-def _is_of_rows_and_draws(row: Row) -> bool:
-    """Return whether a test is over rows, and beside it stands what draws of demonstrations change."""
-    return "both_low" in row and row["unit"] == "row"
-
-
-def p_of_word(row: Row) -> float | None:
-    """Return the p-value that a verdict goes by: the larger one where two tests must agree."""
-    found = [row.get(name) for name in ("p_adjusted", "word_p_adjusted", "p_both_adjusted")]
-    return max((p for p in found if p is not None), default=None)
-
-
-def detectable(row: Row) -> float | None:
-    """Return the smallest difference that would mostly be found, in the same way; None where no unit differs."""
-    return row["both_smallest_detectable" if _is_of_rows_and_draws(row) else "smallest_detectable"] or None
 
 
 def against_reference(compared: Compared) -> list[Row]:
@@ -227,7 +209,7 @@ def _detectable(compared: Compared, rows: Sequence[Row]) -> str:
     by_metric: dict[str, float] = {}
     for row in sorted(rows, key=lambda row: metric_order(compared.kind, row)):
         name = metric_name(compared.kind, row)
-        if least := detectable(row):
+        if least := row["verdict_smallest_detectable"]:
             by_metric[name] = max(by_metric.get(name, 0.0), least)
     return join([f"{least:.3f} ({name})" for name, least in by_metric.items()]) if by_metric else ""
 

@@ -53,7 +53,7 @@ class Findings:
     by_suite: dict[str, list[Row]]
     """Suite to the rows of ``label_bias_by_model``, by n_demos and method."""
     by_task: list[Row]
-    """The rows of ``label_bias_by_task_over_sets``, by task, n_demos and method."""
+    """The rows of ``label_bias_by_task_over_sets`` and ``label_bias_task_tests``, by task, n_demos and method."""
     remedies: list[Row]
     """The rows of ``label_bias_remedies`` against none on all tasks, by n_demos and method."""
     verdicts: dict[tuple[int, str, int, str], dict[str, Row]]
@@ -65,6 +65,8 @@ class Findings:
     """Task to its rows of ``label_bias_by_label_over_sets``, of the method none at the largest n_demos."""
     answers: list[Row]
     """The label that is predicted most in each task, n_demos and method none: rows of the same."""
+    preferred: list[Row]
+    """The label that is predicted most beyond its share of the gold labels: the same."""
     wrong: dict[str, list[Row]]
     """Most biased task to its rows of ``wrong_answers``, of the same, where the preferred label is predicted."""
     adaptation: Adaptation | None
@@ -74,6 +76,8 @@ class Findings:
     """One row per (n_demos, purpose) in which prompts lost demonstrations or text to the length limit."""
     n_cut: Row
     """How many prompts lost demonstrations or text."""
+    components: list[Row]
+    """The rows of ``label_bias_components`` of the method none, by n_demos and metric."""
     queries: dict[str, str]
     """Table of the page to the query that shows its rows."""
     spec: Row
@@ -108,7 +112,7 @@ def read_findings(run: Run) -> Findings:
     with closing(open_runs([run.uri])) as connection:
         means = _rows(connection, "from label_bias_by_model")
         n_demos = tuple(sorted({row["n_demos"] for row in means}))
-        by_task = _rows(connection, "from label_bias_by_task_over_sets order by task, n_demos, method")
+        by_task = _rows(connection, f"{_TESTED_TASKS} order by task, n_demos, method")
         queries = _queries(n_demos[-1])
         shown = {name: _rows(connection, sql) for name, sql in queries.items() if name != "wrong"}
         most_biased = [row["task"] for row in shown["ranked"][:N_MOST_BIASED]]
@@ -117,6 +121,7 @@ def read_findings(run: Run) -> Findings:
         [scope] = _rows(connection, _SCOPE)
         [n_cut] = _rows(connection, _N_CUT)
         answers = _rows(connection, _ANSWERS)
+        preferred = _rows(connection, _PREFERRED)
         tasks = _rows(connection, "select * exclude (definition) from tasks order by task")
         definitions = _rows(
             connection, "select task, definition from tasks where list_contains($1, task)", [most_biased]
@@ -139,11 +144,16 @@ def read_findings(run: Run) -> Findings:
         ranked=shown["ranked"],
         labels=_by_task(shown["labels"]),
         answers=answers,
+        preferred=preferred,
         wrong=_by_task(wrong),
         adaptation=adaptation,
         tasks=[{**task, "definition": texts.get(task["task"])} for task in tasks],
         cut_prompts=cut_prompts,
         n_cut=n_cut,
+        components=sorted(
+            (row for row in shown["components"] if row["metric"] in METRICS and row["share_tasks"] is not None),
+            key=lambda row: (row["n_demos"], list(METRICS).index(row["metric"])),
+        ),
         queries=queries,
         spec=spec,
         plan=_read_json(run, "plan.json"),
@@ -176,7 +186,8 @@ def _queries(n_demos: int) -> dict[str, str]:
     return {
         "remedies": "from label_bias_remedies where suite = 'all' and against_method = 'none'",
         "changes": "from label_bias_verdicts where suite = 'all'",
-        "ranked": f"from label_bias_by_task_over_sets where {most} order by rsd_excess desc nulls last, task",
+        "ranked": f"{_TESTED_TASKS} and {most} order by rsd_excess desc nulls last, task",
+        "components": "from label_bias_components where suite = 'all' and method = 'none'",
         "labels": f"from label_bias_by_label_over_sets where {most} order by task, label",
     }
 
@@ -222,6 +233,11 @@ def _read_json(run: Run, name: str) -> Row:
     return content
 
 
+_TESTED_TASKS = (
+    "from label_bias_by_task_over_sets inner join label_bias_task_tests using (model, task, n_demos, method) "
+    "where suite = 'all'"
+)
+
 _SCOPE = """
 select
     count(*) as n_tasks,
@@ -235,6 +251,13 @@ _ANSWERS = """
 from label_bias_by_label_over_sets
 where method = 'none'
 qualify row_number() over (partition by task, n_demos order by predicted_share desc, label) = 1
+order by task, n_demos
+"""
+
+_PREFERRED = """
+from label_bias_by_label_over_sets
+where method = 'none'
+qualify row_number() over (partition by task, n_demos order by predicted_share - gold_share desc, label) = 1
 order by task, n_demos
 """
 

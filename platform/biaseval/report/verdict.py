@@ -70,23 +70,33 @@ def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
     floor = row[f"{metric}_floor"]
     if floor is None:
         return ", of which the rows cannot tell the noise"
-    n_above = row[f"n_tasks_{metric}"]
+    n_above, n_tested = row[f"n_tasks_{metric}"], row[f"n_tasks_{metric}_tested"]
     if row["n_tasks"] > 1:
-        counted = f"{n_above} of {row['n_tasks']} tasks{_tasks(findings, row, metric)}"
+        of = f"{row['n_tasks']} tasks"
+        if n_tested < row["n_tasks"]:
+            of = f"the {n_tested} of {row['n_tasks']} tasks that can be tested"
+        counted = f"{n_above} of {of}{_tasks(findings, row, metric)}"
         return f", above {noise} ({floor:.3f} on average) in {counted}"
     [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
-    return f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
+    tested = f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
+    return tested + (_preferred(findings, row) if n_above and metric == "rsd" and not row["n_tasks_constant"] else "")
+
+
+def _preferred(findings: Findings, row: Row) -> str:
+    """Return behind a comma which label the model prefers in the only task."""
+    [label] = [each for each in findings.preferred if each["n_demos"] == row["n_demos"]]
+    predicted, gold = _percent(label["predicted_share"]), _percent(label["gold_share"])
+    return f", with “{label['label']}” {predicted} of the answers and {gold} of the gold labels"
 
 
 def _tasks(findings: Findings, row: Row, metric: str) -> str:
-    """Return in brackets which tasks are above the noise, where they are few of all: those of the smallest p (Holm)."""
-    n_above = row[f"n_tasks_{metric}"]
-    if not 0 < n_above <= min(_N_NAMED, row["n_tasks"] - 1):
-        return ""
-    tasks = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
-    tested = [each for each in tasks if each[f"{metric}_p"] is not None]
-    first = sorted(tested, key=lambda each: (each[f"{metric}_p"], each["task"]))[:n_above]
-    return f" ({join([each['task'] for each in first])})"
+    """Return in brackets which tasks are above the noise, where they are few of all."""
+    above = [
+        each["task"]
+        for each in findings.by_task
+        if (each["n_demos"], each["method"]) == (row["n_demos"], "none") and each[f"is_{metric}_above"]
+    ]
+    return f" ({join(above)})" if 0 < len(above) <= min(_N_NAMED, row["n_tasks"] - 1) else ""
 
 
 def _certainty(findings: Findings) -> list[Conclusion]:
@@ -106,13 +116,27 @@ def _certainty(findings: Findings) -> list[Conclusion]:
     behind = " behind the same demonstrations" if findings.n_demos[-1] else ""
     told = (
         f"“lower” and “higher” hold for new rows of {scope.counted}{behind}; the chance that any of them is "
-        "wrong is about 5 %. “No clear change”: this run cannot tell."
+        f"wrong is about 5 %. “No clear change”: this run cannot tell{_detectable(findings)}."
     )
     if scope.n_tasks > 1 and not scope.has_words_for_others:
         told += f" Of other tasks {scope.n_tasks} say nothing; at least {MIN_UNITS} are needed."
     elif scope.n_tasks > 1:
         told += f" For other tasks like these {_for_others(findings)}"
     return [Conclusion("How sure", told)]
+
+
+def _detectable(findings: Findings) -> str:
+    """Return behind a semicolon from which size on remedies' changes would mostly be found in these tasks."""
+    told = []
+    for metric in ("rsd", "accuracy"):
+        sizes = [
+            by_metric[metric]["same_tasks_smallest_detectable"]
+            for place, by_metric in findings.verdicts.items()
+            if place[3] == "none" and by_metric[metric]["same_tasks_verdict"] == "unclear"
+        ]
+        if found := [size for size in sizes if size]:
+            told.append(f"{max(found):.3f} of {METRICS[metric]}")
+    return f"; a test alone would mostly find {join(told)} or more there" if told else ""
 
 
 def _for_others(findings: Findings) -> str:
