@@ -16,7 +16,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from biaseval.analysis.relations import connect, create, relations
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.tables import BOOTSTRAP_DRAWS, RUN_SETTINGS, TASKS
-from tests.test_statistics_macros import every_pattern, expected_tests
+from tests.statistics_macros.patterns import every_pattern, expected_tests
 
 Array = npt.NDArray[Any]
 Rows = list[dict[str, Any]]

@@ -14,6 +14,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis.relations import connect, create, relations
 from biaseval.analysis.sign_flips import sign_flips
+from tests.statistics_macros.patterns import every_pattern, expected_tests, values
 from tests.test_label_bias_statistics import (
     METRICS,
     Answers,
@@ -29,7 +30,6 @@ from tests.test_label_bias_statistics import (
     tasks_that_change,
     verdicts,
 )
-from tests.test_statistics_macros import every_pattern, expected_tests, values
 
 # Relative variance
 
