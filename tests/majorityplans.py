@@ -29,6 +29,13 @@ ANSWERS = {
 }
 """(setting, instruction) to the predictions for the four test rows, with the seeds 3 and 5."""
 
+LARGE = {
+    **ANSWERS,
+    ("0/100", True): ("TTTF", "TTTF"),
+    ("100/0", True): ("TTTT", "TTTT"),
+}
+"""What a larger model answers: with instruction always right in 0/100, always True in 100/0."""
+
 F1 = {"TTTF": 1.0, "TTTT": 9 / 14, "FFFF": 0.1, "TTFF": 23 / 30, "TT-F": 0.85}
 """Weighted F1 of predictions (- is no label) for gold T T T F, by hand.
 

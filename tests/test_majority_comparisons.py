@@ -12,15 +12,8 @@ import pytest
 from biaseval.analysis import query
 from biaseval.errors import InputError
 from tests.labelplans import two_tasks
-from tests.majorityplans import ANSWERS, SEEDS, MajorityPlan, Rows
+from tests.majorityplans import ANSWERS, LARGE, SEEDS, MajorityPlan, Rows
 from tests.measuring import measure
-
-LARGE = {
-    **ANSWERS,
-    ("0/100", True): ("TTTF", "TTTF"),
-    ("100/0", True): ("TTTT", "TTTT"),
-}
-"""What a larger model answers: with instruction always right in 0/100, always True in 100/0."""
 
 
 def write(

@@ -21,9 +21,8 @@ from biaseval.report.compare_page import write_compared
 from biaseval.report.compare_words import caveats, sentences
 from biaseval.validation.outcomes import outcomes
 from tests.compare.runs import Array, agreement, compared_rows, flipped, make
-from tests.majorityplans import ANSWERS, GOLD, MajorityPlan
+from tests.majorityplans import ANSWERS, GOLD, LARGE, MajorityPlan
 from tests.pages import Page
-from tests.test_majority_comparisons import LARGE
 
 # Majority bias
 

@@ -6,7 +6,7 @@ import pytest
 
 from biaseval.pipelines import write_report
 from tests.majority_report.runs import make_run
-from tests.test_majority_comparisons import LARGE
+from tests.majorityplans import LARGE
 
 
 @pytest.fixture(scope="session")

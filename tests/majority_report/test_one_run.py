@@ -22,10 +22,9 @@ from biaseval.report.majority_findings import read_majority_findings
 from biaseval.report.ternary import plot_ternary
 from biaseval.store import Run
 from tests.majority_report.runs import HOSTILE, make_run, table, tables, ternary
-from tests.majorityplans import ANSWERS, F1, MajorityPlan
+from tests.majorityplans import ANSWERS, F1, LARGE, MajorityPlan
 from tests.measuring import measure
 from tests.pages import Page
-from tests.test_majority_comparisons import LARGE
 
 
 def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs: list[str]) -> None:

@@ -18,8 +18,8 @@ from biaseval.report.comparison_words import caveats
 from biaseval.store import Run
 from tests.labelplans import two_tasks
 from tests.majority_report.runs import HOSTILE, make_run, table, tables
+from tests.majorityplans import LARGE
 from tests.pages import Page
-from tests.test_majority_comparisons import LARGE
 
 
 @pytest.fixture(scope="module")

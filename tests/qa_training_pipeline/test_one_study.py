@@ -1,10 +1,9 @@
-"""Studies of trained readers as runs: trained in order, measured, resumed, given up, refused; all stages are real."""
+"""A study of trained readers as a run: trained in order, measured, resumed, refused; all stages are real."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,33 +26,12 @@ from biaseval.pipelines.status import UnderWay
 from biaseval.reading import ExtractiveReader, WindowSettings, reader_inputs
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
-from biaseval.tables import TRAINED_MODELS
-from biaseval.training import outcome as outcome_module
-from biaseval.training.loop import StepRecord
-from biaseval.training.outcome import Outcome
 from biaseval.training.questions import Questions, answer_logits
-from biaseval.units import Unit
 from tests.inprocess import in_this_process
-from tests.smallstudy import (
-    MAX_TOKENS,
-    NAMES,
-    SIX_STEPS,
-    generated,
-    load,
-    refused,
-    rows,
-    trained,
-    weights,
-    write_spec,
-)
-from tests.test_qa_pipeline import make_bert
+from tests.qa_training_pipeline.disturbances import DyingSaying, KilledError, logits_file, written
+from tests.smallstudy import MAX_TOKENS, NAMES, load, refused, rows, trained, weights, write_spec
 
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_bert(tmp_path_factory.mktemp("models") / "bert")
 
 
 @pytest.fixture(scope="module")
@@ -182,25 +160,32 @@ def test_readers_become_different_and_only_theirs_is_kept(finished: tuple[Path, 
     assert all((one - other).abs().max() > 1e-5 for number, one in enumerate(flat) for other in flat[:number])
 
 
+def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
+    spec, run_dir = finished
+    plan = describe(load(spec))
+    lines = dict(plan.training_lines)
+    assert lines["questions, biased (train)"] == "48"
+    [counted] = rows(run_dir, "select count(*) as n, sum(len(token_ids))::bigint as tokens from qa_features")
+    [windows] = rows(run_dir, "from qa_training_windows")
+    assert (windows["n_questions"], windows["n_windows"], windows["n_tokens"]) == (48, counted["n"], counted["tokens"])
+    assert windows["n_unanswerable"] == 0
+    assert 0 < windows["n_without"] < windows["n_windows"]
+    assert lines["windows, bert on biased"] == f"{counted['n']:,} ({counted['tokens']:,} tokens)"
+    assert lines["readers, standard"] == "1, at most 6 steps each, 6 together"
+    assert lines["bias models to train"] == "1, at most 6 steps each, 6 together"
+    assert lines["passes for logits of guides"] == "2"
+    assert plan.training is not None
+    assert [shape.name for shape in plan.training.shapes] == ["bert"]
+    assert plan.facts["training"]["readers"][-1]["name"] == "bert+product_of_experts"
+    # Passes of a reader of n parameters: 2 n a token. Two evaluations, of 24 (and 52 other) questions; 52 answered.
+    per_question = 2 * plan.training.shapes[0].n_parameters * counted["tokens"] / 48
+    found = plan.facts["training"]["flops"]
+    assert found["evaluations"] == pytest.approx(per_question * 2 * (5 * 76 + 24), rel=1e-6)
+    assert found["answers"] == pytest.approx(per_question * 5 * 52, rel=1e-6)
+    assert found["guides"] == pytest.approx(per_question * 48 * 2, rel=1e-6)
+
+
 # Resuming
-
-
-class KilledError(Exception):
-    """Stands for the death of a process."""
-
-
-class DyingSaying(groups._Saying):
-    """Dies behind some of the steps that it says, and notes what is known of them then."""
-
-    def __init__(self, run: Run, unit: Unit, behind: Iterator[int], heard: list[UnderWay]) -> None:
-        super().__init__(run, unit)
-        self._behind, self._heard = behind, heard
-
-    def __call__(self, record: StepRecord) -> None:
-        super().__call__(record)
-        if next(self._behind) == 0:
-            self._heard += run_status(self._run.uri).under_way
-            raise KilledError
 
 
 @pytest.mark.parametrize("n_steps", [5, 20])
@@ -294,59 +279,6 @@ def test_training_alone_is_what_a_run_goes_on_from(
     assert (summary.n_readers, summary.n_trained, summary.overhead_share) == (2, 0, None)
 
 
-def test_a_reader_that_is_given_up_takes_along_what_needs_it_and_nothing_else(
-    bert: Path, tmp_path: Path, here: None
-) -> None:
-    changes = {
-        "methods": ["standard", "resample", "learned_mixin"],
-        "bias_model": {"learning_rate": 1e30, **SIX_STEPS},
-    }
-    spec = write_spec(tmp_path, bert, train=changes)
-    for sitting in range(2):  # nothing is tried again that would fail again
-        with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
-            run_spec(load(spec), str(tmp_path / "run"))
-        assert "bert+bias_model: loss" in str(caught.value)
-        assert "(questions planted-0" in str(caught.value)
-        assert "bert+learned_mixin: bert+bias_model was given up" in str(caught.value)
-        found = trained(tmp_path / "run")
-        assert list(found) == ["bert", "bert+bias_model", "bert+resample"]
-        assert [row["path"] is None for row in found.values()] == [False, True, False]
-        assert sitting or (tmp_path / "run" / "report.html").exists()
-        measured = rows(tmp_path / "run", "select distinct model from qa_debiasing order by all")
-        assert [row["model"] for row in measured] == ["bert", "bert+resample"]
-    assert len(list((tmp_path / "run" / "models").iterdir())) == 2
-
-
-def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on(
-    bert: Path, tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What needs its logits is not trained, and what would be compared with it has no change."""
-    changes = {"methods": ["standard", "resample", "confidence_regularization"], "seeds": [1, 2]}
-    spec = write_spec(tmp_path, bert, train=changes)
-    real = outcome_module.train
-
-    def failing(run: Run, base: Any, work: Any, *arguments: Any) -> Any:
-        if work.key["model"] != "bert#1":
-            return real(run, base, work, *arguments)
-        run.write_part("trained_models", 0, TRAINED_MODELS.rows([{**work.row, "steps": 1, "problem": "loss nan"}]))
-        return Outcome(0, 1, float("nan"), None, is_complete=False, step_seconds=0.0, problem="loss nan")
-
-    monkeypatch.setattr(outcome_module, "train", failing)
-    with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
-        run_spec(load(spec), str(tmp_path / "run"))
-    for line in ("bert#1: loss nan", "bert+confidence_regularization#1: bert#1 was given up"):
-        assert line in str(caught.value)
-    [segment] = rows(tmp_path / "run", "from qa_segments")
-    assert segment["judged_by"] == "bert#2"
-    measured = rows(tmp_path / "run", "select model, count(gap_change) as n_changes from qa_debiasing group by all")
-    assert {row["model"]: row["n_changes"] > 0 for row in measured} == {
-        "bert#2": False,
-        "bert+confidence_regularization#2": True,
-        "bert+resample#1": False,
-        "bert+resample#2": True,
-    }
-
-
 def test_what_is_lost_is_made_again_and_weights_only_if_something_needs_them(
     finished: tuple[Path, Path], tmp_path: Path, here: None
 ) -> None:
@@ -391,88 +323,7 @@ def test_what_is_lost_is_made_again_and_weights_only_if_something_needs_them(
     assert rows(copy, "from qa_debiasing order by all") == rows(run_dir, "from qa_debiasing order by all")
 
 
-def written(run_dir: Path) -> dict[str, int]:
-    """Return when the files of what is trained and answered were written."""
-    return {
-        str(path.relative_to(run_dir)): path.stat().st_mtime_ns
-        for name in ("models", "trained_models", "qa_segments", "qa_guide_logits", "qa_predictions")
-        for path in (run_dir / name).rglob("*.*")
-        if path.is_file()
-    }
-
-
-def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path: Path, here: None) -> None:
-    """Two bases, two sets, two seeds, two biases: teachers are those of the same base, set and seed."""
-    two = {"max_steps": 2}
-    changes = {
-        "bases": [{"name": "bert", "path": str(bert)}, {"name": "new", "path": str(bert), "init": "random"}],
-        "data": {"one": generated(24, 0.6), "two": generated(32, 0.0)},
-        "methods": ["standard", "confidence_regularization"],
-        "biases": ["ans_pos", "word_dist"],
-        "thresholds": {"ans_pos": 0, "word_dist": 3},
-        "seeds": [1, 2],
-        "evaluation_steps": 2,
-        "evaluate_others": False,
-        "batch_size": 4,
-        "max_steps": 2,
-        "confidence_regularization": two,
-        "bias_model": two,
-    }
-    spec = load(write_spec(tmp_path, bert, train=changes))
-    train_qa(spec, str(tmp_path / "run"))
-    run, found = Run.open(str(tmp_path / "run")), trained(tmp_path / "run")
-    assert len(found) == 2 * 2 * 2 + 2 * 2 * 2 + 2 * 2 * 2 * 2
-    features, guides = run.read_table("qa_features"), run.read_table("qa_guide_logits")
-    assert len(guides["guide"].unique()) == 8 + 8
-    for name, reader in found.items():
-        own = guides.filter(pc.equal(guides["guide"], name))
-        if reader["method"] == "confidence_regularization":
-            assert reader["standard"] == f"{reader['base']}@{reader['data']}#{reader['seed']}"
-            assert found[reader["standard"]]["seed"] == reader["seed"]
-            continue
-        is_own = pc.and_(pc.equal(features["base"], reader["base"]), pc.equal(features["dataset"], reader["data"]))
-        windows = features.filter(is_own)
-        assert own.select(["example_id", "window"]).equals(windows.select(["example_id", "window"]))
-        source = ModelSource(str(tmp_path / "run" / reader["path"]))
-        model, tokenizer = load_extractive_model(source), load_reader_tokenizer(source)
-        shown = Questions(windows, reader_inputs(model, tokenizer), tokenizer.pad_token_id or 0)
-        with torch.no_grad():
-            alone = answer_logits(model, shown.batch([5]), model.device)[:, 0].numpy()
-        np.testing.assert_allclose(own["start_logits"][5].as_py(), alone[0], atol=1e-5)
-    segments = {(row["base"], row["data"], row["bias"]): row for row in run.read_table("qa_segments").to_pylist()}
-    assert len(segments) == 8
-    assert {row["judged_by"] for row in segments.values()} == {"bert@one#1", "bert@two#1", "new@one#1", "new@two#1"}
-
-
-# Other ways to the same
-
-
-def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: Path, here: None) -> None:
-    changes = {
-        "methods": ["standard", "learned_mixin", "confidence_regularization"],
-        "mask_padding": False,
-        "bases": [{"name": "bert", "path": str(bert), "init": "random"}],
-        "group_by_length": True,
-    }
-    spec = write_spec(tmp_path, bert, train=changes, variant="reference")
-    assert load(spec).train is not None
-    run_spec(load(spec), str(tmp_path / "run"))
-    guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
-    assert pc.unique(pc.list_value_length(guides["start_logits"])).to_pylist() == [MAX_TOKENS]
-    planned = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]
-    assert planned["tokens"]["bert"]["biased"] == MAX_TOKENS * planned["n_windows"]["bert"]["biased"]
-    stored = yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["train"]
-    assert stored["learned_mixin"]["variant"] == "head"
-    assert stored["confidence_regularization"]["variant"] == "head"
-    assert stored["bias_model"]["init"] == "pretrained"
-
-
-def logits_file(path: Path, run_dir: Path, change: Callable[[pa.Table], pa.Table] = lambda table: table) -> Path:
-    """Write the logits of a run's bias model as a file from elsewhere."""
-    guides = Run.open(str(run_dir)).read_table("qa_guide_logits")
-    own = guides.filter(pc.equal(guides["guide"], "bert+bias_model"))
-    pq.write_table(change(own.select(["example_id", "window", "start_logits", "end_logits"])), path)
-    return path
+# Logits of a file
 
 
 def test_bias_may_come_from_a_file_and_trains_the_same(
@@ -486,21 +337,6 @@ def test_bias_may_come_from_a_file_and_trains_the_same(
     found = weights(tmp_path / "run", "bert+product_of_experts")
     for key, value in weights(run_dir, "bert+product_of_experts").items():
         torch.testing.assert_close(found[key], value)
-
-
-def test_bias_may_be_fitted_by_tfidf(bert: Path, tmp_path: Path, here: None) -> None:
-    changes = {"methods": ["standard", "product_of_experts"], "bias_model": {"tfidf": True}}
-    spec = write_spec(tmp_path, bert, train=changes)
-    run_spec(load(spec), str(tmp_path / "run"))
-    [weight] = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]["tfidf_weights"].values()
-    assert weight >= 0
-    guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
-    assert guides["guide"].unique().to_pylist() == ["bert+tfidf"]
-    sums = [np.exp(np.array(own)).sum() for own in guides["start_logits"].to_pylist()]
-    np.testing.assert_allclose(sums, 1, atol=1e-5)
-
-
-# Bad input
 
 
 def test_logits_of_a_file_must_be_those_of_all_windows(
@@ -544,29 +380,7 @@ def test_logits_of_a_file_must_be_those_of_all_windows(
     assert "is no Parquet file" in refused(spec_of(tmp_path / "d.parquet"), tmp_path / "d")
 
 
-def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
-    spec, run_dir = finished
-    plan = describe(load(spec))
-    lines = dict(plan.training_lines)
-    assert lines["questions, biased (train)"] == "48"
-    [counted] = rows(run_dir, "select count(*) as n, sum(len(token_ids))::bigint as tokens from qa_features")
-    [windows] = rows(run_dir, "from qa_training_windows")
-    assert (windows["n_questions"], windows["n_windows"], windows["n_tokens"]) == (48, counted["n"], counted["tokens"])
-    assert windows["n_unanswerable"] == 0
-    assert 0 < windows["n_without"] < windows["n_windows"]
-    assert lines["windows, bert on biased"] == f"{counted['n']:,} ({counted['tokens']:,} tokens)"
-    assert lines["readers, standard"] == "1, at most 6 steps each, 6 together"
-    assert lines["bias models to train"] == "1, at most 6 steps each, 6 together"
-    assert lines["passes for logits of guides"] == "2"
-    assert plan.training is not None
-    assert [shape.name for shape in plan.training.shapes] == ["bert"]
-    assert plan.facts["training"]["readers"][-1]["name"] == "bert+product_of_experts"
-    # Passes of a reader of n parameters: 2 n a token. Two evaluations, of 24 (and 52 other) questions; 52 answered.
-    per_question = 2 * plan.training.shapes[0].n_parameters * counted["tokens"] / 48
-    found = plan.facts["training"]["flops"]
-    assert found["evaluations"] == pytest.approx(per_question * 2 * (5 * 76 + 24), rel=1e-6)
-    assert found["answers"] == pytest.approx(per_question * 5 * 52, rel=1e-6)
-    assert found["guides"] == pytest.approx(per_question * 48 * 2, rel=1e-6)
+# Other settings
 
 
 def test_settings_of_a_study_cannot_change_behind_it(finished: tuple[Path, Path], tmp_path: Path, here: None) -> None:

@@ -1,0 +1,86 @@
+"""Metrics of weighted rows in NumPy, to be moved a little or resampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tests.label_bias_statistics.answers import Answers, Array
+
+
+def weighted_accuracy(answers: Answers, weights: Array) -> float:
+    return float(np.average(np.array(answers.predicted) == np.array(answers.gold), weights=weights))
+
+
+def weighted_recalls(answers: Answers, weights: Array) -> Array:
+    gold, hit = np.array(answers.gold), np.array(answers.predicted) == np.array(answers.gold)
+    return np.array([np.average(hit[gold == label], weights=weights[gold == label]) for label in sorted(set(gold))])
+
+
+def weighted_macro_f1(answers: Answers, weights: Array) -> float:
+    gold, predicted = np.array(answers.gold), np.array(answers.predicted)
+    f1 = [
+        2 * weights[(gold == label) & (predicted == label)].sum()
+        / (weights[gold == label].sum() + weights[predicted == label].sum())
+        for label in sorted(set(answers.gold))
+    ]  # fmt: skip
+    return float(np.mean(f1))
+
+
+def weighted_rsd(answers: Answers, weights: Array) -> float:
+    return float(weighted_recalls(answers, weights).std() / weighted_accuracy(answers, weights))
+
+
+def weighted_bias_score(answers: Answers, weights: Array) -> float:
+    gold = np.array(answers.gold)
+    means = [
+        np.average(answers.probabilities[gold == label], axis=0, weights=weights[gold == label])
+        for label in sorted(set(gold))
+    ]
+    return float(0.5 * np.abs(np.mean(means, axis=0) - 1 / len(answers.labels)).sum())
+
+
+def weighted_relative_variance(answers: Answers, weights: Array) -> float:
+    """Return it for as many rows of each label as there are, whatever they weigh."""
+    recalls = weighted_recalls(answers, weights)
+    counts = np.array([answers.gold.count(label) for label in sorted(set(answers.gold))])
+    noise = (len(counts) - 1) / len(counts) ** 2 * np.sum(recalls * (1 - recalls) / (counts - 1))
+    return float((recalls.var() - noise) / weighted_accuracy(answers, weights) ** 2)
+
+
+METRIC: dict[str, Callable[[Answers, Array], float]] = {
+    "macro_f1": weighted_macro_f1,
+    "accuracy": weighted_accuracy,
+    "rsd": weighted_rsd,
+    "bias_score": weighted_bias_score,
+    "relative_variance": weighted_relative_variance,
+}
+
+
+def influences(answers: Sequence[Answers], metric: str) -> Array:
+    """Return by how much a little more of each row moves a metric, averaged over sets, times the number of rows."""
+    n, step = len(answers[0].gold), 1e-6
+    moved = np.zeros(n)
+    for each in answers:
+        for row in range(n):
+            up, down = np.ones(n), np.ones(n)
+            up[row] += step
+            down[row] -= step
+            moved[row] += n * (METRIC[metric](each, up) - METRIC[metric](each, down)) / (2 * step) / len(answers)
+    return moved
+
+
+def resampled(*sides: Sequence[Answers], metric: str, rng: np.random.Generator, n_draws: int = 2000) -> Array:
+    """Return a metric of the first side, less that of the second, of rows drawn with replacement.
+
+    Draws that lack a gold label are left out.
+    """
+    n, gold = len(sides[0][0].gold), np.array(sides[0][0].gold)
+    found: list[float] = []
+    while len(found) < n_draws:
+        weights = np.bincount(rng.integers(n, size=n), minlength=n).astype(float)
+        if all(weights[gold == label].sum() for label in set(gold)):
+            means = [np.mean([METRIC[metric](each, weights) for each in side]) for side in sides]
+            found.append(float(means[0] - sum(means[1:])))
+    return np.array(found)

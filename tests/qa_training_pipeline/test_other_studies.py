@@ -1,0 +1,159 @@
+"""Other studies: readers that are given up, many bases and seeds, padding that takes part, a bias fitted by TF-IDF."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+import torch
+import yaml
+
+from biaseval.errors import BiasevalError
+from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
+from biaseval.pipelines import run_spec, train_qa
+from biaseval.reading import reader_inputs
+from biaseval.store import Run
+from biaseval.tables import TRAINED_MODELS
+from biaseval.training import outcome as outcome_module
+from biaseval.training.outcome import Outcome
+from biaseval.training.questions import Questions, answer_logits
+from tests.smallstudy import MAX_TOKENS, SIX_STEPS, generated, load, rows, trained, write_spec
+
+pytestmark = pytest.mark.timeout(900)
+
+# Given up
+
+
+def test_a_reader_that_is_given_up_takes_along_what_needs_it_and_nothing_else(
+    bert: Path, tmp_path: Path, here: None
+) -> None:
+    changes = {
+        "methods": ["standard", "resample", "learned_mixin"],
+        "bias_model": {"learning_rate": 1e30, **SIX_STEPS},
+    }
+    spec = write_spec(tmp_path, bert, train=changes)
+    for sitting in range(2):  # nothing is tried again that would fail again
+        with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
+            run_spec(load(spec), str(tmp_path / "run"))
+        assert "bert+bias_model: loss" in str(caught.value)
+        assert "(questions planted-0" in str(caught.value)
+        assert "bert+learned_mixin: bert+bias_model was given up" in str(caught.value)
+        found = trained(tmp_path / "run")
+        assert list(found) == ["bert", "bert+bias_model", "bert+resample"]
+        assert [row["path"] is None for row in found.values()] == [False, True, False]
+        assert sitting or (tmp_path / "run" / "report.html").exists()
+        measured = rows(tmp_path / "run", "select distinct model from qa_debiasing order by all")
+        assert [row["model"] for row in measured] == ["bert", "bert+resample"]
+    assert len(list((tmp_path / "run" / "models").iterdir())) == 2
+
+
+def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on(
+    bert: Path, tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What needs its logits is not trained, and what would be compared with it has no change."""
+    changes = {"methods": ["standard", "resample", "confidence_regularization"], "seeds": [1, 2]}
+    spec = write_spec(tmp_path, bert, train=changes)
+    real = outcome_module.train
+
+    def failing(run: Run, base: Any, work: Any, *arguments: Any) -> Any:
+        if work.key["model"] != "bert#1":
+            return real(run, base, work, *arguments)
+        run.write_part("trained_models", 0, TRAINED_MODELS.rows([{**work.row, "steps": 1, "problem": "loss nan"}]))
+        return Outcome(0, 1, float("nan"), None, is_complete=False, step_seconds=0.0, problem="loss nan")
+
+    monkeypatch.setattr(outcome_module, "train", failing)
+    with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
+        run_spec(load(spec), str(tmp_path / "run"))
+    for line in ("bert#1: loss nan", "bert+confidence_regularization#1: bert#1 was given up"):
+        assert line in str(caught.value)
+    [segment] = rows(tmp_path / "run", "from qa_segments")
+    assert segment["judged_by"] == "bert#2"
+    measured = rows(tmp_path / "run", "select model, count(gap_change) as n_changes from qa_debiasing group by all")
+    assert {row["model"]: row["n_changes"] > 0 for row in measured} == {
+        "bert#2": False,
+        "bert+confidence_regularization#2": True,
+        "bert+resample#1": False,
+        "bert+resample#2": True,
+    }
+
+
+# Other ways to the same
+
+
+def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path: Path, here: None) -> None:
+    """Two bases, two sets, two seeds, two biases: teachers are those of the same base, set and seed."""
+    two = {"max_steps": 2}
+    changes = {
+        "bases": [{"name": "bert", "path": str(bert)}, {"name": "new", "path": str(bert), "init": "random"}],
+        "data": {"one": generated(24, 0.6), "two": generated(32, 0.0)},
+        "methods": ["standard", "confidence_regularization"],
+        "biases": ["ans_pos", "word_dist"],
+        "thresholds": {"ans_pos": 0, "word_dist": 3},
+        "seeds": [1, 2],
+        "evaluation_steps": 2,
+        "evaluate_others": False,
+        "batch_size": 4,
+        "max_steps": 2,
+        "confidence_regularization": two,
+        "bias_model": two,
+    }
+    spec = load(write_spec(tmp_path, bert, train=changes))
+    train_qa(spec, str(tmp_path / "run"))
+    run, found = Run.open(str(tmp_path / "run")), trained(tmp_path / "run")
+    assert len(found) == 2 * 2 * 2 + 2 * 2 * 2 + 2 * 2 * 2 * 2
+    features, guides = run.read_table("qa_features"), run.read_table("qa_guide_logits")
+    assert len(guides["guide"].unique()) == 8 + 8
+    for name, reader in found.items():
+        own = guides.filter(pc.equal(guides["guide"], name))
+        if reader["method"] == "confidence_regularization":
+            assert reader["standard"] == f"{reader['base']}@{reader['data']}#{reader['seed']}"
+            assert found[reader["standard"]]["seed"] == reader["seed"]
+            continue
+        is_own = pc.and_(pc.equal(features["base"], reader["base"]), pc.equal(features["dataset"], reader["data"]))
+        windows = features.filter(is_own)
+        assert own.select(["example_id", "window"]).equals(windows.select(["example_id", "window"]))
+        source = ModelSource(str(tmp_path / "run" / reader["path"]))
+        model, tokenizer = load_extractive_model(source), load_reader_tokenizer(source)
+        shown = Questions(windows, reader_inputs(model, tokenizer), tokenizer.pad_token_id or 0)
+        with torch.no_grad():
+            alone = answer_logits(model, shown.batch([5]), model.device)[:, 0].numpy()
+        np.testing.assert_allclose(own["start_logits"][5].as_py(), alone[0], atol=1e-5)
+    segments = {(row["base"], row["data"], row["bias"]): row for row in run.read_table("qa_segments").to_pylist()}
+    assert len(segments) == 8
+    assert {row["judged_by"] for row in segments.values()} == {"bert@one#1", "bert@two#1", "new@one#1", "new@two#1"}
+
+
+def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: Path, here: None) -> None:
+    changes = {
+        "methods": ["standard", "learned_mixin", "confidence_regularization"],
+        "mask_padding": False,
+        "bases": [{"name": "bert", "path": str(bert), "init": "random"}],
+        "group_by_length": True,
+    }
+    spec = write_spec(tmp_path, bert, train=changes, variant="reference")
+    assert load(spec).train is not None
+    run_spec(load(spec), str(tmp_path / "run"))
+    guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
+    assert pc.unique(pc.list_value_length(guides["start_logits"])).to_pylist() == [MAX_TOKENS]
+    planned = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]
+    assert planned["tokens"]["bert"]["biased"] == MAX_TOKENS * planned["n_windows"]["bert"]["biased"]
+    stored = yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["train"]
+    assert stored["learned_mixin"]["variant"] == "head"
+    assert stored["confidence_regularization"]["variant"] == "head"
+    assert stored["bias_model"]["init"] == "pretrained"
+
+
+def test_bias_may_be_fitted_by_tfidf(bert: Path, tmp_path: Path, here: None) -> None:
+    changes = {"methods": ["standard", "product_of_experts"], "bias_model": {"tfidf": True}}
+    spec = write_spec(tmp_path, bert, train=changes)
+    run_spec(load(spec), str(tmp_path / "run"))
+    [weight] = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]["tfidf_weights"].values()
+    assert weight >= 0
+    guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
+    assert guides["guide"].unique().to_pylist() == ["bert+tfidf"]
+    sums = [np.exp(np.array(own)).sum() for own in guides["start_logits"].to_pylist()]
+    np.testing.assert_allclose(sums, 1, atol=1e-5)

@@ -1,0 +1,17 @@
+"""A connection with the macros alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import duckdb
+import pytest
+
+from biaseval.analysis.relations import connect
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with closing(connect([])) as opened:
+        yield opened

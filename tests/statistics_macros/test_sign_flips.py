@@ -1,0 +1,204 @@
+"""Sign-flip tests, their families and bands, against every pattern of signs in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from biaseval.analysis.sign_flips import MAX_UNITS, N_EXACT, N_PATTERNS, sign_flips
+from tests.statistics_macros.patterns import Array, every_pattern, expected_tests
+
+TESTED = (
+    "n_units",
+    "estimate",
+    "standard_error",
+    "low",
+    "high",
+    "p",
+    "p_adjusted",
+    "simultaneous_low",
+    "simultaneous_high",
+    "smallest_detectable",
+)
+"""Columns of ``sign_flip_tests``."""
+
+
+def test_the_first_patterns_are_all_patterns_of_few_units_and_the_rest_are_drawn() -> None:
+    signs = np.array(sign_flips(40, 7)["signs"].to_pylist())
+    assert signs.shape == (N_PATTERNS, 40)
+    assert set(np.unique(signs)) == {-1, 1}
+    assert (signs[0] == 1).all()
+    for n in range(1, N_EXACT + 1):
+        assert len(np.unique(signs[: 2**n, :n], axis=0)) == 2**n
+    means = signs[1:].mean(axis=0)
+    assert np.abs(means).max() < 5 / np.sqrt(N_PATTERNS)
+    correlations = np.corrcoef(signs[1:, N_EXACT:].T)
+    assert np.abs(correlations - np.eye(len(correlations))).max() < 5 / np.sqrt(N_PATTERNS)
+    assert sign_flips(40, 7).equals(sign_flips(40, 7))
+    assert not sign_flips(40, 7).equals(sign_flips(40, 8))
+    assert len(sign_flips(10 * MAX_UNITS, 0)["signs"][0]) == MAX_UNITS
+
+
+def flip_tests(
+    connection: duckdb.DuckDBPyConnection,
+    units: Sequence[tuple[Any, Any, int, float | None]],
+    signs: pa.Table,
+) -> dict[Any, dict[str, Any]]:
+    """Return what sign_flip_tests says of units (family, test, unit, value), by family and test."""
+    connection.execute("drop table if exists units; drop table if exists signs")
+    names = ("family", "test", "unit", "value")
+    columns = dict(zip(names, map(list, zip(*units, strict=True)), strict=True))
+    connection.from_arrow(pa.table({**columns, "value": pa.array(columns["value"], pa.float64())})).create("units")
+    connection.from_arrow(signs).create("signs")
+    found = connection.sql("from sign_flip_tests('units', 'signs')").to_arrow_table().to_pylist()
+    assert all(set(row) == {"family", "test", *TESTED} for row in found)
+    by_test = {(row["family"], row["test"]): row for row in found}
+    assert len(by_test) == len(found)
+    return by_test
+
+
+def units_of(matrix: Array, family: str = "f") -> list[tuple[str, int, int, float]]:
+    """Return the units of tests (rows of a matrix); NaN is a unit that a test lacks."""
+    return [(family, *place, float(value)) for place, value in np.ndenumerate(matrix) if not np.isnan(value)]
+
+
+def assert_tests_are(found: dict[Any, dict[str, Any]], expected: Sequence[dict[str, float]], family: str = "f") -> None:
+    for number, test in enumerate(expected):
+        row = found[family, number]
+        numbers = {name: np.nan if row[name] is None else row[name] for name in TESTED}
+        assert numbers == pytest.approx(test, abs=1e-6, nan_ok=True), (number, row)
+
+
+@pytest.mark.parametrize("n", range(1, 11))
+def test_tests_of_few_units_are_those_of_every_pattern(connection: duckdb.DuckDBPyConnection, n: int) -> None:
+    rng = np.random.default_rng(n)
+    matrix = rng.normal(size=(5, n)) + np.array([[0], [0], [0.5], [1], [3]])
+    found = flip_tests(connection, units_of(matrix), sign_flips(max(n, 4), 0))
+    assert len(found) == 5
+    assert_tests_are(found, expected_tests(matrix, every_pattern(n)))
+
+
+def test_families_do_not_know_of_each_other(connection: duckdb.DuckDBPyConnection) -> None:
+    rng = np.random.default_rng(0)
+    small, large = rng.normal(0.4, size=(2, 7)), rng.normal(0.4, size=(6, 10))
+    found = flip_tests(connection, units_of(small, "small") + units_of(large, "large"), sign_flips(10, 0))
+    assert len(found) == 8
+    assert_tests_are(found, expected_tests(small, every_pattern(7)), "small")
+    assert_tests_are(found, expected_tests(large, every_pattern(10)), "large")
+
+
+def test_a_test_may_lack_units_that_others_have(connection: duckdb.DuckDBPyConnection) -> None:
+    rng = np.random.default_rng(1)
+    matrix = rng.normal(0.7, size=(4, 9))
+    matrix[1, :2] = matrix[2, 7:] = matrix[3, 1:] = np.nan
+    found = flip_tests(connection, units_of(matrix), sign_flips(9, 0))
+    assert_tests_are(found, expected_tests(matrix, every_pattern(9)))
+    alone = flip_tests(connection, units_of(matrix[1:2, 2:]), sign_flips(7, 0))["f", 0]
+    assert found["f", 1]["p"] == alone["p"]
+    assert (found["f", 3]["n_units"], found["f", 3]["p"], found["f", 3]["p_adjusted"]) == (1, None, None)
+
+
+def test_a_test_with_a_value_that_is_null_says_nothing_and_leaves_others_alone(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    matrix = np.random.default_rng(2).normal(0.5, size=(2, 8))
+    units = [*units_of(matrix), *[("f", 9, unit, None if unit == 3 else 0.5) for unit in range(8)]]
+    found = flip_tests(connection, units, sign_flips(8, 0))
+    assert_tests_are(found, expected_tests(matrix, every_pattern(8)))
+    assert found["f", 9] == {"family": "f", "test": 9, **dict.fromkeys(TESTED), "n_units": 8}
+
+
+def test_values_that_are_all_zero_or_all_equal(connection: duckdb.DuckDBPyConnection) -> None:
+    """All equal are the most extreme of 2^8 patterns, and their opposite: p is 2 / 256, and there is no error."""
+    matrix = np.vstack([np.zeros(8), np.full(8, 0.1)])
+    found = flip_tests(connection, units_of(matrix), sign_flips(8, 0))
+    none, equal = found["f", 0], found["f", 1]
+    assert (none["estimate"], none["standard_error"], none["p"], none["p_adjusted"]) == (0, 0, 1, 1)
+    assert [none["simultaneous_low"], none["simultaneous_high"]] == [0, 0]
+    assert (equal["p"], equal["p_adjusted"]) == (2 / 256, 2 / 256)
+    assert [equal["standard_error"], equal["low"], equal["simultaneous_low"], equal["simultaneous_high"]] == (
+        pytest.approx([0, 0.1, 0.1, 0.1], abs=1e-7)
+    )
+
+
+def test_differences_of_rounding_are_ties(connection: duckdb.DuckDBPyConnection) -> None:
+    """.1 + .2 is not .3 in doubles: patterns that balance the same tenths are as extreme as what was seen."""
+    tenths = np.array([1, 2, 3, 3, 4, 5, -6, -3])
+    added = np.cumsum(np.full(6, 0.1))[np.abs(tenths) - 1] * np.sign(tenths)
+    sums = np.abs(every_pattern(8) @ tenths)
+    expected = np.mean(sums >= abs(tenths.sum()))
+    assert np.mean(np.abs(every_pattern(8) @ added) >= abs(added.sum())) != expected
+    assert flip_tests(connection, units_of(added[None]), sign_flips(8, 0))["f", 0]["p"] == expected
+
+
+@pytest.mark.parametrize("n_units", [8, 19, 1500])
+def test_more_units_than_signs_are_taken_together_in_the_order_of_signs(
+    connection: duckdb.DuckDBPyConnection, n_units: int
+) -> None:
+    rng = np.random.default_rng(n_units)
+    matrix, n_signs = rng.normal(0.3, size=(3, n_units)), 8
+    sums = np.array([matrix[:, place::n_signs].sum(axis=1) for place in range(n_signs)]).T * n_signs / n_units
+    expected = [{**test, "n_units": n_units} for test in expected_tests(sums, every_pattern(n_signs))]
+    assert [test["estimate"] for test in expected] == pytest.approx(matrix.mean(axis=1))
+    assert_tests_are(flip_tests(connection, units_of(matrix), sign_flips(n_signs, 0)), expected)
+
+
+def test_tests_of_twenty_units_are_near_those_of_every_pattern(connection: duckdb.DuckDBPyConnection) -> None:
+    """The chance of an error beyond 4.5 standard errors of 4,096 patterns is 1e-5."""
+    rng = np.random.default_rng(3)
+    matrix = rng.normal(size=(6, 20)) + np.linspace(0, 0.8, 6)[:, None]
+    found = flip_tests(connection, units_of(matrix), sign_flips(20, 42))
+    halves = every_pattern(10)
+    for number, row in enumerate(matrix):
+        sums = np.add.outer(halves @ row[:10], halves @ row[10:])
+        exact = np.mean(np.abs(sums) >= abs(row.sum()) - 1e-9)
+        assert found["f", number]["p"] == pytest.approx(exact, abs=4.5 * np.sqrt(exact * (1 - exact) / N_PATTERNS))
+        assert found["f", number]["p"] >= 1 / N_PATTERNS
+        assert found["f", number]["p_adjusted"] >= found["f", number]["p"]
+    assert found["f", 5]["p"] < 0.01 < found["f", 0]["p"]
+
+
+@pytest.mark.parametrize("n", [6, 8, 15, 40])
+def test_a_band_excludes_zero_exactly_where_the_adjusted_p_is_at_most_5_percent(
+    connection: duckdb.DuckDBPyConnection, n: int
+) -> None:
+    rng = np.random.default_rng(n)
+    units, signs = [], sign_flips(n, 0)
+    for family in range(60):
+        units += units_of(rng.normal(size=(4, n)) + rng.uniform(-2, 2, size=(4, 1)) * 2 / np.sqrt(n), f"f{family}")
+    found = flip_tests(connection, units, signs).values()
+    has_band = [row for row in found if row["simultaneous_low"] is not None]
+    excluded = [row["simultaneous_low"] > 0 or row["simultaneous_high"] < 0 for row in has_band]
+    assert excluded == [row["p_adjusted"] <= 0.05 for row in has_band]
+    assert any(excluded)
+    assert not all(excluded)
+    assert all(row["p_adjusted"] > 0.05 for row in found if row["simultaneous_low"] is None)
+
+
+def test_below_six_units_no_p_reaches_5_percent_and_there_is_no_band(connection: duckdb.DuckDBPyConnection) -> None:
+    found = flip_tests(connection, units_of(np.array([[1.0, 1.1, 1.2, 0.9, 1.3]])), sign_flips(12, 0))["f", 0]
+    assert (found["p"], found["p_adjusted"]) == (2 / 32, 2 / 32)
+    assert found["simultaneous_low"] is found["simultaneous_high"] is None
+
+
+def test_the_order_of_the_rows_makes_no_difference(connection: duckdb.DuckDBPyConnection) -> None:
+    rng = np.random.default_rng(4)
+    units = units_of(rng.normal(0.2, size=(5, 1300)))
+    first = flip_tests(connection, units, sign_flips(1300, 0))
+    rng.shuffle(units)
+    assert flip_tests(connection, units, sign_flips(1300, 0)) == first
+
+
+def test_false_alarms_in_a_family_stay_below_5_percent(connection: duckdb.DuckDBPyConnection) -> None:
+    """2,000 families of five correlated tests without an effect, in skewed but symmetric noise."""
+    rng = np.random.default_rng(5)
+    noise = rng.standard_t(3, size=(2000, 5, 8)) + rng.standard_t(3, size=(2000, 1, 8))
+    units = [unit for number, matrix in enumerate(noise) for unit in units_of(matrix, f"f{number}")]
+    found = flip_tests(connection, units, sign_flips(8, 0))
+    wrong = {family for (family, _), row in found.items() if row["p_adjusted"] <= 0.05}
+    assert 0.02 < len(wrong) / 2000 < 0.065

@@ -1,0 +1,122 @@
+"""Readers are asked on the way: the best weights are kept, through deaths and broken losses, until patience ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
+from biaseval.qa_bias.squad_metric import exact_match, f1
+from biaseval.reading import ExtractiveReader
+from biaseval.store import Run
+from biaseval.training.checkpoints import newest_checkpoint
+from biaseval.training.evaluation import Selection
+from biaseval.training.questions import Questions
+from tests.training.questions.objectives import INPUTS, features_of, questions
+from tests.training.questions.sittings import SETTINGS, KilledError, sitting
+from tests.training.trainingtexts import CPU
+
+OTHER: dict[str, Any] = {"dataset": "b", "loss": 9.0, "exact_match": 1.0, "f1": 1.0}
+
+
+def test_scores_on_the_way_are_those_of_the_reader_that_is_kept(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
+    outcome, _ = sitting(bert, windows, tmp_path)
+    assert (outcome.n_steps, outcome.is_complete) == (10, True)
+    rows = Run.open(str(tmp_path)).read_table("evaluations").to_pylist()
+    assert [(row["model"], row["step"], row["dataset"]) for row in rows] == [
+        ("reader", step, dataset) for step in (2, 5, 8, 9) for dataset in ("squad", "other")
+    ]
+    losses = {row["step"]: row["loss"] for row in rows if row["dataset"] == "squad"}
+    assert outcome.best_step == min(losses, key=losses.__getitem__)
+    model = load_extractive_model(ModelSource(str(tmp_path / "model")))
+    reader = ExtractiveReader(model, load_reader_tokenizer(ModelSource(str(bert))), SETTINGS)
+    for dataset, numbers in (("squad", range(6)), ("other", range(20, 25))):
+        [row] = [own for own in rows if (own["step"], own["dataset"]) == (outcome.best_step, dataset)]
+        shown = questions(numbers)
+        predictions = reader.read(shown)["prediction"].to_pylist()
+        answers = shown["answers"].to_pylist()
+        for name, metric in (("exact_match", exact_match), ("f1", f1)):
+            assert row[name] == pytest.approx(np.mean(list(map(metric, predictions, answers))), abs=1e-9)
+        what = Questions(features_of(bert, numbers), INPUTS, 0)
+        with torch.no_grad():
+            alone = [float(what.loss(model, what.batch([number]), CPU)) for number in range(what.n_rows)]
+        assert row["loss"] == pytest.approx(np.mean(alone), abs=1e-5)
+
+
+@pytest.mark.parametrize(("watched", "best_step"), [({}, 9), ({"learning_rate": 2e-2, "criterion": "exact_match"}, 2)])
+def test_a_killed_training_goes_on_to_the_same_reader(
+    bert: Path, windows: pa.Table, tmp_path: Path, watched: dict[str, Any], best_step: int
+) -> None:
+    """The best weights may be those before the checkpoint; what came behind it goes."""
+    wanted, heard = sitting(bert, windows, tmp_path / "whole", **watched)
+    assert wanted.best_step == best_step
+    with pytest.raises(KilledError):
+        sitting(bert, windows, tmp_path / "run", killed_behind=6, **watched)
+    (tmp_path / "run" / "checkpoints" / "best-00000005").mkdir(exist_ok=True)
+    (tmp_path / "run" / "checkpoints" / "best-00000005" / "model.safetensors").write_text("half")
+    (tmp_path / "run" / "model").mkdir()
+    (tmp_path / "run" / "model" / "config.json").write_text("{}")  # as one that ended, and died before it said so
+    again, left = sitting(bert, windows, tmp_path / "run", **watched)
+    assert (again.first_step, again.best_step) == (4, best_step)
+    assert [replace(record, seconds=0) for record in left] == [replace(record, seconds=0) for record in heard[4:]]
+    run, whole = (Run.open(str(tmp_path / name)) for name in ("run", "whole"))
+    found, expected = (own.read_table("evaluations").drop_columns("seconds") for own in (run, whole))
+    assert found.equals(expected)
+    assert run.read_bytes("model/model.safetensors") == whole.read_bytes("model/model.safetensors")
+    assert run.files("model") == whole.files("model")
+    for folder in ("run", "whole"):
+        assert not list((tmp_path / folder / "checkpoints").glob("best-*"))
+
+
+def test_a_reader_that_is_given_up_leaves_its_last_checkpoint_and_weights(
+    bert: Path, windows: pa.Table, tmp_path: Path
+) -> None:
+    outcome, _ = sitting(bert, windows, tmp_path, broken_behind=6)
+    assert (outcome.is_complete, outcome.n_steps) == (False, 8)
+    assert outcome.problem is not None
+    assert outcome.problem.startswith("loss nan, gradient norm unknown at step 7 (questions ")
+    assert outcome.problem.endswith("; look closer")
+    run = Run.open(str(tmp_path))
+    left = newest_checkpoint(run, "checkpoints")
+    assert left is not None
+    assert left.n_steps == 4
+    assert [own.name for own in sorted((tmp_path / "checkpoints").glob("best-*"))] == ["best-00000002", "best-00000005"]
+    assert not run.has("model/config.json")
+
+
+def test_training_ends_when_patience_does(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
+    outcome, heard = sitting(bert, windows, tmp_path, every=1, criterion="exact_match", patience=1)
+    rows = Run.open(str(tmp_path)).read_table("evaluations").to_pylist()
+    matches = [row["exact_match"] for row in rows if row["dataset"] == "squad"]
+    assert all(later > earlier for earlier, later in pairwise(matches[:-1]))
+    assert matches[-1] <= matches[-2]
+    assert outcome.best_step == len(matches) - 2
+    assert outcome.n_steps == len(heard) == len(matches) < 10
+    assert outcome.is_complete
+
+
+def test_the_first_of_equal_evaluations_is_the_best() -> None:
+    def hear(selection: Selection, values: Sequence[float]) -> list[bool]:
+        names = ("loss", "exact_match", "f1")
+        sets = [[{"dataset": "a", **dict.fromkeys(names, value)}, OTHER] for value in values]
+        return [selection.add(step, scores) for step, scores in enumerate(sets)]
+
+    falling, rising = Selection("loss", frozenset({"a"}), 2), Selection("f1", frozenset({"a"}), 2)
+    assert hear(falling, [3.0, 2.0, 2.0, 1.0, math.nan]) == [True, True, False, True, False]
+    assert (falling.best_step, falling.is_over) == (3, False)
+    assert hear(rising, [0.5, 0.5, 0.4]) == [True, False, False]
+    assert (rising.best_step, rising.is_over) == (0, True)
+    both = Selection("f1", frozenset({"a", "b"}), None)
+    assert hear(both, [0.5, 0.25, 0.75]) == [True, False, True]
+    broken = Selection("f1", frozenset({"a"}), None)
+    assert not broken.add(0, [{"dataset": "a", "loss": math.nan, "exact_match": 1.0, "f1": 1.0}])
+    assert broken.best_step is None

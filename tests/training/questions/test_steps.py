@@ -1,0 +1,161 @@
+"""Readers are trained as a plain loop trains them; every method's step is the mean of its windows, however shared."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForQuestionAnswering, get_linear_schedule_with_warmup
+
+from biaseval.models import ModelSource, load_extractive_model
+from biaseval.training.debias import confidence_regularization_loss, learned_mixin_loss, product_of_experts_loss
+from biaseval.training.loop import training_steps
+from biaseval.training.objectives import Loss, Share
+from biaseval.training.preparation import load_base, prepared
+from biaseval.training.questions import ConfidenceRegularization, LearnedMixin, ProductOfExperts, Questions, Standard
+from biaseval.training.schedule import planned_steps
+from tests.training.questions.objectives import MAX_TOKENS, METHODS, objective, recipe
+from tests.training.trainingtexts import CPU
+
+
+def test_standard_training_is_that_of_a_plain_loop(bert: Path, windows: pa.Table) -> None:
+    """All rows of one length, as published: then transformers' own loss is the mean over a step's windows."""
+    how, what = recipe(bert), objective(windows, Standard(), padded_to=MAX_TOKENS)
+    base = load_base(how, CPU)
+    with prepared(base, how, what) as ready:
+        records = list(training_steps(ready.optimization, what, how, base.share))
+    plain: Any = AutoModelForQuestionAnswering.from_pretrained(bert)
+    plain.train()
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=2e-3, weight_decay=0.0)
+    planned = planned_steps(windows.num_rows, how)
+    schedule = get_linear_schedule_with_warmup(optimizer, 0, len(planned))
+    for record, (_, rows) in zip(records, planned, strict=True):
+        chosen = windows.take(rows).to_pylist()
+        padded = {
+            name: torch.tensor([own[key] + [filling] * (MAX_TOKENS - len(own[key])) for own in chosen])
+            for name, key, filling in (("input_ids", "token_ids", 0), ("token_type_ids", "token_types", 0))
+        }
+        mask = [[1] * len(own["token_ids"]) + [0] * (MAX_TOKENS - len(own["token_ids"])) for own in chosen]
+        loss = plain(
+            **padded,
+            attention_mask=torch.tensor(mask),
+            start_positions=torch.tensor([own["start_position"] for own in chosen]),
+            end_positions=torch.tensor([own["end_position"] for own in chosen]),
+        ).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        assert record.loss == pytest.approx(loss.item(), abs=1e-5)
+        assert record.n_tokens == sum(len(own["token_ids"]) for own in chosen)
+    # Not their weights: those that move all logits alike have a gradient of rounding, which Adam makes steps of.
+    batch = what.batches(range(4), Share(4))[0]
+    inputs = {name: torch.tensor(values) for name, values in batch.inputs.items()}
+    with torch.no_grad():
+        found, expected = (
+            torch.stack([own.start_logits, own.end_logits]).log_softmax(dim=-1)
+            for own in (model.eval()(**inputs) for model in (base.model, plain))
+        )
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert (found - found.mean()).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("name", METHODS)
+@torch.no_grad()
+def test_every_window_counts_the_same_without_its_padding(name: str, bert: Path, windows: pa.Table) -> None:
+    """The loss of a step is the mean of those of its windows, each alone, where nothing is padded."""
+    method = METHODS[name]()
+    what = objective(windows, method)
+    model: Any = load_extractive_model(ModelSource(str(bert)))
+    loss = Loss(model, what, "float32", CPU)
+    rows = list(range(windows.num_rows))
+    found, cut = (
+        sum(float(loss(batch)) for batch in what.batches(rows, share)) for share in (Share(4), Share(4, pass_tokens=0))
+    )
+    alone = []
+    for row, own in enumerate(windows.to_pylist()):
+        given = {"input_ids": torch.tensor([own["token_ids"]]), "token_type_ids": torch.tensor([own["token_types"]])}
+        outputs = model(**given, output_hidden_states=True)
+        logits, labels = (
+            [outputs.start_logits, outputs.end_logits],
+            [torch.tensor([own["start_position"]]), torch.tensor([own["end_position"]])],
+        )
+        others = {key: [torch.tensor(side)[None] for side in what.guides[key][row]] for key in what.guides}
+        if isinstance(method, LearnedMixin):
+            states = outputs.hidden_states[-1]
+            settings = {"bias_scale": 0.3, "entropy_penalty": 0.4, "variant": method.variant}
+            own_loss = learned_mixin_loss(*logits, *others["bias"], states, *labels, method.layers, **settings)
+        elif isinstance(method, ConfidenceRegularization):
+            own_loss = confidence_regularization_loss(
+                *logits, *others["teacher"], *others["bias"], *labels, bias_scale=0.3
+            )
+        elif isinstance(method, ProductOfExperts):
+            own_loss = product_of_experts_loss(*logits, *others["bias"], *labels, bias_scale=0.5)
+        else:
+            sides = [nn.functional.cross_entropy(*side) for side in zip(logits, labels, strict=True)]
+            own_loss = torch.stack(sides).mean()
+        alone.append(float(own_loss))
+    assert found == pytest.approx(np.mean(alone), abs=1e-5)
+    assert cut == pytest.approx(np.mean(alone), abs=1e-5)
+
+
+@pytest.mark.parametrize("pass_tokens", [0, 1, 6, 40])
+def test_a_step_is_cut_where_that_is_least_work(pass_tokens: int) -> None:
+    """Of all ways to cut a batch, from the longest row on, none has fewer padded tokens and passes."""
+    draw = random.Random(pass_tokens)
+    for _ in range(20):
+        lengths = [draw.randrange(3, 20) for _ in range(draw.randrange(1, 8))]
+        found = Share(8, pass_tokens=pass_tokens).batches_of_like_length(range(len(lengths)), lengths)
+        ordered = sorted(lengths, reverse=True)
+        assert [lengths[row] for own in found for row in own] == ordered
+        places = range(1, len(lengths))
+        ways = [cut for n in range(len(lengths)) for cut in combinations(places, n)]
+        costs = [
+            sum((stop - start) * ordered[start] + pass_tokens for start, stop in pairwise([0, *way, len(lengths)]))
+            for way in ways
+        ]
+        assert sum(len(own) * max(lengths[row] for row in own) + pass_tokens for own in found) == min(costs)
+
+
+def test_a_step_that_is_not_cut_has_its_longest_rows_together() -> None:
+    assert Share(2).batches_of_like_length("abcde", [3, 9, 4, 9, 1]) == [["b", "d"], ["c", "a"], ["e"]]
+    assert Share(2, 1, 2).batches_of_like_length("abcde", [3, 9, 4, 9, 1]) == [["c", "a"], []]
+
+
+def test_one_worker_alone_cuts_its_steps(bert: Path, windows: pa.Table) -> None:
+    share = load_base(recipe(bert), CPU).share
+    assert len(objective(windows, Standard()).batches(range(4), share)) > 1
+    assert load_base(recipe(bert), CPU, rank=1, n_workers=2).share == Share(4, 1, 2)
+    with pytest.raises(ValueError, match="several workers"):
+        Share(4, 1, 2, pass_tokens=0)
+
+
+def test_padding_that_takes_part_is_not_cut_away(windows: pa.Table) -> None:
+    """As in the published code all rows of a step go through the reader at once, however long they are."""
+    rows = range(windows.num_rows)
+    share = Share(len(rows), pass_tokens=0)
+    lengths = pc.list_value_length(windows["token_ids"]).to_pylist()
+    assert len(objective(windows, Standard()).batches(rows, share)) > 1
+    [batch] = Questions(windows, ("input_ids",), 0, padded_to=max(lengths) + 3).batches(rows, share)
+    assert batch.is_token.shape == (len(rows), max(lengths) + 3)
+
+
+@torch.no_grad()
+def test_workers_share_a_step(bert: Path, windows: pa.Table) -> None:
+    """Their losses add up to that of one worker, also where one has nothing left to do."""
+    what = objective(windows, METHODS["learned_mixin"]())
+    loss = Loss(load_extractive_model(ModelSource(str(bert))), what, "float32", CPU)
+    for rows in ([0, 1, 2, 3, 4, 5, 6], [2]):
+        alone = sum(float(loss(batch)) for batch in what.batches(rows, Share(2)))
+        shares = [what.batches(rows, Share(2, rank, 2)) for rank in range(2)]
+        assert len(shares[0]) == len(shares[1])
+        assert sum(float(loss(batch)) for own in shares for batch in own) == pytest.approx(alone, abs=1e-6)
