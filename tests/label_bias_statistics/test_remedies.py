@@ -47,6 +47,7 @@ def graded(**words: Any) -> dict[str, Any]:
             "method": method,
             **dict.fromkeys(METRICS, 0.5),
             "majority_accuracy": given.get("majority", 0.4),
+            "is_below_majority": given.get("majority", 0.4) > 0.5,
             "n_tasks_constant": given.get("n_constant", 0),
             "n_tasks": 30,
         }
