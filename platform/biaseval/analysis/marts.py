@@ -40,7 +40,7 @@ ADDED_LAST = {
     "label_bias_remedies": "same_tasks_evidence",
     "label_bias_verdicts": "least_effect",
     "majority_over_seeds": "recency",
-    "majority_by_model": "recency_at_equal_shares_high",
+    "majority_by_model": "majority_accuracy",
     "majority_calibration_gain": "is_constant",
     "qa_bias_by_heuristic": "n_articles",
     "qa_by_dataset": "n_articles",
