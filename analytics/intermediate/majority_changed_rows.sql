@@ -49,7 +49,7 @@ in_common as (
         method,
         row,
         prediction,
-        if(count(*) = any_value(n_settings), min(share), 0) as share
+        case when count(*) = any_value(n_settings) then min(share) else 0 end as share
     from shares
     group by all
 

@@ -20,6 +20,7 @@ from biaseval.report.comparison_data import read_comparison
 from biaseval.report.comparison_words import caveats
 from biaseval.report.majority import f1_figures, render_majority_page
 from biaseval.report.majority_findings import read_majority_findings
+from biaseval.report.majority_words import cautions
 from biaseval.report.ternary import plot_ternary
 from biaseval.store import Run
 from tests.majority_report.runs import HOSTILE, make_run, table, tables, ternary
@@ -190,7 +191,8 @@ def test_too_few_test_rows_give_no_verdict_on_the_boundary(tmp_path: Path) -> No
     text = Page((tmp_path / "page.html").read_text()).text
     assert "few and more: too few test rows for RB@10" in text
     assert "the widest boundary" not in text
-    assert "RB@10 is not judged (too few test rows)" in text
+    assert "The summary judges no RB@10 there." in text
+    assert "the boundary, RB@10, is" not in text
     assert not re.search(r"RB@10 (rises|falls|stays)", text)
 
 
@@ -207,6 +209,37 @@ def test_a_run_that_always_answers_the_same_is_said_to_have_no_robustness(runs: 
     assert [line[10:12] for line in lines[1:]] == [["50.0%", "50.0%"]] * 2
     told = " ".join(caveats(read_comparison([runs[1], always])))
     assert "the same answer in always (label likelihood; mean weighted F1 up to 0.643" in told
+
+
+def test_constant_answers_are_left_out_of_the_boundary_over_several_runs(runs: list[str], tmp_path: Path) -> None:
+    always = make_run(tmp_path / "always", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTT", "TTTT")))
+    write_comparison([runs[1], always], str(tmp_path / "page.html"))
+    text = Page((tmp_path / "page.html").read_text()).text
+    told = "the boundary, RB@10, is 0.333 on BoolQ (mean weighted F1 0.542 to 0.863), for these draws of demonstrations"
+    assert f"{told}; 2 of 4 with and without instruction always answer the same, and RB@10 says nothing there." in text
+
+
+def test_rb_at_10_of_few_seeds_has_its_caveat_also_without_a_remedy(runs: list[str]) -> None:
+    findings = read_majority_findings(Run.open(runs[3]))
+    assert not findings.remedies
+    [told] = cautions(findings)
+    assert told == (
+        "RB@10, and which settings are inside the boundary, hold for these draws of demonstrations; of others 2 seeds "
+        "say too little, as no test over fewer than 6 can reach 5 %."
+    )
+    source = render_majority_page(findings, [])
+    assert "Means over 3 settings, for these draws of demonstrations" in source
+    many = replace(findings, by_model=[{**row, "n_seeds": 6} for row in findings.by_model])
+    assert not cautions(many)
+
+
+def test_rows_behind_what_is_followed_are_listed(runs: list[str]) -> None:
+    source = render_majority_page(read_majority_findings(Run.open(runs[1])), [])
+    head, *lines = table(source, "whose predictions change most between the most skewed settings (0/100, 100/0)")
+    assert head == ["Row", "Instruction", "Changed", "Gold", "With 0/100", "With 100/0", "Input"]
+    assert [line[1] for line in lines] == ["without"] * 10 + ["with"] * 10
+    # Without instruction all is False with 0/100, and True with 100/0.
+    assert {tuple(line[2:6]) for line in lines[:10]} <= {("1.000", gold, "False 2", "True 2") for gold in ("True", "False")}
 
 
 def test_equal_f1_in_every_setting_is_no_constant_answer(runs: list[str], tmp_path: Path) -> None:
