@@ -171,7 +171,7 @@ def test_each_table_of_numbers_has_the_query_that_shows_it(adapted_run: str) -> 
 
 def test_long_lists_of_ways_are_folded_behind_whole_ways(adapted_run: str) -> None:
     source = Run.open(adapted_run).read_text("report.html")
-    first, rest, *_ = source.split('<table class="dense remedies">')[1:]
+    first, rest, *_ = source.split('<table class="dense remedies stacked">')[1:]
     places = [re.findall(r'<th scope="row">(.*?)</th>', part.split("</table>")[0]) for part in (first, rest)]
     assert places[0] == [f"label likelihood{way}" for way in ("", ", LOOC", ", LoRA") for _ in range(2)]
     assert len(places[1]) == 6
