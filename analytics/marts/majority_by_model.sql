@@ -3,12 +3,11 @@
 -- that over seeds. Intervals are over resamples of the test rows. share_majority is over settings with a majority.
 -- The bootstrap of rb_at_10 leans low, and that of an sd over settings high: resampling adds noise to each setting, so
 -- that fewer lie near the best of them and all lie further apart.
--- share_most_frequent: the predictions that are the most frequent one, over all settings and seeds; no label counts as
--- an answer of its own, as a model that always writes none is constant too. constant_f1: weighted F1 of the best
--- constant answer on the same rows, which is the gold label with the largest share p: 2 p^2 / (1 + p).
--- is_constant: that share is above 95 %. share_majority_of_constant: the largest share_majority that a constant answer
--- can have: of the settings with a majority, those of one label. has_many_without_label: more outputs than in P2, 3 % or
--- more, are no label.
+-- share_most_frequent and is_constant: how much alike the answers are (majority_answers). constant_f1: weighted F1 of the
+-- best constant answer on the same rows, which is the gold label with the largest share p: 2 p^2 / (1 + p);
+-- majority_accuracy: that share, its accuracy; accuracy: of the predictions, a setting counting as in mean_f1.
+-- share_majority_of_constant: the largest share_majority that a constant answer can have: of the settings with a majority,
+-- those of one label. has_many_without_label: more outputs than in P2, 3 % or more, are no label.
 -- boundary and n_marked: from which weighted F1 on a setting is inside the robustness boundary, and how many are; null
 -- and 0 where that says nothing (majority_over_seeds). half_width: the median half width of the settings' intervals,
 -- without those of width 0 (all answers right, or all wrong) unless all are so; has_enough_rows: it is at most the 0.1
@@ -57,6 +56,7 @@ estimates as (
         avg(share_majority order by number) as share_majority,
         avg(share_last order by number) as share_last,
         avg(share_no_label order by number) as share_no_label,
+        avg(accuracy order by number) as accuracy,
         count(*) as n_settings,
         count(share_majority) as n_settings_with_majority,
         any_value(boundary) as boundary,
@@ -69,31 +69,6 @@ estimates as (
         max(n_seeds) as n_seeds,
         sum(n_rows)::bigint as n_rows
     from (select *, weighted_f1_high - weighted_f1_low as width from majority_over_seeds)
-    group by all
-
-),
-
-answer_counts as (
-
-    select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        prediction,
-        count(*) as n_predictions
-    from majority_predictions
-    group by all
-
-),
-
-answers as (
-
-    select
-        * exclude (prediction, n_predictions),
-        max(n_predictions) / sum(n_predictions) as share_most_frequent
-    from answer_counts
     group by all
 
 ),
@@ -117,8 +92,8 @@ constants as (
 
     select
         * exclude (gold, n_gold),
-        max(n_gold) / sum(n_gold) as largest_share,
-        2 * largest_share ** 2 / (1 + largest_share) as constant_f1
+        max(n_gold) / sum(n_gold) as majority_accuracy,
+        2 * majority_accuracy ** 2 / (1 + majority_accuracy) as constant_f1
     from gold_counts
     group by all
 
@@ -157,7 +132,7 @@ select
     share_last,
     share_no_label,
     share_most_frequent,
-    share_most_frequent > 0.95 as is_constant,
+    is_constant,
     constant_f1,
     (select max(n_won) / sum(n_won) from winners) as share_majority_of_constant,
     share_no_label >= 0.03 as has_many_without_label,
@@ -181,10 +156,12 @@ select
     recency_high,
     recency_at_equal_shares,
     recency_at_equal_shares_low,
-    recency_at_equal_shares_high
+    recency_at_equal_shares_high,
+    accuracy,
+    majority_accuracy
 from estimates
 inner join intervals using (model, task, n_demos, instruction, predict, method)
-inner join answers using (task, n_demos, instruction, predict, method)
+inner join majority_answers using (task, n_demos, instruction, predict, method)
 inner join constants using (task, n_demos, instruction, predict, method)
 inner join majority_components using (model, task, n_demos, instruction, predict, method)
 inner join majority_following using (task, n_demos, instruction, predict, method)

@@ -2,7 +2,8 @@
 -- sd_f1 is the sample standard deviation over seeds, null with one. n_rows counts the rows of all seeds.
 -- is_within: inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings. boundary: the
 -- weighted F1 from which on a setting is inside, null where being inside says nothing: the best setting has 0, or most
--- outputs are no label, and weighted F1 measures their format. is_marked: inside a boundary that says something.
+-- outputs are no label, and weighted F1 measures their format, or nearly all answers are the same (majority_answers).
+-- is_marked: inside a boundary that says something.
 -- recency: a label's share of the predictions with the seeds where it is the last demonstration's, minus that with the
 -- others, averaged over the labels that are both; null where none is.
 with
@@ -110,7 +111,7 @@ select
     share_last,
     share_no_label,
     weighted_f1 >= best_f1 - 0.1 - 1e-9 as is_within,
-    if(best_f1 > 0 and mean_share_no_label <= 0.5, best_f1 - 0.1, null) as boundary,
+    if(best_f1 > 0 and mean_share_no_label <= 0.5 and not is_constant, best_f1 - 0.1, null) as boundary,
     is_within and boundary is not null as is_marked,
     n_seeds,
     n_rows,
@@ -119,4 +120,5 @@ from means
 inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
 inner join bests using (model, task, n_demos, instruction, predict, method)
 inner join contrasts using (task, n_demos, instruction, setting, predict, method)
+inner join majority_answers using (task, n_demos, instruction, predict, method)
 order by all

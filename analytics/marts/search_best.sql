@@ -3,8 +3,13 @@
 -- objective's unit; positive: it looks too good. gain: by how much it is better than the mean of all trials that are done,
 -- on the data of the choice, and evaluation_gain on the other half, where both halves are compared with themselves: what
 -- is easier about one of them cancels: its interval (95 %, by leaving out groups) is of data that the choice did not see.
--- n_within_noise: other trials that nothing tells from it (search_trials), of n_compared that have an interval; n_worse
--- and n_better of them are told from it, n_better only where there are several objectives.
+-- evaluation_gain_p: that evaluation_gain is 0, by Student's t with the error of the jackknife; evaluation_gain_p_adjusted:
+-- over all rows together (holm); evaluation_gain_verdict: 'higher' or 'lower' where that is at most 5 %, else 'unclear'.
+-- n_within_noise: other trials of which the interval of the difference on the data of the choice, each alone, includes 0
+-- (search_trials), of n_compared that have one; n_worse and n_better of them lie to a side, n_better only where there are
+-- several objectives. flat_low and flat_high: the ends of the values of the searched key at those n_within_noise, where it
+-- is one of numbers. n_tested: other trials with a test on data that the choice did not see; n_told_worse and n_told_better
+-- of them are told from it (verdict).
 -- steps: optimizer steps of all trials, of what they share (shared_steps) none.
 with
 
@@ -31,7 +36,10 @@ means as (
         count(*) filter (is_within_noise is not null and not is_chosen) as n_compared,
         count(*) filter (not is_within_noise and (difference < 0) = is_maximized) as n_worse,
         count(*) filter (not is_within_noise and (difference > 0) = is_maximized) as n_better,
-        count(*) filter (is_on_front) as n_on_front
+        count(*) filter (is_on_front) as n_on_front,
+        count(*) filter (verdict is not null) as n_tested,
+        count(*) filter (verdict = if(is_maximized, 'lower', 'higher')) as n_told_worse,
+        count(*) filter (verdict = if(is_maximized, 'higher', 'lower')) as n_told_better
     from search_trials
     inner join search_objectives using (objective)
     group by all
@@ -58,9 +66,53 @@ gains as (
     select
         objective,
         scope,
-        t_quantile(count(*) - 1) * jackknife_error(list(gain order by left_out)) as reach
+        jackknife_error(list(gain order by left_out)) as error,
+        count(*) - 1 as df,
+        t_quantile(df) * error as reach
     from left_out_gains
     group by all
+
+),
+
+tests as (
+
+    select
+        true as family,
+        {'objective': objective, 'scope': scope} as test,
+        case
+            when gains.error > 1e-12 then student_p((search_trials.evaluation - means.evaluation) / gains.error, gains.df)
+            when abs(search_trials.evaluation - means.evaluation) <= 1e-12 then 1
+        end as p
+    from search_trials
+    inner join means using (objective, scope)
+    inner join gains using (objective, scope)
+    where search_trials.is_chosen
+
+),
+
+judged as (
+
+    select
+        unnest(test),
+        p,
+        p_adjusted
+    from tests
+    inner join holm('tests') using (family, test)
+
+),
+
+flat as (
+
+    select
+        objective,
+        scope,
+        min(number) as flat_low,
+        max(number) as flat_high
+    from search_trials
+    inner join search_parameters using (trial)
+    where is_within_noise and not is_chosen and (select len(keys) = 1 from search_settings)
+    group by all
+    having count(*) = count(number)
 
 )
 
@@ -94,11 +146,25 @@ select
     costs.steps,
     search_settings.shared_steps,
     search_settings.algorithm,
-    search_settings.choose_on
+    search_settings.choose_on,
+    judged.p as evaluation_gain_p,
+    judged.p_adjusted as evaluation_gain_p_adjusted,
+    case
+        when judged.p_adjusted is null then null
+        when judged.p_adjusted <= 0.05 then if((search_trials.evaluation > means.evaluation) = is_maximized, 'higher', 'lower')
+        else 'unclear'
+    end as evaluation_gain_verdict,
+    means.n_tested,
+    means.n_told_worse,
+    means.n_told_better,
+    flat.flat_low,
+    flat.flat_high
 from search_trials
 inner join search_objectives using (objective)
 inner join means using (objective, scope)
 left join gains using (objective, scope)
+left join judged using (objective, scope)
+left join flat using (objective, scope)
 cross join costs
 cross join search_settings
 where search_trials.is_chosen

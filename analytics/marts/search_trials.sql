@@ -3,6 +3,10 @@
 -- are 95 %, by leaving out each of up to ten groups of articles or rows in turn. difference: value minus that of the
 -- chosen trial, on the same data, and evaluation_difference on the other half, which the choice did not see.
 -- is_within_noise: the interval of difference holds 0, so that nothing tells the two apart; null where there is none.
+-- evaluation_difference_p: that evaluation_difference is 0, by Student's t with the error of the jackknife; of the chosen
+-- trial itself, and where nothing varies, none. evaluation_difference_p_adjusted: over all of these of the search together
+-- (holm). verdict: 'higher' or 'lower' than the chosen trial where that is at most 5 %, else 'unclear'. On the data of the
+-- choice there is no test: the chosen trial is chosen for being ahead there.
 -- Of trials that were stopped or failed, or that lack the objective in the scope, all of this is null.
 with
 
@@ -36,7 +40,8 @@ compared as (
                 list_zip(search_values.left_out_values, chosen.left_out_values),
                 lambda pair: pair[1] - pair[2]
             )
-        ) as difference_error
+        ) as difference_error,
+        len(search_values.left_out_values) - 1 as df
     from search_values
     left join chosen using (objective, scope, sample)
 
@@ -55,6 +60,32 @@ on_evaluation as (
     select *
     from compared
     where sample = 'evaluation'
+
+),
+
+tests as (
+
+    select
+        true as family,
+        {'trial': trial, 'objective': objective, 'scope': scope} as test,
+        case
+            when difference_error > 1e-12 then student_p(difference / difference_error, df)
+            when abs(difference) <= 1e-12 then 1
+        end as p
+    from on_evaluation
+    anti join (select trial, scope from search_front where is_chosen) as chosen_trials using (trial, scope)
+    where difference is not null
+
+),
+
+judged as (
+
+    select
+        unnest(test),
+        p,
+        p_adjusted
+    from tests
+    inner join holm('tests') using (family, test)
 
 ),
 
@@ -87,11 +118,20 @@ select
     coalesce(search_front.is_on_front, false) as is_on_front,
     coalesce(search_front.is_chosen, false) as is_chosen,
     trials.steps,
-    trials.problem
+    trials.problem,
+    judged.p as evaluation_difference_p,
+    judged.p_adjusted as evaluation_difference_p_adjusted,
+    case
+        when judged.p_adjusted is null then null
+        when judged.p_adjusted <= 0.05 and on_evaluation.difference > 0 then 'higher'
+        when judged.p_adjusted <= 0.05 and on_evaluation.difference < 0 then 'lower'
+        else 'unclear'
+    end as verdict
 from trials
 cross join search_objectives
 cross join scopes
 left join on_choice using (trial, objective, scope)
 left join on_evaluation using (trial, objective, scope)
 left join search_front using (trial, scope)
+left join judged using (trial, objective, scope)
 order by search_objectives.number, scopes.scope, trials.trial

@@ -25,6 +25,8 @@ FOLLOWED = [
     for end in ("", "_low", "_high")
 ]
 
+BASELINE = ["accuracy", "majority_accuracy"]
+
 
 def test_intervals_of_differences_are_percentiles_over_the_stored_draws(opened: duckdb.DuckDBPyConnection) -> None:
     """A statistic of a draw is over settings, each the mean over seeds; both sides of a difference have the draw."""
@@ -124,6 +126,7 @@ def test_the_same_outputs_in_another_order_give_the_same_bytes(built: str, tmp_p
         "majority_draws_over_seeds.parquet",
         "majority_instruction_gap.parquet",
         "majority_over_seeds.parquet",
+        "majority_remedies.parquet",
         "majority_verdicts.parquet",
     }
     for mart in marts:
@@ -135,7 +138,7 @@ def test_a_run_of_an_older_version_has_the_marts_columns_of_this_one(built: str,
     shutil.copytree(built, old)
     for mart, columns in (
         ("majority_over_seeds", ["boundary", "is_marked", "recency"]),
-        ("majority_by_model", ["boundary", "n_marked", "has_enough_rows", "is_constant", *FOLLOWED]),
+        ("majority_by_model", ["boundary", "n_marked", "has_enough_rows", "is_constant", *FOLLOWED, *BASELINE]),
         (
             "majority_calibration_gain",
             ["rb_at_10_sign", "mean_f1_sign", "sd_f1_sign", "has_enough_rows", "is_constant"],

@@ -170,6 +170,8 @@ def test_a_model_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "majority_effect": pytest.approx(1.0),  # with seed 3 True has 0, 1/2 and 1 of the predictions; 0, 3/4 and 1
         "recency": pytest.approx(((1 - 1 / 4) + (7 / 8 - 0)) / 2),
         "recency_at_equal_shares": pytest.approx((0 + 1 / 2) / 2),
+        "accuracy": pytest.approx((1 / 4 + (3 / 4 + 1) / 2 + 3 / 4) / 3),
+        "majority_accuracy": 0.75,  # gold T T T F
     }
     # With two seeds the standard error is half their difference. The rows' own effects, averaged over seeds, are
     # 3/4, 3/4, 1, 3/4 of recency and 0, 0, 1, 0 of that at equal shares: a standard error of the same size, and

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.colors import to_hex
@@ -19,6 +20,7 @@ from biaseval.report.comparison_data import read_comparison
 from biaseval.report.comparison_words import caveats
 from biaseval.report.majority import f1_figures, render_majority_page
 from biaseval.report.majority_findings import read_majority_findings
+from biaseval.report.majority_words import cautions
 from biaseval.report.ternary import plot_ternary
 from biaseval.store import Run
 from tests.majority_report.runs import HOSTILE, make_run, table, tables, ternary
@@ -33,19 +35,16 @@ def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs:
     shown = table(source, "Each calibration of the label likelihoods against none")
     gains = {
         (row["method"].upper(), "with" if row["instruction"] else "without"): row
-        for row in query([runs[1]], "from majority_calibration_gain").to_pylist()
-    }
-    tested = {
-        (row["method"].upper(), "with" if row["instruction"] else "without"): row
-        for row in query([runs[1]], "from majority_verdicts where metric = 'mean_f1'").to_pylist()
+        for row in query([runs[1]], "from majority_remedies").to_pylist()
     }
     assert len(shown) - 2 == len(gains) == 2
     for method, instruction, before, after, rb, _, _, mean, *_ in shown[2:]:
-        gain, test = gains[method, instruction], tested[method, instruction]
+        gain = gains[method, instruction]
         assert "[" not in rb  # the test of RB@10 is of its mean over seeds
-        assert rb.split()[0].replace("−", "-") == f"{gain['rb_at_10'] + 0.0:+.3f}"
-        assert float(after) - float(before) == pytest.approx(gain["rb_at_10"], abs=2e-3)
-        assert f"[{test['low'] + 0.0:+.3f}, {test['high'] + 0.0:+.3f}]" in mean.replace("−", "-")
+        assert rb.split()[0].replace("−", "-") == f"{gain['rb_at_10_difference'] + 0.0:+.3f}"
+        assert (before, after) == (f"{gain['rb_at_10_before']:.3f}", f"{gain['rb_at_10']:.3f}")
+        ends = [gain[f"mean_f1_difference{end}"] + 0.0 for end in ("", "_low", "_high")]
+        assert mean.replace("−", "-").startswith(f"{ends[0]:+.3f} [{ends[1]:+.3f}, {ends[2]:+.3f}]")
     text = Page(source).text
     # By leave-one-out FFFF of 0/100, seed 3, becomes TTTT, which moves the mean and leaves one setting inside.
     assert [line[1] for line in shown[2:]] == ["without", "with"]
@@ -54,7 +53,7 @@ def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs:
     changed = "mean weighted F1 no clear change"
     assert f"What calibration changes: {changed}; " in text
     assert "; RB@10 too few seeds to say. The instruction: weighted F1 with minus without it: at the tails" in text
-    assert "There are 2 seeds: RB@10 depends on which demonstrations were drawn" in text
+    assert "hold for these draws of demonstrations; of others 2 seeds say too little" in text
 
 
 @pytest.mark.parametrize(
@@ -77,36 +76,67 @@ def test_the_page_says_of_the_boundary_what_its_test_says(
     verdicts = [row | of_boundary if row["metric"] == "rb_at_10" else row for row in findings.verdicts]
     source = render_majority_page(replace(findings, verdicts=verdicts), [])
     _, *lines = table(source, "Means over 3 settings")
-    assert [line[5] for line in lines] == ["0.333", "0.333", f"0.333 {word}", f"0.333 {word}"]
+    assert [line[7] for line in lines] == ["0.333", "0.333", f"0.333 {word}", f"0.333 {word}"]
     told = re.search(r"What calibration changes: .*; RB@10 (.*?)\. The instruction", Page(source).text)
     assert told is not None
     named = f"{word} with LOOC without instruction (+0.000) and LOOC with instruction (+0.000)"
     assert told[1] == (named if word in ("higher", "lower") else word)
 
 
+SUPPORTED = {
+    "evidence": "bias falls, no loss",
+    "f1_evidence": "no loss",
+    "bias_falls_in": "sd_f1",
+    "is_rb_at_10_judged": False,
+    "rb_at_10_reason": "too few seeds",
+    "is_below_constant": False,
+    "is_supported": True,
+}
+NONE = "no remedy is shown to lower sd or raise RB@10, to lose less than 0.01 of mean weighted F1, and to beat a constant"
+
+
 @pytest.mark.parametrize(
-    ("words", "is_supported"),
+    ("changed", "wanted"),
     [
-        ({"mean_f1": "higher", "sd_f1": "unclear", "rb_at_10": "too few"}, True),
-        ({"mean_f1": "higher", "sd_f1": "lower", "rb_at_10": "higher"}, True),
-        ({"mean_f1": "higher", "sd_f1": "unclear", "rb_at_10": "lower"}, False),
-        ({"mean_f1": "higher", "sd_f1": "higher", "rb_at_10": "unclear"}, False),
-        ({"mean_f1": "unclear", "sd_f1": "lower", "rb_at_10": "higher"}, False),
+        (
+            {},
+            "What to do: sd is lower, and a loss of mean weighted F1 of 0.01 or more is ruled out, with LOOC with "
+            "instruction (RB@10 was not judged: fewer than 6 seeds). For words on RB@10, draw 6 seeds or more.",
+        ),
+        (
+            {
+                "f1_evidence": "higher",
+                "bias_falls_in": "sd_f1 and rb_at_10",
+                "is_rb_at_10_judged": True,
+            },
+            "What to do: sd is lower and RB@10 higher, and mean weighted F1 is higher, with LOOC with instruction. For",
+        ),
+        (
+            {
+                "evidence": "F1 rises, bias not shown to fall",
+                "f1_evidence": "higher",
+                "bias_falls_in": None,
+                "is_supported": False,
+            },
+            f"{NONE} answer. Mean weighted F1 is higher with LOOC with instruction, but no lower sd or higher RB@10 is "
+            "shown (RB@10 was not judged: fewer than 6 seeds).",
+        ),
+        (
+            {"evidence": "bias rises", "f1_evidence": "higher", "bias_falls_in": None, "is_supported": False},
+            "Mean weighted F1 is higher with LOOC with instruction, but sd is higher or RB@10 lower (RB@10 was",
+        ),
+        (
+            {"is_below_constant": True, "is_supported": False, "mean_f1": 0.4, "constant_f1": 0.53},
+            f"{NONE} answer. Not advised, for the best constant answer has a weighted F1 of 0.530, and the mean is no "
+            "more with LOOC with instruction (0.400).",
+        ),
+        ({"evidence": "not shown", "bias_falls_in": None, "is_supported": False}, f"{NONE} answer. For words"),
     ],
 )
-def test_a_remedy_is_advised_where_a_test_supports_a_gain_and_none_a_loss(
-    words: Mapping[str, str], is_supported: bool, runs: list[str]
-) -> None:
+def test_a_remedy_is_advised_by_its_evidence(changed: Mapping[str, Any], wanted: str, runs: list[str]) -> None:
     findings = read_majority_findings(Run.open(runs[1]))
-    verdicts = [
-        {**row, "verdict": words[row["metric"]], "reason": None}
-        if row["instruction"] and row["metric"] in words
-        else row
-        for row in findings.verdicts
-    ]
-    text = Page(render_majority_page(replace(findings, verdicts=verdicts), [])).text
-    assert ("gain of sd is seen, with LOOC with instruction. For words on RB@10, draw 6 seeds" in text) is is_supported
-    assert ("no remedy is shown to raise mean weighted F1" in text) is not is_supported
+    remedies = [{**row, **SUPPORTED, **changed} if row["instruction"] else row for row in findings.remedies]
+    assert wanted in Page(render_majority_page(replace(findings, remedies=remedies), [])).text
 
 
 def test_the_first_screen_has_the_verdict_and_one_figure_with_the_constant_answer(runs: list[str]) -> None:
@@ -140,7 +170,7 @@ def test_each_table_of_numbers_has_the_query_that_shows_it(adapted_run: str) -> 
 
 def test_long_lists_of_ways_are_folded_behind_whole_ways(adapted_run: str) -> None:
     source = Run.open(adapted_run).read_text("report.html")
-    first, rest, *_ = source.split('<table class="dense remedies">')[1:]
+    first, rest, *_ = source.split('<table class="dense remedies stacked">')[1:]
     places = [re.findall(r'<th scope="row">(.*?)</th>', part.split("</table>")[0]) for part in (first, rest)]
     assert places[0] == [f"label likelihood{way}" for way in ("", ", LOOC", ", LoRA") for _ in range(2)]
     assert len(places[1]) == 6
@@ -160,7 +190,8 @@ def test_too_few_test_rows_give_no_verdict_on_the_boundary(tmp_path: Path) -> No
     text = Page((tmp_path / "page.html").read_text()).text
     assert "few and more: too few test rows for RB@10" in text
     assert "the widest boundary" not in text
-    assert "RB@10 is not judged (too few test rows)" in text
+    assert "The summary judges no RB@10 there." in text
+    assert "the boundary, RB@10, is" not in text
     assert not re.search(r"RB@10 (rises|falls|stays)", text)
 
 
@@ -177,6 +208,37 @@ def test_a_run_that_always_answers_the_same_is_said_to_have_no_robustness(runs: 
     assert [line[10:12] for line in lines[1:]] == [["50.0%", "50.0%"]] * 2
     told = " ".join(caveats(read_comparison([runs[1], always])))
     assert "the same answer in always (label likelihood; mean weighted F1 up to 0.643" in told
+
+
+def test_constant_answers_are_left_out_of_the_boundary_over_several_runs(runs: list[str], tmp_path: Path) -> None:
+    always = make_run(tmp_path / "always", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTT", "TTTT")))
+    write_comparison([runs[1], always], str(tmp_path / "page.html"))
+    text = Page((tmp_path / "page.html").read_text()).text
+    told = "the boundary, RB@10, is 0.333 on BoolQ (mean weighted F1 0.542 to 0.863), for these draws of demonstrations"
+    assert f"{told}; 2 of 4 with and without instruction always answer the same, and RB@10 says nothing there." in text
+
+
+def test_rb_at_10_of_few_seeds_has_its_caveat_also_without_a_remedy(runs: list[str]) -> None:
+    findings = read_majority_findings(Run.open(runs[3]))
+    assert not findings.remedies
+    [told] = cautions(findings)
+    assert told == (
+        "RB@10, and which settings are inside the boundary, hold for these draws of demonstrations; of others 2 seeds "
+        "say too little, as no test over fewer than 6 can reach 5 %."
+    )
+    source = render_majority_page(findings, [])
+    assert "Means over 3 settings, for these draws of demonstrations" in source
+    many = replace(findings, by_model=[{**row, "n_seeds": 6} for row in findings.by_model])
+    assert not cautions(many)
+
+
+def test_rows_behind_what_is_followed_are_listed(runs: list[str]) -> None:
+    source = render_majority_page(read_majority_findings(Run.open(runs[1])), [])
+    head, *lines = table(source, "whose predictions change most between the most skewed settings (0/100, 100/0)")
+    assert head == ["Row", "Instruction", "Changed", "Gold", "With 0/100", "With 100/0", "Input"]
+    assert [line[1] for line in lines] == ["without"] * 10 + ["with"] * 10
+    # Without instruction all is False with 0/100, and True with 100/0.
+    assert {tuple(line[2:6]) for line in lines[:10]} <= {("1.000", gold, "False 2", "True 2") for gold in ("True", "False")}
 
 
 def test_equal_f1_in_every_setting_is_no_constant_answer(runs: list[str], tmp_path: Path) -> None:

@@ -40,12 +40,14 @@ ADDED_LAST = {
     "label_bias_remedies": "same_tasks_advice",
     "label_bias_verdicts": "same_tasks_smallest_detectable",
     "majority_over_seeds": "recency",
-    "majority_by_model": "recency_at_equal_shares_high",
+    "majority_by_model": "majority_accuracy",
     "majority_calibration_gain": "is_constant",
     "qa_bias_by_heuristic": "n_articles",
     "qa_by_dataset": "n_articles",
     "qa_by_model": "bias_significance_null",
     "qa_curves": "n_articles",
+    "search_best": "flat_high",
+    "search_trials": "verdict",
 }
 """Marts that older versions wrote with fewer columns, and one of those that came last."""
 

@@ -32,15 +32,25 @@ def sentences(
 def _boundaries(comparison: Comparison, rows: Sequence[Row]) -> str:
     """Return from where to where RB@10 and mean weighted F1 reach on each data set.
 
-    Runs with too few test rows for RB@10 are left out.
+    Left out are runs with too few test rows for RB@10, and those that always answer the same, whose RB@10 is no
+    robustness; of these it says how many.
     """
-    found = []
+    found, n_constant, n_judged = [], 0, 0
     for dataset in comparison.datasets:
-        there = [row for row in rows if row["run"] in dataset.runs and row["has_enough_rows"]]
+        judged = [row for row in rows if row["run"] in dataset.runs and row["has_enough_rows"]]
+        there = [row for row in judged if not row["is_constant"]]
+        n_judged += len(judged)
+        n_constant += len(judged) - len(there)
         if there:
             f1 = _range([row["mean_f1"] for row in there])
             found.append(f"{_range([row['rb_at_10'] for row in there])} on {dataset.name} (mean weighted F1 {f1})")
-    return f"the boundary, RB@10, is {join(found)}." if found else ""
+    left_out = (
+        f"{n_constant} of {n_judged} with and without instruction always answer the same, and RB@10 says nothing there"
+        if n_constant
+        else ""
+    )
+    told = f"the boundary, RB@10, is {join(found)}, for these draws of demonstrations" if found else ""
+    return f"{'; '.join(filter(None, (told, left_out)))}." if told or left_out else ""
 
 
 def _range(values: Sequence[float]) -> str:

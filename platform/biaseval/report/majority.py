@@ -9,7 +9,7 @@ from typing import NamedTuple
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.majority_findings import METRICS_OF_VERDICTS, MajorityFindings
-from biaseval.report.majority_words import cautions, conclude, measured, mitigations, verdict_word
+from biaseval.report.majority_words import cautions, conclude, evidence, measured, mitigations, verdict_word
 from biaseval.report.methods import is_adapted
 from biaseval.report.mitigation import cost_groups
 from biaseval.report.page import page_templates
@@ -87,6 +87,7 @@ def render_majority_page(findings: MajorityFindings, figures: Sequence[Figure], 
             instructions=INSTRUCTIONS,
             metrics=METRICS_OF_VERDICTS,
             verdict=verdict_word,
+            evidence=evidence,
             tables=[_setting_table(findings, group) for group in groups if group],
             environment={name: fact for name, fact in findings.environment.items() if name != "data"},
         )

@@ -23,6 +23,9 @@ METRICS_OF_VERDICTS = {
 }
 """The display names of the metrics that verdicts are of, in the order of tables."""
 
+N_CHANGED = 20
+"""Test rows that are shown of those whose prediction changes."""
+
 
 @dataclass(frozen=True)
 class MajorityFindings:
@@ -35,10 +38,8 @@ class MajorityFindings:
     """The rows of ``majority_over_seeds``, in the same order and by the setting's number."""
     gaps: list[Row]
     """The rows of ``majority_instruction_gap``, with the intervals of their tests."""
-    gains: list[Row]
-    """The rows of ``majority_calibration_gain``, by way, method and instruction, with the intervals of their tests.
-
-    RB@10 has none: its test is of another number, the mean over seeds of that of each."""
+    remedies: list[Row]
+    """The rows of ``majority_remedies``, by way, method and instruction."""
     verdicts: list[Row]
     """The rows of ``majority_verdicts``, by way, method, instruction and metric."""
     components: list[Row]
@@ -48,6 +49,11 @@ class MajorityFindings:
     settings: list[Row]
     outputs: list[Row]
     """The rows of ``frequent_outputs``."""
+    changed: list[Row]
+    """Test rows of the first way of predicting whose prediction changes between the most skewed settings: rows of
+    ``majority_changed_rows``, the most changed first, by instruction."""
+    queries: dict[str, str]
+    """Table of the page to the query that shows its rows."""
     spec: Row
     plan: Row
     environment: Row
@@ -72,8 +78,8 @@ class MajorityFindings:
         """Return what a metric of a row may be said to show; of a change, or of the instruction's gap.
 
         Args:
-            row: of ``majority_calibration_gain`` or ``majority_instruction_gap``, or one of ``majority_by_model`` with
-                a method.
+            row: of ``majority_remedies`` or ``majority_instruction_gap``, or one of ``majority_by_model`` with a
+                method.
             metric: of ``majority_verdicts``.
         """
         return _verdict_of(row, metric, self.verdicts)
@@ -86,18 +92,18 @@ def read_majority_findings(run: Run) -> MajorityFindings:
         BiasevalError: the run has no metrics yet.
     """
     spec = yaml.safe_load(run.read_text("spec.yaml"))
-    marts = ("by_model", "over_seeds", "instruction_gap", "calibration_gain", "verdicts", "components")
+    marts = ("by_model", "over_seeds", "instruction_gap", "remedies", "verdicts", "components")
     with closing(open_runs([run.uri])) as connection:
-        by_model, by_setting, gaps, gains, verdicts, components, settings = (
+        by_model, by_setting, gaps, remedies, verdicts, components, settings = (
             connection.sql(f"from {name}").to_arrow_table().to_pylist()
             for name in (*(f"majority_{mart}" for mart in marts), "settings")
         )
         frequent = connection.sql("from frequent_outputs order by is_adapted, n_outputs desc, text, prediction")
         outputs = frequent.to_arrow_table().to_pylist()
-        gains = [
-            _tested(row, verdicts, {"mean_f1": "mean_f1", "sd_f1": "sd_f1"}) for row in sorted(gains, key=row_order)
-        ]
-        adaptation = read_adaptation(connection, gains, place="instruction")
+        remedies = sorted(remedies, key=row_order)
+        queries = {"changed": _changed_query(by_model)}
+        changed = connection.sql(queries["changed"]).to_arrow_table().to_pylist()
+        adaptation = read_adaptation(connection, remedies, place="instruction")
     return MajorityFindings(
         model=spec["name"],
         by_model=sorted(by_model, key=row_order),
@@ -106,13 +112,15 @@ def read_majority_findings(run: Run) -> MajorityFindings:
             _tested(row, verdicts, {"gap": f"{row['region']}_f1"})
             for row in sorted(gaps, key=lambda row: (way_order(row), REGIONS.index(row["region"])))
         ],
-        gains=gains,
+        remedies=remedies,
         verdicts=sorted(verdicts, key=lambda row: (row_order(row), list(METRICS_OF_VERDICTS).index(row["metric"]))),
         components=sorted(components, key=row_order),
         adaptation=adaptation,
         settings=sorted(settings, key=lambda row: row["number"]),
         # Quoted, as spaces and line ends are part of an output.
         outputs=[{**row, "shown": json.dumps(row["text"], ensure_ascii=False)} for row in outputs],
+        changed=changed,
+        queries=queries,
         spec=spec,
         plan=json.loads(run.read_text("plan.json")) if run.has("plan.json") else {},
         environment=json.loads(run.read_text("environment.json")) if run.has("environment.json") else {},
@@ -126,13 +134,23 @@ def _verdict_of(row: Row, metric: str, verdicts: Sequence[Row]) -> Row:
     )
 
 
+def _changed_query(by_model: Sequence[Row]) -> str:
+    """Return what shows the rows whose prediction changes most, as many of each instruction."""
+    predict, method = ways_of(by_model)[0]
+    n_each = N_CHANGED // len({row["instruction"] for row in by_model})
+    return (
+        f"from majority_changed_rows where predict = '{predict}' and method = '{method}' and place <= {n_each} "
+        "order by instruction, place"
+    )
+
+
 def _tested(row: Row, verdicts: Sequence[Row], metrics: Mapping[str, str]) -> Row:
     """Return a difference with the intervals of its tests in place of the percentiles of resamples.
 
     Those lean narrow with few test rows.
 
     Args:
-        row: of ``majority_calibration_gain`` or ``majority_instruction_gap``.
+        row: of ``majority_instruction_gap``.
         verdicts: rows of ``majority_verdicts``.
         metrics: by column of the row; what else it has is without interval.
     """

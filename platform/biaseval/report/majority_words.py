@@ -18,6 +18,21 @@ _WORDS = {
     "constant answer": "not judged beside a constant answer",
     "no spread": "not judged, as settings are all alike",
 }
+_FALLS_IN = {
+    "sd_f1 and rb_at_10": "sd is lower and RB@10 higher",
+    "sd_f1": "sd is lower",
+    "rb_at_10": "RB@10 is higher",
+}
+_F1_EVIDENCE = {
+    "higher": "mean weighted F1 is higher",
+    "no loss": "a loss of mean weighted F1 of 0.01 or more is ruled out",
+}
+_NO_FALL = {"bias rises": "sd is higher or RB@10 lower", "mixed": "sd and RB@10 contradict each other"}
+_WHY_NOT = {
+    "too few seeds": f"fewer than {MIN_UNITS} seeds",
+    "too few rows": "too few test rows",
+    "constant answer": "a side always answers the same",
+}
 _N_NAMED = 3
 """Ways of predicting that a sentence names."""
 
@@ -54,6 +69,13 @@ def verdict_word(verdict: Row) -> str:
     return "not judged" if word is None else _WORDS.get(word, str(word))
 
 
+def evidence(row: Row) -> str:
+    """Return what the words on a remedy amount to; a row of ``majority_remedies``."""
+    notes = ["RB@10 not judged"] * (not row["is_rb_at_10_judged"])
+    notes += ["no more F1 than a constant answer"] * bool(row["is_below_constant"])
+    return f"{row['evidence']} ({', '.join(notes)})" if notes else str(row["evidence"])
+
+
 def no_label_caveats(rows: Sequence[Row]) -> list[str]:
     """Return a sentence for each way of predicting with many outputs that are no label; rows of majority_by_model."""
     shares: dict[str, float] = {}
@@ -76,10 +98,11 @@ def cautions(findings: MajorityFindings) -> list[str]:
             "There is one seed: all numbers hold for one draw of demonstrations in each setting. How much of sd and "
             "RB@10 is the luck of the draw, and whether proportions matter at all, cannot be told."
         )
-    elif n_seeds < MIN_UNITS and findings.gains:
+    elif n_seeds < MIN_UNITS:
+        judged = ", and no change of it is judged" if findings.remedies else ""
         sentences.append(
-            f"There are {n_seeds} seeds: RB@10 depends on which demonstrations were drawn, and no test over fewer than "
-            f"{MIN_UNITS} draws can reach 5 %, so that no change of it is judged."
+            f"RB@10, and which settings are inside the boundary, hold for these draws of demonstrations; of others "
+            f"{n_seeds} seeds say too little, as no test over fewer than {MIN_UNITS} can reach 5 %{judged}."
         )
     if coarse := [row for row in findings.by_model if not row["has_enough_rows"]]:
         every = "every way of predicting" if len(coarse) == len(findings.by_model) else _some(map(_place, coarse))
@@ -149,7 +172,8 @@ def _boundary(findings: MajorityFindings) -> list[Line]:
     for row in findings.first():
         told.setdefault(_width(row), []).append(row)
     text = "; ".join(f"{width} {_instructions_of(rows)}" for width, rows in told.items())
-    return [Line(_lead("Robustness boundary", findings), f"{text}.")]
+    drawn = "; for these draws of demonstrations" if any("(RB@10" in width for width in told) else ""
+    return [Line(_lead("Robustness boundary", findings), f"{text}{drawn}.")]
 
 
 def _width(row: Row) -> str:
@@ -222,32 +246,70 @@ def _certainty(findings: MajorityFindings) -> list[Line]:
 
 
 def _advice(findings: MajorityFindings) -> list[Line]:
-    """Return the remedies whose gain a test supports, with no loss that one sees; else what would tell more."""
-    told = []
-    supported = [row for row in findings.gains if _is_supported(row, findings)]
-    if supported:
-        names = _some(_remedy(row, findings) for row in supported)
-        told.append(f"mean weighted F1 is higher, and no loss of RB@10 or gain of sd is seen, with {names}.")
-    elif findings.gains:
-        told.append("no remedy is shown to raise mean weighted F1 without a loss of RB@10 or a gain of sd.")
+    """Return the remedies that the evidence supports (``majority_remedies``); else what would tell more."""
+    if findings.remedies:
+        told = [*_supported(findings), *_only_better(findings), *_below_constant(findings)]
     else:
-        told.append("no remedy was measured; the spec's keys calibration and lora name some.")
-    if findings.gains and findings.by_model[0]["n_seeds"] < MIN_UNITS:
+        told = ["no remedy was measured; the spec's keys calibration and lora name some."]
+    if findings.remedies and findings.by_model[0]["n_seeds"] < MIN_UNITS:
         told.append(f"For words on RB@10, draw {MIN_UNITS} seeds or more.")
     if not all(row["has_enough_rows"] for row in findings.by_model):
         told.append("More test rows would tell more of the boundary.")
     return [Line("What to do", " ".join(told))]
 
 
-def _is_supported(gain: Row, findings: MajorityFindings) -> bool:
-    words = {metric: findings.verdict(gain, metric)["verdict"] for metric in ("mean_f1", "sd_f1", "rb_at_10")}
-    is_lossless = words["rb_at_10"] != "lower" and words["sd_f1"] != "higher"
-    return is_lossless and bool(words["mean_f1"] == "higher")
+def _supported(findings: MajorityFindings) -> list[str]:
+    """Return the supported remedies by their evidence, or that none is."""
+    groups: dict[str, list[Row]] = {}
+    for row in findings.remedies:
+        if row["is_supported"]:
+            loss = _F1_EVIDENCE[row["f1_evidence"]]
+            said = f"{_FALLS_IN[row['bias_falls_in']]}, and {loss}, with {{}}{_unjudged(row)}."
+            groups.setdefault(said, []).append(row)
+    if not groups:
+        return [
+            "no remedy is shown to lower sd or raise RB@10, to lose less than 0.01 of mean weighted F1, and to beat a "
+            "constant answer."
+        ]
+    return [said.format(_some(_remedy(row, findings) for row in rows)) for said, rows in groups.items()]
+
+
+def _only_better(findings: MajorityFindings) -> list[str]:
+    """Return the remedies with which mean weighted F1 is higher, and nothing shows less bias; above a constant answer."""
+    groups: dict[str, list[Row]] = {}
+    for row in findings.remedies:
+        if row["f1_evidence"] == "higher" and not row["is_supported"] and not row["is_below_constant"]:
+            bias = _NO_FALL.get(row["evidence"], "no lower sd or higher RB@10 is shown")
+            groups.setdefault(f"Mean weighted F1 is higher with {{}}, but {bias}{_unjudged(row)}.", []).append(row)
+    return [said.format(_some(_remedy(row, findings) for row in rows)) for said, rows in groups.items()]
+
+
+def _below_constant(findings: MajorityFindings) -> list[str]:
+    """Return the remedies of which a gain is shown, and which do not beat a constant answer."""
+    rows = [
+        row
+        for row in findings.remedies
+        if row["is_below_constant"] and (row["f1_evidence"] == "higher" or row["bias_falls_in"] is not None)
+    ]
+    if not rows:
+        return []
+    named = _some(f"{_remedy(row, findings)} ({row['mean_f1']:.3f})" for row in rows)
+    return [
+        f"Not advised, for the best constant answer has a weighted F1 of {rows[0]['constant_f1']:.3f}, and the mean is "
+        f"no more with {named}."
+    ]
+
+
+def _unjudged(row: Row) -> str:
+    """Return that RB@10 was not judged, and why; nothing where it was."""
+    if row["is_rb_at_10_judged"]:
+        return ""
+    return f" (RB@10 was not judged: {_WHY_NOT.get(row['rb_at_10_reason'], 'it has no test')})"
 
 
 def mitigations(findings: MajorityFindings) -> str:
     """Return how headings call all that the run measures against none."""
-    has_calibration = any(not is_adapted(row["method"]) for row in findings.gains)
+    has_calibration = any(not is_adapted(row["method"]) for row in findings.remedies)
     kinds = ["calibration"] if has_calibration else []
     return " or ".join([*kinds, *(["LoRA"] if findings.adaptation is not None else [])])
 

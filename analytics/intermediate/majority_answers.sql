@@ -1,0 +1,27 @@
+-- One row per (task, n_demos, instruction, predict, method): how much alike the answers are, over all settings and seeds.
+-- share_most_frequent: the predictions that are the most frequent one; no label counts as an answer of its own, as a model
+-- that always writes none is constant too. is_constant: that share is above 95 %: such a model pays no attention to the
+-- demonstrations, and that all settings are alike is no robustness.
+with
+
+answer_counts as (
+
+    select
+        task,
+        n_demos,
+        instruction,
+        predict,
+        method,
+        prediction,
+        count(*) as n_predictions
+    from majority_predictions
+    group by all
+
+)
+
+select
+    * exclude (prediction, n_predictions),
+    max(n_predictions) / sum(n_predictions) as share_most_frequent,
+    share_most_frequent > 0.95 as is_constant
+from answer_counts
+group by all
