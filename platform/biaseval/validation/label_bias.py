@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from biaseval.analysis.sign_flips import MAX_UNITS, N_PATTERNS, sign_flips
-from biaseval.tables import BOOTSTRAP_DRAWS, RUN_SETTINGS, TASKS
+from biaseval.tables import BOOTSTRAP_DRAWS, PROMPTS, RUN_SETTINGS, TASKS
 from biaseval.validation.cells import Cell
 from biaseval.validation.label_bias_queries import QUERIES, VERDICTS, Effect
 from biaseval.validation.outcomes import OUTCOMES, outcomes
@@ -293,9 +293,16 @@ def _draws(rng: np.random.Generator, tasks: list[str], suites: list[str], n_task
     return pa.table(columns, schema=BOOTSTRAP_DRAWS.schema)
 
 
+_NO_PROMPTS = {
+    "prompts": PROMPTS.empty().select(["purpose", "n_demos"]),
+    "calibration_variants": pa.table({"purpose": pa.array([], pa.string()), "method": pa.array([], pa.string())}),
+}
+"""What says how many inputs a method takes: nothing here, as answers are simulated."""
+
+
 def judge(simulated: Simulated, effect: Effect) -> pa.Table:
     """Return what the marts say of simulated runs, beside the truth: rows of `OUTCOMES`."""
-    tables = {**simulated.tables, "truths": simulated.truths}
-    wanted = ("label_bias_verdicts", "label_bias_by_model", "label_bias_changes")
+    tables = {**simulated.tables, **_NO_PROMPTS, "truths": simulated.truths}
+    wanted = ("label_bias_verdicts", "label_bias_by_model", "label_bias_changes", "label_bias_remedies")
     found = outcomes("label_bias", tables, wanted, QUERIES | {"verdicts": VERDICTS[effect]})
     return pa.concat_tables([table.cast(OUTCOMES) for table in found.values()])

@@ -46,6 +46,14 @@ select
 from label_bias_verdicts as verdicts
 inner join changes using (suite, n_demos, method, against_n_demos, against_method, metric)
 group by all
+union all
+select
+    suite as run, 'wrong verdict' as quantity, metric || ', other way round' as metric, '' as place, count(*) as n,
+    count(*) filter (verdict = if(metric in ('accuracy', 'macro_f1'), 'lower', 'higher')) as n_hit,
+    {_NO_INTERVAL}
+from label_bias_verdicts
+where {power}
+group by all
 """
 
 
@@ -98,6 +106,47 @@ from label_bias_verdicts as verdicts
 inner join changes using (suite, n_demos, method, against_n_demos, against_method, metric)
 where verdicts.n_tasks > 1
 group by suite, metric
+""",
+    "negligible": f"""
+with {_TRUE_CHANGES}
+select
+    suite as run, 'called negligible, and is not' as quantity, metric || ' on these tasks' as metric, '' as place,
+    count(same_tasks_verdict) as n,
+    count(*) filter (same_tasks_verdict = 'negligible' and abs(truth) >= least_effect) as n_hit, {_NO_INTERVAL}
+from label_bias_verdicts
+inner join changes using (suite, n_demos, method, against_n_demos, against_method, metric)
+group by suite, metric
+""",
+    # By what is true of the run's own tasks. A loss is one of more than is of interest.
+    "advice": f"""
+with {_TRUE_CHANGES}, remedies as (
+    select
+        suite as run, n_demos, method, advised.*,
+        any_value(truth) filter (metric = 'accuracy') as accuracy,
+        any_value(truth) filter (metric = 'macro_f1') as macro_f1,
+        any_value(truth) filter (metric = 'rsd') as rsd,
+        any_value(truth) filter (metric = 'bias_score') as bias_score
+    from label_bias_remedies
+    inner join changes using (suite, n_demos, method, against_n_demos, against_method)
+    cross join lateral (
+        select
+            unnest(['tasks like these', 'these tasks']) as scope,
+            unnest([is_supported, is_supported_on_these_tasks]) as is_recommended,
+            unnest([advice, same_tasks_advice]) like 'do not use: bias%' as is_advised_against
+    ) as advised
+    group by all
+)
+select
+    run, 'wrong advice' as quantity, concat(unnest(['recommended', 'advised against']), ', ', scope) as metric,
+    '' as place, unnest([count(*), count(*)]) as n,
+    unnest([
+        count(*) filter (is_recommended and (accuracy <= -0.01 or (rsd > -1e-9 and bias_score > -1e-9))),
+        count(*) filter (
+            is_advised_against and accuracy > -1e-9 and macro_f1 > -1e-9 and rsd < 1e-9 and bias_score < 1e-9
+        )
+    ]) as n_hit, {_NO_INTERVAL}
+from remedies
+group by run, scope
 """,
     "noticed": """
 select
