@@ -74,7 +74,7 @@ def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
     if row["n_tasks"] > 1:
         of = f"{row['n_tasks']} tasks"
         if n_tested < row["n_tasks"]:
-            of = f"the {n_tested} of {row['n_tasks']} tasks that can be tested"
+            of = f"the {n_tested} tasks that can be tested"
         counted = f"{n_above} of {of}{_tasks(findings, row, metric)}"
         return f", above {noise} ({floor:.3f} on average) in {counted}"
     [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
