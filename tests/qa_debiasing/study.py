@@ -14,6 +14,8 @@ import pyarrow as pa
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import relations
+from biaseval.analysis.qa_chance import N_UNITS
+from biaseval.analysis.sign_flips import sign_flips
 from biaseval.qa_bias.changes import change_draws
 from biaseval.qa_bias.significance import segment_draws
 from biaseval.tables import QA_CHANGE_DRAWS, TABLES, tables_of
@@ -22,10 +24,13 @@ from tests.qaplans import QaPlan, Rows
 Floats = npt.NDArray[np.float64]
 
 MARTS = (
-    "qa_debiasing", "qa_out_of_distribution", "qa_out_of_distribution_by_model", "qa_out_of_distribution_by_method",
-    "qa_debiasing_by_method", "qa_bias_models", "qa_debiasing_correlation", "qa_training_curves",
+    "qa_bias_tests", "qa_debiasing", "qa_answer_changes", "qa_out_of_distribution", "qa_out_of_distribution_by_model",
+    "qa_out_of_distribution_by_method", "qa_debiasing_by_method", "qa_bias_models", "qa_debiasing_correlation", "qa_training_curves",
 )  # fmt: skip
 """Each after those that it reads."""
+
+_BELOW = {"qa_debiasing": ("qa_bias_tests",), "qa_out_of_distribution": ("qa_answer_changes",)}
+"""What a mart reads of the others."""
 
 RELATIONS = (*MARTS, "qa_training_costs")
 """The last is an intermediate relation: it tells when a run was made."""
@@ -93,8 +98,9 @@ class Study(QaPlan):
     @contextmanager
     def opened(self, *marts: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a connection with the study's relations, of `RELATIONS` those named or all, until the block ends."""
+        asked = set(marts or RELATIONS).union(*(_BELOW.get(mart, ()) for mart in marts))
         with within_transaction() as connection:
-            self.create(connection, marts or RELATIONS)
+            self.create(connection, [name for name in RELATIONS if name in asked])
             yield connection
 
     def create(self, connection: duckdb.DuckDBPyConnection, marts: Sequence[str] = RELATIONS) -> None:
@@ -125,8 +131,9 @@ class Study(QaPlan):
         }
         sql = all_sql()
         for name, kind in tables_of("qa_bias").items():
-            if name != "qa_draws" and (name in given or name != "qa_change_draws"):
+            if name not in ("qa_draws", "sign_flips") and (name in given or name != "qa_change_draws"):
                 connection.from_arrow(kind.rows(given.get(name, []))).create(name)
+        connection.from_arrow(flips()).create("sign_flips")
         relations.create("table", "qa_measured", sql["qa_measured"], connection)
         connection.from_arrow(self._draws(connection)).create("qa_draws")
         for name in ("qa_articles", "qa_paired_answers", "qa_bias_candidates", "qa_bias_by_heuristic", "qa_by_dataset"):
@@ -161,6 +168,12 @@ class Study(QaPlan):
             for reader in self.trained
         ]
         return pa.concat_tables([QA_CHANGE_DRAWS.empty(), *draws])
+
+
+@cache
+def flips() -> pa.Table:
+    """Return the patterns of signs that a run has."""
+    return sign_flips(N_UNITS, 42)
 
 
 @cache

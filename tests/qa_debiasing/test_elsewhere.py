@@ -292,7 +292,7 @@ def test_the_mean_over_biases_is_of_readers_of_one_method_and_seed() -> None:
     study.reader("hypothesis", "bias_model", "ans_len")
     for dataset, own in columns.items():
         study.answers([1.0] * len(own["base"]), model="other seed", dataset=dataset)
-    with study.opened(*MARTS[:4]) as connection:
+    with study.opened(*MARTS[:6]) as connection:
         found = rows("from qa_out_of_distribution_by_method order by seed, dataset", connection)
     assert [(row["method"], row["seed"], row["dataset"], row["n_biases"]) for row in found] == [
         ("learned_mixin", seed, dataset, n)
