@@ -53,7 +53,7 @@ compared as (
         standards.bias_significance as standard_significance,
         standards.worse_high as standard_worse_high,
         standards.difference as standard_difference,
-        standards.searched_on,
+        case when standards.threshold is not null then standards.searched_on end as searched_on,
         coalesce(searched.is_supported, standards.searched_on is null) as is_threshold_supported,
         coalesce(biases.status = 'measured' and standards.status = 'measured', false) as is_compared,
         case
