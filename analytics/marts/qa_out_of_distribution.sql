@@ -1,7 +1,8 @@
 -- One row per (trained reader that is measured, dataset of any role): exact match and F1 over its questions (0 to 1)
 -- against those of the standard reader of the same base, data and seed; null for the standard readers themselves.
 -- *_change: the reader minus its standard one, over questions that both answered, with a 95 % interval whose error is
--- clustered by article, by Student's t; null with a single article. n_rows: those questions.
+-- clustered by article, by Student's t; null with a single article. n_rows: those questions. *_p, *_p_adjusted and
+-- *_verdict: what the change may be said to show, over all readers, sets and metrics of a page together (qa_answer_changes).
 with
 
 articles as (
@@ -75,7 +76,13 @@ select
     means.exact_match_change - errors.half_width as exact_match_change_low,
     means.exact_match_change + errors.half_width as exact_match_change_high,
     means.n_rows,
-    means.n_articles
+    means.n_articles,
+    f1_tests.p as f1_p,
+    f1_tests.p_adjusted as f1_p_adjusted,
+    f1_tests.verdict as f1_verdict,
+    exact_match_tests.p as exact_match_p,
+    exact_match_tests.p_adjusted as exact_match_p_adjusted,
+    exact_match_tests.verdict as exact_match_verdict
 from trained_models
 inner join qa_by_dataset as measured on trained_models.model = measured.model
 left join qa_by_dataset as standard_measured
@@ -90,4 +97,14 @@ left join errors
     on
         trained_models.model = errors.model
         and measured.dataset = errors.dataset
+left join qa_answer_changes as f1_tests
+    on
+        trained_models.model = f1_tests.model
+        and measured.dataset = f1_tests.dataset
+        and f1_tests.metric = 'f1'
+left join qa_answer_changes as exact_match_tests
+    on
+        trained_models.model = exact_match_tests.model
+        and measured.dataset = exact_match_tests.dataset
+        and exact_match_tests.metric = 'exact_match'
 order by all

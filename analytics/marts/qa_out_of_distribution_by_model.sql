@@ -1,7 +1,8 @@
 -- One row per trained reader that is measured out of distribution: qa_out_of_distribution's means over the n_datasets
 -- sets out of distribution, each counted once (0 to 1). Changes, of which the standard readers have none, have a 95 %
 -- interval, of those of the sets: these have different questions, so their errors are independent. A change is null unless every set
--- has one, and its interval unless every set has that. n_rows: of all sets together.
+-- has one, and its interval unless every set has that. n_rows: of all sets together. *_p, *_p_adjusted, *_verdict: as in
+-- qa_out_of_distribution.
 with
 
 means as (
@@ -40,7 +41,7 @@ means as (
 )
 
 select
-    model,
+    means.model,
     base,
     data,
     method,
@@ -57,6 +58,22 @@ select
     exact_match_change - half_width as exact_match_change_low,
     exact_match_change + half_width as exact_match_change_high,
     n_datasets,
-    n_rows
+    n_rows,
+    f1_tests.p as f1_p,
+    f1_tests.p_adjusted as f1_p_adjusted,
+    f1_tests.verdict as f1_verdict,
+    exact_match_tests.p as exact_match_p,
+    exact_match_tests.p_adjusted as exact_match_p_adjusted,
+    exact_match_tests.verdict as exact_match_verdict
 from means
+left join qa_answer_changes as f1_tests
+    on
+        means.model = f1_tests.model
+        and f1_tests.dataset = 'mean'
+        and f1_tests.metric = 'f1'
+left join qa_answer_changes as exact_match_tests
+    on
+        means.model = exact_match_tests.model
+        and exact_match_tests.dataset = 'mean'
+        and exact_match_tests.metric = 'exact_match'
 order by all

@@ -14,7 +14,10 @@ import pyarrow as pa
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import relations
+from biaseval.analysis.qa_chance import N_UNITS
+from biaseval.analysis.sign_flips import sign_flips
 from biaseval.qa_bias.changes import change_draws
+from biaseval.qa_bias.search_null import search_nulls
 from biaseval.qa_bias.significance import segment_draws
 from biaseval.tables import QA_CHANGE_DRAWS, TABLES, tables_of
 from tests.qaplans import QaPlan, Rows
@@ -22,8 +25,9 @@ from tests.qaplans import QaPlan, Rows
 Floats = npt.NDArray[np.float64]
 
 MARTS = (
-    "qa_debiasing", "qa_out_of_distribution", "qa_out_of_distribution_by_model", "qa_out_of_distribution_by_method",
-    "qa_debiasing_by_method", "qa_bias_models", "qa_debiasing_correlation", "qa_training_curves",
+    "qa_debiasing", "qa_answer_changes", "qa_out_of_distribution", "qa_out_of_distribution_by_model",
+    "qa_out_of_distribution_by_method", "qa_debiasing_by_method", "qa_bias_models", "qa_debiasing_correlation",
+    "qa_training_curves",
 )  # fmt: skip
 """Each after those that it reads."""
 
@@ -44,6 +48,8 @@ class Study(QaPlan):
         self.tables: dict[str, Rows] = {}
         """Of other tables, by name."""
         self.n_draws = 40
+        self.n_permutations = 0
+        """Of the answers, by which biases are told from chance; none: they were not tested."""
 
     def reader(
         self, model: str, method: str = "standard", bias: str | None = None, standard: str | None = "base", **how: Any
@@ -93,8 +99,9 @@ class Study(QaPlan):
     @contextmanager
     def opened(self, *marts: str) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a connection with the study's relations, of `RELATIONS` those named or all, until the block ends."""
+        asked = {*(marts or RELATIONS), *(["qa_answer_changes"] if "qa_out_of_distribution" in marts else [])}
         with within_transaction() as connection:
-            self.create(connection, marts or RELATIONS)
+            self.create(connection, [name for name in RELATIONS if name in asked])
             yield connection
 
     def create(self, connection: duckdb.DuckDBPyConnection, marts: Sequence[str] = RELATIONS) -> None:
@@ -105,7 +112,7 @@ class Study(QaPlan):
         ]
         measured = [reader for reader in self.trained if reader["method"] != "bias_model" and not reader["problem"]]
         self.tables["qa_models"] = [
-            {"number": number, "model": reader["model"], "on_missing": "error", "is_trained": True}
+            {"number": number, "model": reader["model"], "on_missing": "error", "is_trained": True, "is_people": False}
             for number, reader in enumerate(measured)
         ]
         self.tables["qa_thresholds"] = [
@@ -125,12 +132,17 @@ class Study(QaPlan):
         }
         sql = all_sql()
         for name, kind in tables_of("qa_bias").items():
-            if name != "qa_draws" and (name in given or name != "qa_change_draws"):
+            later = {"qa_draws", "sign_flips", *({"qa_search_nulls"} if self.n_permutations else set())}
+            if name not in later and (name in given or name != "qa_change_draws"):
                 connection.from_arrow(kind.rows(given.get(name, []))).create(name)
+        connection.from_arrow(flips()).create("sign_flips")
         relations.create("table", "qa_measured", sql["qa_measured"], connection)
         connection.from_arrow(self._draws(connection)).create("qa_draws")
         for name in ("qa_articles", "qa_paired_answers", "qa_bias_candidates", "qa_bias_by_heuristic", "qa_by_dataset"):
             relations.create("table", name, sql[name], connection)
+        if self.n_permutations:
+            connection.from_arrow(self._nulls(connection)).create("qa_search_nulls")
+        relations.create("table", "qa_bias_tests", sql["qa_bias_tests"], connection)
         if "qa_change_draws" not in given:
             connection.from_arrow(self._change_draws(connection)).create("qa_change_draws")
         for name in marts:
@@ -150,6 +162,19 @@ class Study(QaPlan):
             for model in dict.fromkeys(row["model"] for row in self.predictions)
         )
 
+    def _nulls(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+        bootstrap = self.spec["bootstrap"]
+        return search_nulls(
+            table(ANSWERS, connection),
+            table("select dataset, heuristic, threshold from qa_thresholds order by all", connection),
+            table("select model, dataset, heuristic, threshold, searched_on from qa_bias_by_heuristic", connection),
+            seed=self.spec["seed"],
+            sample=bootstrap["sample"],
+            replacement=bootstrap["replacement"],
+            variant=self.spec["variant"],
+            permutations=self.n_permutations,
+        )
+
     def _change_draws(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         draws = [
             change_draws(
@@ -161,6 +186,12 @@ class Study(QaPlan):
             for reader in self.trained
         ]
         return pa.concat_tables([QA_CHANGE_DRAWS.empty(), *draws])
+
+
+@cache
+def flips() -> pa.Table:
+    """Return the patterns of signs that a run has."""
+    return sign_flips(N_UNITS, 42)
 
 
 @cache
@@ -194,6 +225,17 @@ def ask(sql: str, *parameters: Any) -> Any:
     [(answer,)] = shared_connection().execute(f"select {sql}", parameters).fetchall()
     return answer
 
+
+ANSWERS = """
+    select
+        qa_measured.model, dataset, qa_measured.heuristic,
+        dense_rank() over (partition by dataset order by example_id) as question,
+        qa_articles.article, qa_articles.n_articles, qa_measured.value, qa_measured.exact_match
+    from qa_measured
+    inner join qa_articles using (dataset, example_id)
+    order by all
+"""
+"""What `search_nulls` is given."""
 
 CHANGE_ROWS = """
     select

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats  # type: ignore[import-untyped]
 
 from tests.qa_debiasing.studies import ARTICLES, DEBIASED, PLACES, hand_draws, large_study, two_readers
 from tests.qa_debiasing.study import (
@@ -33,6 +34,8 @@ def test_a_debiased_reader_by_hand() -> None:
     assert gap_change == pytest.approx(-0.2)
     # 10, 20, 30 and 0 points in the four samples that have both segments, 40 of the standard reader in each.
     low, high = np.quantile([-30, -20, -10, -40], [0.025, 0.975])
+    error = np.std([-30, -20, -10, -40])
+    p, reach = 2 * stats.t.sf(20 / error, 3), stats.t.ppf(1 - 0.025 / 2, 3) * error
     whole = {
         "model": "careful",
         "base": "bert",
@@ -64,6 +67,16 @@ def test_a_debiased_reader_by_hand() -> None:
         "n_rows": 20,
         "n_articles": 4,
         "n_draws": 4,
+        "expected_change": pytest.approx(-20),
+        "significance_error": pytest.approx(error),
+        "p": pytest.approx(p, rel=0.1),
+        # Of one change and of two families.
+        "p_adjusted": pytest.approx(2 * p, rel=0.1),
+        "simultaneous_low": pytest.approx(-20 - reach, rel=0.1),
+        "simultaneous_high": pytest.approx(-20 + reach, rel=0.1),
+        "verdict": "too few",
+        "searched_on": None,
+        "reason": None,
     }
     assert found == whole
     assert list(found) == list(whole)
@@ -82,6 +95,7 @@ def test_a_debiased_reader_by_hand() -> None:
         "exact_match": pytest.approx(100 * 14 / 21),
         "is_nearly_broken": None,
         "n_draws": 0,
+        **dict.fromkeys(list(whole)[list(whole).index("n_draws") + 1 :]),
     }
 
 
@@ -125,7 +139,8 @@ def test_a_reader_with_the_same_answers_has_changed_nothing() -> None:
         [found] = rows("from qa_debiasing where model = 'careful'", connection)
         [outcome] = rows("from qa_out_of_distribution where model = 'careful'", connection)
     changes = [value for name, value in found.items() if "_change" in name]
-    assert changes == pytest.approx([0] * 7, abs=1e-9)
+    assert changes == pytest.approx([0] * 8, abs=1e-9)
+    assert (found["p"], found["verdict"]) == (1, "too few")
     assert found["n_draws"] == 40
     assert [value for name, value in outcome.items() if "_change" in name] == pytest.approx([0] * 6, abs=1e-9)
 

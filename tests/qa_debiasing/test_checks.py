@@ -212,7 +212,7 @@ BROKEN: list[tuple[str, str, str]] = [
     *[
         ("qa_changes_are_in_range",
          "insert into qa_out_of_distribution_by_model values "
-         f"('careful', 'bert', 'squad', 'learned_mixin', 'ans_len', 42, {wrong})",
+         f"('careful', 'bert', 'squad', 'learned_mixin', 'ans_len', 42, {wrong}{', null' * 6})",
          "careful, mean of sets: {")
         for wrong in (
             "70, 0.6, 0.6, 0.5, 0.1, 0.05, 0.15, 0.1, 0.05, 0.15, 2, 20",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,17 +68,31 @@ def test_answers_on_every_data_set_by_hand() -> None:
         "exact_match_change_high": pytest.approx(half_width_exact),
         "n_rows": 6,
         "n_articles": 3,
+        # Of the eight patterns of signs of 0.25, -0.5 and 0.75 less their mean, and of 0, -1 and 1.
+        "f1_p": flipped([2 * 0.5 / 6 + by_article[0], 3 * 0.5 / 6 + by_article[1], 0.5 / 6 + by_article[2]]),
+        "f1_p_adjusted": 1,
+        "f1_verdict": "too few",
+        "exact_match_p": flipped([0, -1, 1]),
+        "exact_match_p_adjusted": 1,
+        "exact_match_verdict": "too few",
     }
     assert found[2] == natural
     assert list(found[2]) == list(natural)
     assert found[0] == {
         **natural,
         **dict.fromkeys(name for name in natural if "_change" in name or name.startswith("standard_")),
+        **dict.fromkeys(name for name in natural if name.endswith(("_p", "_p_adjusted", "_verdict"))),
         "model": "base",
         "method": "standard",
         "bias": None,
         "f1": pytest.approx(2.75 / 6),
     }
+
+
+def flipped(by_article: Sequence[float]) -> float:
+    """Return the share of patterns of signs whose sum is as far from 0."""
+    sums = [abs(np.dot(signs, by_article)) for signs in itertools.product([-1, 1], repeat=len(by_article))]
+    return float(np.mean(np.array(sums) >= abs(sum(by_article)) - 1e-9))
 
 
 def test_the_error_of_answers_equals_that_of_a_loop() -> None:
@@ -243,7 +259,8 @@ def test_the_mean_over_sets_has_the_error_of_means_of_other_questions() -> None:
     assert list(found["base"]) == [
         "model", "base", "data", "method", "bias", "seed", "f1", "exact_match", "standard_f1", "standard_exact_match",
         "f1_change", "f1_change_low", "f1_change_high", "exact_match_change", "exact_match_change_low",
-        "exact_match_change_high", "n_datasets", "n_rows",
+        "exact_match_change_high", "n_datasets", "n_rows", "f1_p", "f1_p_adjusted", "f1_verdict", "exact_match_p",
+        "exact_match_p_adjusted", "exact_match_verdict",
     ]  # fmt: skip
     assert found["base"]["f1"] == pytest.approx(found["again"]["standard_f1"])
     compared = [value for name, value in found["base"].items() if "_change" in name or name.startswith("standard_")]
@@ -269,14 +286,17 @@ def test_a_mean_over_sets_needs_them_all() -> None:
         for dataset, (change, half, f1) in pairs.items()
     ]  # fmt: skip
 
+    of_mean = {"model": "careful", "dataset": "mean", "metric": "f1", "p": 0.01, "p_adjusted": 0.04, "verdict": "lower"}
+
     def mean(**first: None) -> dict[str, Any]:
         given = [row | (first if row["dataset"] == "natural" else {}) for row in sets]
-        [found] = made("qa_out_of_distribution_by_model", qa_out_of_distribution=given)
+        [found] = made("qa_out_of_distribution_by_model", qa_out_of_distribution=given, qa_answer_changes=[of_mean])
         return found
 
     whole = mean()
     ends = ("f1_change", "f1_change_low", "f1_change_high")
     assert [whole[name] for name in ends] == pytest.approx([-0.05, -0.075, -0.025])
+    assert [whole[name] for name in ("f1_p", "f1_p_adjusted", "f1_verdict")] == [0.01, 0.04, "lower"]
     assert (whole["f1"], whole["standard_f1"]) == (pytest.approx(0.7), pytest.approx(0.75))
     bounds = [f"{metric}_change_{end}" for metric in ("f1", "exact_match") for end in ("low", "high")]
     single = mean(**dict.fromkeys(bounds))
@@ -292,7 +312,7 @@ def test_the_mean_over_biases_is_of_readers_of_one_method_and_seed() -> None:
     study.reader("hypothesis", "bias_model", "ans_len")
     for dataset, own in columns.items():
         study.answers([1.0] * len(own["base"]), model="other seed", dataset=dataset)
-    with study.opened(*MARTS[:4]) as connection:
+    with study.opened(*MARTS[:5]) as connection:
         found = rows("from qa_out_of_distribution_by_method order by seed, dataset", connection)
     assert [(row["method"], row["seed"], row["dataset"], row["n_biases"]) for row in found] == [
         ("learned_mixin", seed, dataset, n)

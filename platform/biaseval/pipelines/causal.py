@@ -16,7 +16,7 @@ from biaseval.pipelines.label_scores import scoring_stage
 from biaseval.pipelines.words import cost_lines
 from biaseval.progress import say
 from biaseval.prompting.parts import PlannedPart
-from biaseval.prompting.power import CHANGED, OF_A_PAGE, SPREAD, smallest_detectable
+from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
 from biaseval.store import Run
 from biaseval.training.rows import adapters_of, with_tokens
@@ -246,7 +246,7 @@ def _detectable_words(summary: PlanSummary) -> str:
     return (
         f"{_detectable(summary):.3f} of accuracy, by 80 % of such runs ({summary.n_test_rows:,} test rows; if "
         f"{CHANGED:.0%} of the answers differ{spread}; behind these demonstrations, one test alone; beside the "
-        f"others of a page about {OF_A_PAGE} times as much)"
+        f"others of a page about {FAMILY_FACTOR} times as much)"
     )
 
 

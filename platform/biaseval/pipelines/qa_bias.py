@@ -28,7 +28,7 @@ from biaseval.pipelines.training_plan import (
     training_lines,
     write_training,
 )
-from biaseval.prompting.power import CHANGED, smallest_detectable
+from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, smallest_detectable
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows, read_questions
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
@@ -335,7 +335,8 @@ def _describe(spec: QaBiasSpec, inputs: QuestionsInputs) -> Description:
         (
             "smallest change seen",
             "; ".join(f"{100 * smallest:.1f} points of exact match on {name}" for name, smallest in detectable.items())
-            + f", by 80 % of such runs (if {CHANGED:.0%} of the answers differ)",
+            + f", by 80 % of such runs (one test, questions taken as independent, if {CHANGED:.0%} of the answers "
+            f"differ; all tests of a page together need about {FAMILY_FACTOR} times as much)",
         )
     )
     notes, facts = [f"note: {note}" for note in plan.notes], {**asdict(plan), "smallest_detectable": detectable}

@@ -7,11 +7,11 @@ from math import sqrt
 POWER_FACTOR = 2.8
 """Standard errors that a two-sided test of 5 % finds with a power of 80 %: 1.96 + 0.84."""
 
+FAMILY_FACTOR = 1.3
+"""How much larger a difference has to be for simultaneous tests of a whole page, about."""
+
 CHANGED = 0.1
 """Answers that are right on one side only: what two similar methods have."""
-
-OF_A_PAGE = 1.3
-"""How much larger a difference is that is found beside all others of a page: simultaneous tests ask more."""
 
 SPREAD = 0.05
 """Standard deviation of true changes of accuracy between tasks."""
@@ -22,7 +22,7 @@ def smallest_detectable(n_tasks: int, n_rows: float) -> float:
 
     Assumes that `CHANGED` of the answers are right on one side only and that changes spread by `SPREAD` between tasks;
     the runs' marts have the figure of what was really measured (``smallest_detectable``). Of one task nothing is said
-    of others. It is of one test alone; a whole page's find about `OF_A_PAGE` times as much.
+    of others. Simultaneous tests of a whole page find about `FAMILY_FACTOR` times as much.
 
     Args:
         n_tasks: of the suite.

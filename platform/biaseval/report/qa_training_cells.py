@@ -8,6 +8,9 @@ from biaseval.report.findings import Row
 
 _NOT_MEASURED = "–"
 
+VERDICTS = {"significance_change": "verdict", "f1_change": "f1_verdict"}
+"""Change to the column of its row that says what it may be said to show; others have no word."""
+
 
 def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str:
     """Return a number as tables and sentences have it."""
@@ -28,11 +31,11 @@ def estimate(row: Row, column: str, scale: float = 1) -> str:
 
 
 def change_cell(row: Row | None, column: str, scale: float = 1) -> str:
-    """Return a signed change with its interval; bold where the interval excludes 0."""
+    """Return a signed change with its interval; bold where its verdict is that it is lower or higher."""
     if row is None or row[column] is None:
         return _NOT_MEASURED
     value, low, high = _scaled(row, column, scale)
-    shown = Markup("<b>{}</b>" if direction(row, column) in ("lower", "higher") else "{}").format(
+    shown = Markup("<b>{}</b>" if row.get(VERDICTS.get(column, "")) in ("lower", "higher") else "{}").format(
         number(value, signed=True)
     )
     if low is None or high is None:
@@ -40,18 +43,6 @@ def change_cell(row: Row | None, column: str, scale: float = 1) -> str:
     return shown + Markup(' <span class="interval">[{}, {}]</span>').format(
         number(low, signed=True), number(high, signed=True)
     )
-
-
-def direction(row: Row, column: str) -> str:
-    """Return ``lower`` or ``higher`` where value and interval say so, else ``unclear``; without them, why not."""
-    value, low, high = _scaled(row, column, 1)
-    if value is None:
-        return "not measured"
-    if low is None or high is None:
-        return "without an interval"
-    if value < 0 and high < 0:
-        return "lower"
-    return "higher" if value > 0 and low > 0 else "unclear"
 
 
 def duration(seconds: float | None) -> str:

@@ -81,6 +81,11 @@ class QaTraining:
     courses: dict[tuple[int, str], list[Row]]
     """(block, method) to the rows of ``qa_training_curves``, by data set and step."""
 
+    @property
+    def is_searched(self) -> bool:
+        """Whether a change was tested at a threshold that was searched on a standard reader's answers."""
+        return any(row["verdict"] and row["searched_on"] is not None for row in self.debiasing.values())
+
 
 def read_qa_training(run: Run, findings: QaFindings) -> QaTraining | None:
     """Return what the report shows of the readers that a run trained; None where it trained none.

@@ -1,4 +1,4 @@
-"""What debiasing gains and costs, in one sentence: how many readers' intervals exclude 0."""
+"""What debiasing gains and costs, in one sentence: in how many readers a test over the whole page shows a change."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from biaseval.report.findings import Row
 from biaseval.report.qa_findings import QaFindings
-from biaseval.report.qa_training_cells import direction, estimate
+from biaseval.report.qa_training_cells import estimate
 from biaseval.report.qa_training_data import Block, QaTraining
 from biaseval.report.qa_training_names import BIAS_MODEL, MEAN
-from biaseval.report.qa_training_words import addressed_rows, reader_label
+from biaseval.report.qa_training_words import addressed_rows, reader_label, searched
 from biaseval.report.summary import Line, counted, join
 
 _N_NAMED = 2
@@ -36,46 +36,61 @@ def _changes(findings: QaFindings, training: QaTraining, dataset: str) -> str:
     if not rows:
         return ""
     whole = [row for row in rows if not row["is_nearly_broken"]]
-    fallen = [row for row in whole if direction(row, "significance_change") == "lower"]
-    risen = [row for row in whole if direction(row, "significance_change") == "higher"]
-    named = [f"{labels[row['model']]} {estimate(row, 'significance_change')}" for row in _largest(fallen)]
-    more = len(fallen) - len(named)
-    names = f" ({', '.join([*named, *([f'{more} more'] if more else [])])})" if fallen else ""
-    n_broken = len(rows) - len(whole)
-    broken = f"; {n_broken} are nearly broken (the worse group falls by a third)" if n_broken else ""
-    gain = (
-        f"on {dataset}, the significance of the bias that a reader addresses falls in {len(fallen) or 'none'} of "
-        f"{len(rows)}{names} and rises in {len(risen) or 'none'}{broken}"
-    )
-    models = [row["model"] for row in rows]
-    fallen_models = [row["model"] for row in fallen]
+    tested = [row for row in whole if row["verdict"]]
     places = [(f"on {dataset}", dataset)]
     sets = findings.out_of_distribution
     if sets:
         places.append((f"elsewhere (mean of {len(sets)} sets)" if len(sets) > 1 else f"on {sets[0]}", _other(sets)))
-    costs = [f"{name} {_counted(training, models, fallen_models, place)}" for name, place in places]
-    return f"{gain}. F1 {'; '.join(costs)}"
+    models = [row["model"] for row in rows]
+    costs = [f"{name} {_answers(training, models, place)}" for name, place in places]
+    bias = _bias(tested, labels) if tested else "cannot be tested in any whole reader"
+    return (
+        f"on {dataset}, the significance of the bias that a reader addresses {bias}"
+        f"{_left_out(rows, whole, tested)}{searched(tested, 'falls')}. F1 of {_the(len(models))}: {'; '.join(costs)}"
+    )
 
 
-def _counted(training: QaTraining, models: Sequence[str], fallen: Sequence[str], place: str) -> str:
-    """Return in how many readers F1 falls and rises at a place, and in how many of those whose bias fell."""
-
-    def sort(names: Sequence[str], wanted: str) -> int:
-        rows = [training.elsewhere.get((model, place)) for model in names]
-        return sum(row is not None and direction(row, "f1_change") == wanted for row in rows)
-
-    told = _falls_and_rises(sort(models, "lower"), sort(models, "higher"))
-    if len(fallen) in (0, len(models)) or told == _NOWHERE:
-        return told
-    return f"{told} (of those {len(fallen)}, {_falls_and_rises(sort(fallen, 'lower'), sort(fallen, 'higher'))})"
-
-
-_NOWHERE = "changes in none"
+def _bias(tested: Sequence[Row], labels: dict[str, str]) -> str:
+    """Return in how many of the readers that were tested the verdict is lower or higher."""
+    lower = [row for row in tested if row["verdict"] == "lower"]
+    higher = [row for row in tested if row["verdict"] == "higher"]
+    named = [f"{labels[row['model']]} {estimate(row, 'significance_change')}" for row in _largest(lower)]
+    more = len(lower) - len(named)
+    names = f" ({', '.join([*named, *([f'{more} more'] if more else [])])})" if lower else ""
+    if not lower and not higher:
+        return f"is shown to change in none of {len(tested)}"
+    return f"falls in {len(lower) or 'none'} of {len(tested)}{names} and rises in {len(higher) or 'none'}"
 
 
-def _falls_and_rises(n_fallen: int, n_risen: int) -> str:
-    told = [f"{word} in {size}" for word, size in (("falls", n_fallen), ("rises", n_risen)) if size]
-    return join(told) if told else _NOWHERE
+def _left_out(rows: Sequence[Row], whole: Sequence[Row], tested: Sequence[Row]) -> str:
+    """Return which readers are not among those that are counted."""
+    n_broken, n_untested = len(rows) - len(whole), len(whole) - len(tested)
+    told = [
+        *([f"{n_broken} that {_is(n_broken)} nearly broken"] if n_broken else []),
+        *([f"{n_untested} that cannot be tested"] if n_untested and tested else []),
+    ]
+    return f" (besides {join(told)})" if told else ""
+
+
+def _answers(training: QaTraining, models: Sequence[str], place: str) -> str:
+    """Return in how many readers F1 falls and rises at a place."""
+    rows = [row for model in models if (row := training.elsewhere.get((model, place))) and row["f1_verdict"]]
+    if not rows:
+        return "not tested"
+    told = [
+        f"{word} in {size}"
+        for word, verdict in (("falls", "lower"), ("rises", "higher"))
+        if (size := sum(row["f1_verdict"] == verdict for row in rows))
+    ]
+    return join(told) if told else "shown to change in none"
+
+
+def _is(size: int) -> str:
+    return "is" if size == 1 else "are"
+
+
+def _the(size: int) -> str:
+    return "the reader" if size == 1 else f"all {size}"
 
 
 def _other(sets: Sequence[str]) -> str:

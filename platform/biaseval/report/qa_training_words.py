@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from biaseval.report.findings import Row
 from biaseval.report.qa_findings import QaFindings, heuristic_name
-from biaseval.report.qa_training_cells import direction, duration, estimate, number
+from biaseval.report.qa_training_cells import VERDICTS, duration, estimate, number
 from biaseval.report.qa_training_data import Block, QaTraining
 from biaseval.report.qa_training_names import BIAS_MODEL, MEAN, METHODS
 from biaseval.report.summary import join
@@ -15,9 +15,6 @@ _N_LISTED = 3
 """Readers that a sentence names of each sort."""
 
 _N_BROKEN_LISTED = 6
-
-_N_MANY = 20
-"""Changes of which one is expected to leave 0 out of its 95 % interval by chance."""
 
 
 def study(training: QaTraining) -> list[str]:
@@ -71,7 +68,11 @@ def found(findings: QaFindings, training: QaTraining, block: Block, dataset: str
 
 
 def correlated(training: QaTraining, dataset: str) -> str:
-    """Return whether readers that rely less on a shortcut do better elsewhere, over all methods."""
+    """Return how the change of the addressed bias goes with that of F1 elsewhere, over all methods.
+
+    No word is made of it: the readers of a study share questions, standard readers and data, so that no test takes them
+    as independent.
+    """
     for row in training.correlations:
         if (row["dataset"], row["method"], row["other_dataset"]) == (dataset, "all", MEAN):
             break
@@ -84,15 +85,12 @@ def correlated(training: QaTraining, dataset: str) -> str:
         f"the correlation of the change of the addressed bias on {dataset} with the change of mean F1 out of "
         f"distribution is {estimate(row, 'pearson')}"
     )
-    told = {
-        "lower": "readers whose significance fell further tend to be those whose F1 elsewhere rose more or fell less",
-        "higher": "readers whose significance fell further tend to be those whose F1 elsewhere rose less or fell more",
-        "unclear": "its interval includes 0, so no relation is shown",
-        "without an interval": "with so few readers it has no interval, and nothing is shown",
-    }[direction(row, "pearson")]
     broken = sum(bool(own["is_nearly_broken"]) for own in training.debiasing.values() if _is_addressed_on(own, dataset))
     with_broken = f" Nearly broken are {broken} of them, which may decide it." if broken else ""
-    return f"{over}, {of}: {told}.{with_broken}"
+    return (
+        f"{over}, {of} (below 0: the further the bias fell, the more F1 rose or the less it fell). Readers of one "
+        f"study are not independent, as its interval takes them: it tests nothing.{with_broken}"
+    )
 
 
 def training_caveats(findings: QaFindings, training: QaTraining) -> list[str]:
@@ -206,7 +204,17 @@ def _addressed(training: QaTraining, block: Block, dataset: str, method: str) ->
     if not whole:
         return f"{start}."
     told = _by_direction(whole, "significance_change", 1, lambda row: reader_name(block, row))
-    return f"{start}: significance of the bias that each addresses, against the standard reader’s: {told}."
+    return (
+        f"{start}: significance of the bias that each addresses, against the standard reader’s: {told}"
+        f"{searched(whole, 'lower')}."
+    )
+
+
+def searched(rows: Sequence[Row], word: str) -> str:
+    """Return, where a verdict is lower and thresholds were searched, on whose answers, and what that favours."""
+    lower = [row for row in rows if row["verdict"] == "lower"]
+    sources = sorted({row["searched_on"] for row in lower if row["searched_on"] is not None})
+    return f"; thresholds were searched on the answers of {join(sources)}, which favours “{word}”" if sources else ""
 
 
 def _broken(training: QaTraining, block: Block, dataset: str) -> str:
@@ -245,12 +253,9 @@ def _not_addressed(training: QaTraining, block: Block, dataset: str) -> str:
         return f"{heuristic_name(row['heuristic'])} by {reader_label(block, row)}"
 
     told = _by_direction(rows, "significance_change", 1, named)
-    chance = (
-        " Where nothing changes, about one interval in twenty excludes 0 by chance." if len(rows) >= _N_MANY else ""
-    )
     return (
         f"Biases that a reader does not address, {_count(len(rows), 'change')} of significance"
-        f"{' (without nearly broken readers)' if broken else ''}: {told}.{chance}"
+        f"{' (without nearly broken readers)' if broken else ''}: {told}{searched(rows, 'lower')}."
     )
 
 
@@ -267,14 +272,14 @@ def _elsewhere(findings: QaFindings, training: QaTraining, block: Block, dataset
 
 
 def _by_direction(rows: Sequence[Row], column: str, scale: float, named: Callable[[Row], str]) -> str:
-    """Return in how many rows a change is lower, higher, or neither is shown, and the largest of each sort."""
+    """Return in how many rows the verdict on a change is lower, higher, or another, and the largest of each sort."""
     sorts = _sorted(rows, column)
     parts = []
     for sort, words in _DIRECTIONS.items():
         own = sorted(sorts.get(sort, []), key=lambda row: -abs(row[column] or 0))
         if not own:
             parts += [f"{words} none"] if sort in _SHOWN_DIRECTIONS else []
-        elif sort == "unclear" and len(rows) > _N_LISTED:
+        elif sort in ("negligible", "unclear") and len(rows) > _N_LISTED:
             parts.append(f"{words} {len(own)}")
         else:
             shown = [f"{named(row)} {estimate(row, column, scale)}" for row in own[:_N_LISTED]]
@@ -286,7 +291,8 @@ def _by_direction(rows: Sequence[Row], column: str, scale: float, named: Callabl
 def _sorted(rows: Sequence[Row], column: str) -> dict[str, list[Row]]:
     sorts: dict[str, list[Row]] = {}
     for row in rows:
-        sorts.setdefault(direction(row, column), []).append(row)
+        sort = "not measured" if row[column] is None else row[VERDICTS[column]] or "not tested"
+        sorts.setdefault(sort, []).append(row)
     return sorts
 
 
@@ -296,8 +302,10 @@ _SHOWN_DIRECTIONS = ("lower", "higher")
 _DIRECTIONS = {
     "lower": "lower in",
     "higher": "higher in",
-    "unclear": "interval includes 0 in",
-    "without an interval": "without an interval in",
+    "negligible": "negligible in",
+    "unclear": "unclear in",
+    "too few": "too few articles in",
+    "not tested": "not tested in",
     "not measured": "not measured in",
 }
 

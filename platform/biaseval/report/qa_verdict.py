@@ -1,10 +1,11 @@
-"""The verdict of a QA-bias run, in at most six sentences: each says no more than a test of the marts supports."""
+"""The verdict of a QA-bias run, in at most seven lines: each says no more than a test of the marts supports."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from biaseval.report.findings import Row
+from biaseval.report.qa_advice import advise
 from biaseval.report.qa_findings import QaFindings, heuristic_name
 from biaseval.report.qa_summary import obstacle, side
 from biaseval.report.qa_training_cells import number
@@ -20,7 +21,7 @@ _N_BIASES = 2
 
 
 def conclude_qa(findings: QaFindings, training: QaTraining | None = None) -> list[Line]:
-    """Return the verdict: constant answers, biases, answers, how models differ, debiasing, and how sure that is."""
+    """Return the verdict: constant answers, biases, answers, how models differ, debiasing, how sure, and what to do."""
     return [
         *_constant(findings),
         *_biases(findings),
@@ -28,6 +29,7 @@ def conclude_qa(findings: QaFindings, training: QaTraining | None = None) -> lis
         *_comparisons(findings),
         *([] if training is None else debiasing(findings, training)),
         *_certainty(findings, training),
+        *advise(findings, training),
     ]
 
 
@@ -288,11 +290,11 @@ def _certainty(findings: QaFindings, training: QaTraining | None) -> list[Line]:
             f"over all models and heuristics of {join(sizes)}, the chance that any bias is one by mistake is 5 %"
         )
     if any(row["p_adjusted"] is not None for row in findings.comparisons):
-        told.append("so is that of any difference between models, over all pairs, metrics and heuristics")
+        told.append("so is that of any difference between models, over all pairs, data sets, metrics and heuristics")
     if training is not None and any(block.methods for block in training.blocks):
         told.append(
-            "a reader’s change by debiasing has a 95 % interval of its own: where nothing changes, about one in twenty "
-            "excludes 0"
+            "so is that of any change by debiasing, over all readers, biases and sets; it holds for these trainings, "
+            "not for a method"
         )
     return [Line("How sure", f"{'; '.join(told)}.")] if told else []
 
