@@ -70,7 +70,7 @@ def test_constant_answers_of_several_runs_are_one_sentence(tmp_path: Path) -> No
     assert constant == (
         "Almost always the same answer, in more than 95 % of the rows: no calibration, 0 demonstrations: first in 7 "
         "and copy in 7 of 7 tasks; no calibration, 2 demonstrations: first in 7 and copy in 7 of 7 tasks. Differences "
-        "in bias there say little but that."
+        "there, of bias as of accuracy and F1, say which answer that is, and little else."
     )
 
 

@@ -50,7 +50,7 @@ def test_the_table_of_remedies_has_before_after_and_the_word_of_the_test(run: Ru
             verdict = verdicts[n_demos, method, metric]
             here, others = (words[verdict[name]] for name in ("same_tasks_verdict", "verdict"))
             expected.append(f"{before[metric]:.3f} → {after[metric]:.3f} {here}")
-            others = "not shown" if verdict["verdict"] == "unclear" else others
+            others = "cannot tell" if verdict["verdict"] == "unclear" else others
             expected += [f"other tasks: {others}"] if verdict["verdict"] != verdict["same_tasks_verdict"] else []
         expected.append(f"{after['majority_accuracy']:.3f}")
         assert [line for line in lines if " ".join(expected) in line], expected
@@ -245,7 +245,7 @@ def test_the_closest_miss_for_other_tasks_is_named(findings: Findings) -> None:
     tied = told(replace(findings, verdicts=verdicts, remedies=remedies))
     assert tied["How sure"].endswith("; the closest are 2 differences of adjusted p = 0.062.")
     assert "None of this is shown for other tasks like these. Remedies are" in lines["What to do"]
-    assert "other tasks: not shown" not in render_page(replace(findings, verdicts=verdicts, remedies=remedies), [])
+    assert "other tasks: cannot tell" not in render_page(replace(findings, verdicts=verdicts, remedies=remedies), [])
     here = [
         {
             **row,
@@ -292,7 +292,7 @@ def test_the_changes_have_the_interval_of_these_tasks_and_the_band_of_others(run
             f"{row[name]:+.3f}".replace("-0.000", "+0.000").replace("-", "\N{MINUS SIGN}")
             for name in ("estimate", "same_tasks_low", "same_tasks_high", "simultaneous_low", "simultaneous_high")
         ]
-        others = "not shown" if row["verdict"] == "unclear" else words[row["verdict"]]
+        others = "cannot tell" if row["verdict"] == "unclear" else words[row["verdict"]]
         expected = "{} [{}, {}] word other tasks: [{}, {}]".format(*shown)
         expected = expected.replace(" word ", f" {words[row['same_tasks_verdict']]} ")
         assert cell == expected + (f" {others}" if row["verdict"] != row["same_tasks_verdict"] else "")

@@ -135,6 +135,8 @@ def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
     if advised in (_WORSE, _NOTHING_LEFT):
         asked = [(_BIASES, "higher", "rise"), (_PERFORMANCES, "lower", "fall")]
     notes = [_band(findings, row, side)] if advised == _OPEN else []
+    if advised == _NOTHING_LEFT:
+        notes.append("accuracy below the majority class" if row["is_below_majority"] else "nearly one answer")
     for metrics, word, verb in asked:
         found = [METRICS[metric] for metric in metrics if row[f"{metric}_{side}verdict"] == word]
         if found:

@@ -31,7 +31,10 @@ def caveats(findings: Findings) -> list[str]:
         )
     sentences += [*_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
     if n_fewer := findings.n_cut["n_fewer_demos"]:
-        sentences.append(f"{n_fewer:,} prompts hold fewer demonstrations than asked for: the length limit was reached.")
+        of = f" of {findings.plan['n_prompts']:,}" if "n_prompts" in findings.plan else ""
+        sentences.append(
+            f"{n_fewer:,}{of} prompts hold fewer demonstrations than asked for: the length limit was reached."
+        )
     if n_truncated := findings.n_cut["n_truncated"]:
         sentences.append(f"{n_truncated:,} prompts were cut on the right: they pass the limit without demonstrations.")
     if inferred:

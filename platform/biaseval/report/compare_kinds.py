@@ -157,7 +157,8 @@ _MAJORITY_BIAS = ComparedKind(
     caveat=lambda tests: (
         "Verdicts are for other test rows and for other draws of the demonstrations: both must show a difference, and "
         "intervals and detectable differences are of both together. RB@10 is judged over the seeds that both have, six "
-        "or more, as a family of its own, and only where other test rows show the same."
+        "or more, as a family of its own, and only where other test rows show the same; it is their mean, which is not "
+        "the RB@10 of means over seeds below. An interval may leave 0 out where the p of both together is above 5 %."
     ),
 )
 

@@ -142,8 +142,8 @@ def constant_answers(compared: Compared, rows: Sequence[Row]) -> list[str]:
         return []
     told = [f"{where}: {_runs_of(found, n_tasks[where])}" for where, found in places.items()]
     return [
-        f"Almost always the same answer, in more than 95 % of the rows: {some(told, 3, '; ')}. Differences in bias "
-        "there say little but that."
+        f"Almost always the same answer, in more than 95 % of the rows: {some(told, 3, '; ')}. Differences "
+        "there, of bias as of accuracy and F1, say which answer that is, and little else."
     ]
 
 
@@ -191,6 +191,8 @@ def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row
         parts.append(f"{n_negligible} negligible (below {rows[0]['least_effect']:g})")
     few = Counter(row.get("reason") or "too few units" for row in rows if row["verdict"] == "too few")
     parts += [f"{number} with {reason} for a verdict" for reason, number in few.items()]
+    lacking = Counter(row.get("reason") or "not measured in both" for row in rows if row["verdict"] is None)
+    parts += [f"{number} not judged ({reason})" for reason, number in lacking.items()]
     told = "; ".join(parts) or "nothing is measured in both"
     where = f" on {_these(rows[0])}" if rows and is_of_these_tasks(rows[0]) else ""
     counted = f"{len(apart)} of {count(len(rows), 'comparison')} told apart{where}"

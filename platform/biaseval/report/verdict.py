@@ -14,7 +14,7 @@ _N_NAMED = 3
 
 def conclude(findings: Findings) -> list[Conclusion]:
     """Return the verdict: what the model does without mitigation, how sure that is, and what follows."""
-    lines = [*_constant(findings), *_bias(findings, "rsd"), *_bias(findings, "bias_score")]
+    lines = [*_constant(findings), *_bias(findings, "rsd"), *_bias(findings, "bias_score"), *_baseline(findings)]
     return [*lines, *_certainty(findings), *advice(findings)]
 
 
@@ -63,6 +63,19 @@ def _bias(findings: Findings, metric: str) -> list[Conclusion]:
     perfect = rows[-1]["bias_score_of_perfect"]
     best = f" A model that is always right has {perfect:.3f}." if metric == "bias_score" and perfect else ""
     return [Conclusion(f"{METRICS[metric]}, no {findings.mitigation}", f"{'; '.join(told)}.{best}")]
+
+
+def _baseline(findings: Findings) -> list[Conclusion]:
+    """Return accuracy at the smallest and largest number of demonstrations beside that of the majority class."""
+    rows = _without_mitigation(findings, findings.ends)
+    rows = [row for row in rows if row["accuracy"] is not None and row["majority_accuracy"] is not None]
+    if not rows:
+        return []
+    first, *further = rows
+    told = [f"{first['accuracy']:.3f} with {demos(first['n_demos'])}"]
+    told += [f"{row['accuracy']:.3f} with {row['n_demos']}" for row in further]
+    constant = f"always giving the most frequent label has {first['majority_accuracy']:.3f}"
+    return [Conclusion(f"Accuracy, no {findings.mitigation}", f"{'; '.join(told)}; {constant}.")]
 
 
 def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
