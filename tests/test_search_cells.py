@@ -51,18 +51,18 @@ def test_keys_are_named_by_what_tells_them_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "maximize", "side"),
+    ("verdict", "maximize", "side"),
     [
-        (-2, -1, True, "chosen"),
-        (-2, -1, False, "other"),
-        (1, 2, True, "other"),
-        (1, 2, False, "chosen"),
-        (-1, 0, True, "none"),
-        (None, None, True, ""),
+        ("lower", True, "chosen"),
+        ("lower", False, "other"),
+        ("higher", True, "other"),
+        ("higher", False, "chosen"),
+        ("unclear", True, "none"),
+        (None, True, ""),
     ],
 )
-def test_a_difference_is_on_a_side_only_where_its_interval_is(
-    low: float | None, high: float | None, maximize: bool, side: str
+def test_a_difference_is_on_a_side_only_where_its_test_says_so(
+    verdict: str | None, maximize: bool, side: str
 ) -> None:
     objective = Objective("x", maximize, "select 1 as x", 3)
-    assert against({"x_low": low, "x_high": high}, objective, "x") == side
+    assert against({"verdict": verdict}, objective) == side

@@ -324,6 +324,60 @@ def test_whether_choosing_helps_is_tested_over_all_scopes_by_hand() -> None:
     assert not scopes([0.1]).rows("from search_verdicts")
 
 
+def test_differences_on_unseen_data_are_tested_over_all_of_the_search_by_hand() -> None:
+    search = Search({"f1": True})
+    for number, (own, noise) in enumerate(((0.7, 0.0), (0.5, 0.01), (0.69, 0.01), (0.7, 0.0), (0.4, 0.0))):
+        search.trial({"prompt.demo_sets": number}, [own], [own])
+        left_out = [own + noise * one for one in (-2, -1, 0, 1, 2)]
+        search.value(number, "f1", "evaluation", own, left_out)
+    rows = search.rows("from search_trials order by trial")
+    # Of five groups: sqrt(4/5 * sum of squares) = sqrt(0.8 * 10) * 0.01, with 4 degrees of freedom.
+    error = 0.01 * math.sqrt(8)
+    p = [2 * stats.t.sf(difference / error, 4) for difference in (0.2, 0.01)]
+    found = [row["evaluation_difference_p"] for row in rows]
+    assert found[0] is None  # the chosen one
+    assert found[1:3] == pytest.approx(p, rel=0.15)  # student_p is a little large
+    assert found[3:] == [1, None]  # the same everywhere; another without any error, which is no test
+    adjusted = [row["evaluation_difference_p_adjusted"] for row in rows]
+    assert adjusted[1:4] == pytest.approx([3 * found[1], 1, 1], rel=1e-9)
+    assert [row["verdict"] for row in rows] == [None, "lower", "unclear", "unclear", None]
+    [row] = search.rows("from search_best")
+    assert [row[name] for name in ("n_tested", "n_told_worse", "n_told_better")] == [3, 1, 0]
+
+
+@pytest.mark.parametrize(("maximize", "words"), [(True, ("n_told_worse", "higher")), (False, ("n_told_better", "lower"))])
+def test_the_side_of_a_word_goes_by_what_is_better(maximize: bool, words: tuple[str, str]) -> None:
+    search = Search({"rsd": maximize})
+    for number, (choice, evaluation) in enumerate(((0.9 if maximize else 0.1, 0.9), (0.5, 0.5))):
+        search.trial({"prompt.demo_sets": number}, [choice], [evaluation])
+        search.value(number, "rsd", "evaluation", evaluation, [evaluation + number * 0.001 * one for one in range(10)])
+    [row] = search.rows("from search_best")
+    assert (row[words[0]], row["evaluation_gain_verdict"]) == (1, words[1])
+    assert row["evaluation_gain_p_adjusted"] == row["evaluation_gain_p"] < 0.05
+    assert (row["flat_low"], row["n_within_noise"]) == (None, 0)
+
+
+def flat(point: str, values: list[Any]) -> Search:
+    """Return a search whose last trial is far behind the others, which noise does not tell apart."""
+    search = Search({"f1": True}, keys=[point])
+    for trial, (value, own) in enumerate(zip(values, (0.70, 0.69, 0.71, 0.2), strict=True)):
+        search.trial({point: value}, [own], [own])
+        search.value(trial, "f1", "choice", own, [own + (-1) ** trial * one for one in NOISE])
+    return search
+
+
+NOISE = (-0.03, 0.0, 0.03)
+
+
+def test_where_an_optimum_is_flat_is_a_column_by_hand() -> None:
+    row = best(flat("seed", [3, 5, 8, 13]))
+    # The trial at 8 is chosen. That at 5 errs the other way: sqrt(2/3 * 2) * 0.06 * 4.3 is more than 0.02. That at 3
+    # errs the same way, so that its difference of 0.01 has no error.
+    assert (row["n_within_noise"], row["flat_low"], row["flat_high"]) == (1, 5, 5)
+    row = best(flat("scoring.normalization", ["sum", "mean", "none", "other"]))
+    assert (row["n_within_noise"], row["flat_low"], row["flat_high"]) == (1, None, None)
+
+
 def test_a_number_beside_the_objective_is_kept_and_decides_nothing() -> None:
     search = by_task()
     expected = search.rows("from search_best")

@@ -248,7 +248,7 @@ def _is_flat(row: Row, objective: Objective) -> bool:
 
 
 def _plot_flat(axes: Axes, x: Sequence[float]) -> None:
-    """Mark along the axis the other values that nothing tells from the chosen one."""
+    """Mark along the axis the other values at which the interval of the difference from the chosen one includes 0."""
     if not x:
         return
     axes.plot(
@@ -259,7 +259,7 @@ def _plot_flat(axes: Axes, x: Sequence[float]) -> None:
         marker="|",
         markersize=7,
         linestyle="",
-        label="not told from it",
+        label="interval with 0",
     )
 
 

@@ -77,8 +77,7 @@ class Choice:
     scope: str
     """What it is chosen for, where the spec has several (``per``)."""
     best: dict[str, Row]
-    """Objective to its row of ``search_best``, with ``n_others``, ``parameters`` by key, and the ends of the
-    other values that nothing tells from the chosen one, of one key of numbers (``flat_low``, ``flat_high``)."""
+    """Objective to its row of ``search_best``, with ``n_others`` and ``parameters`` by key."""
     reference: dict[str, Row]
     """Objective to the row of ``search_trials`` of the trial at the spec's own values; empty where there is none."""
     trials: list[Row]
@@ -115,6 +114,8 @@ class SearchFindings:
     choices: tuple[Choice, ...]
     trials: list[Row]
     """The rows of ``trials``, with ``parameters`` by key."""
+    reference_trial: int | None
+    """The first trial at the spec's own values; None where there is none."""
     costs: dict[str, Row]
     """State of trials to its row of ``search_costs``."""
     problems: list[Row]
@@ -170,10 +171,11 @@ def read_search_findings(run: Run) -> SearchFindings:
     with closing(open_runs([run.uri])) as connection:
         [settings] = _rows(connection, "from search_settings")
         trials = _with_points(_rows(connection, "from trials order by trial"))
-        best = _with_points(_rows(connection, _BEST, [keys[0].key if len(keys) == 1 and keys[0].is_numeric else ""]))
+        best = _with_points(_rows(connection, _BEST))
         scopes = list(dict.fromkeys(row["scope"] for row in best))
         values = _rows(connection, _VALUES, [scopes[:N_DRAWN]])
-        reference = _rows(connection, _REFERENCE, [_reference(spec["spec"], keys, trials)])
+        reference_trial = _reference(spec["spec"], keys, trials)
+        reference = _rows(connection, _REFERENCE, [reference_trial])
         slices = _rows(connection, "from search_slices where list_contains($1, scope)", [scopes[:N_DRAWN]])
         importance = _rows(connection, "from search_importance")
         costs = _rows(connection, "from search_costs")
@@ -195,6 +197,7 @@ def read_search_findings(run: Run) -> SearchFindings:
         keys=keys,
         choices=tuple(_choice(scope, objectives, trials, *(rows.get(scope, []) for rows in found)) for scope in scopes),
         trials=trials,
+        reference_trial=reference_trial,
         costs={row["state"]: row for row in costs},
         problems=problems,
         cross_fit=cross_fit,
@@ -289,22 +292,9 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[
 
 _BEST = """
 select
-    search_best.*,
-    n_done - 1 as n_others,
-    flat.low as flat_low,
-    flat.high as flat_high
+    *,
+    n_done - 1 as n_others
 from search_best
-left join (
-    select
-        objective,
-        scope,
-        min(number) as low,
-        max(number) as high
-    from search_trials
-    inner join search_parameters using (trial)
-    where is_within_noise and not is_chosen and key = $1
-    group by all
-) as flat using (objective, scope)
 order by scope
 """
 

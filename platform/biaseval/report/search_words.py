@@ -42,7 +42,13 @@ def search_caveats(findings: SearchFindings) -> list[str]:
     if any(row["n_others"] for choice in findings.choices for row in choice.best.values()):
         sentences.append(
             "Each interval is of one trial or of one comparison. None is corrected for how many there are, nor for the "
-            "chosen trial’s being chosen: on the data of the choice its value leans to the good side."
+            "chosen trial’s being chosen: on the data of the choice its value leans to the good side. "
+            + (
+                f"Words (better, worse, told from it) are of tests on the {findings.samples.evaluation}: the chance of any "
+                "wrong one is 5 % over all differences from chosen trials, and 5 % over all gains."
+                if findings.has_unseen
+                else "So no word is made of them."
+            )
         )
     if findings.without_interval:
         sentences.append(
@@ -61,37 +67,43 @@ def search_caveats(findings: SearchFindings) -> list[str]:
 
 
 def told_apart(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
-    """Return how many of the other trials nothing tells from the chosen one."""
+    """Return how many of the other trials a test tells from the chosen one, and of how many an interval includes 0."""
     row = choice.best[objective.name]
     if not row["n_others"]:
         return "No other trial is done: there was nothing to choose from."
     if not row["n_compared"]:
         return f"By {objective.name}, no difference from another trial has an interval: nothing says which are as good."
-    n, k, others = row["n_compared"], row["n_within_noise"], _count(row["n_compared"], "other trial")
-    flat = f" (at {findings.keys[0].name} {flat_range(row)})" if k and flat_range(row) else ""
-    if k == n:
-        which = "the other trial" if n == 1 else f"any of the {others}"
-        sentence = f"By {objective.name}, nothing tells {which}{flat} from it"
-        return f"{sentence}: these data do not say which of them is best."
-    parts = [f"nothing tells {k:,} of the {others}{flat} from it" if k else f"each of the {others} is told from it"]
-    parts += [f"{row['n_worse']:,} {_plural(row['n_worse'], 'is', 'are')} worse"] if row["n_worse"] else []
-    parts += [f"{row['n_better']:,} {_plural(row['n_better'], 'is', 'are')} better"] if row["n_better"] else []
-    return f"By {objective.name}, {', '.join(parts)}."
+    n, k = row["n_compared"], row["n_within_noise"]
+    has_range = k and findings.keys[0].is_numeric and flat_range(row)
+    flat = f" (at {findings.keys[0].name} {flat_range(row)})" if has_range else ""
+    seen = f"By {objective.name}, on the {findings.samples.choice}, the interval of the difference from it, each alone,"
+    seen += f" includes 0 for {k:,} of the {_count(n, 'other trial')}{flat}"
+    if not row["n_tested"]:
+        return f"{seen}."
+    worse, better = row["n_told_worse"], row["n_told_better"]
+    sides = [f"{worse:,} as worse"] if worse else []
+    sides += [f"{better:,} as better"] if better else []
+    tested = f"{join(sides)} of {row['n_tested']:,}" if sides else f"none of {row['n_tested']:,}"
+    open_ = ": these data do not say which of them is best" if not sides else ""
+    return f"{seen}; on the {findings.samples.evaluation}, tests of all together tell {tested} from it{open_}."
 
 
-def against(row: Row, objective: Objective, column: str) -> str:
-    """Return which side the interval of a difference from the chosen trial is on: of a trial that is so much more.
+def against(row: Row, objective: Objective) -> str:
+    """Return what the test of a trial's difference from the chosen one says, on data that the choice did not see.
+
+    Args:
+        row: of ``search_trials``.
+        objective: of the row.
 
     Returns:
-        ``chosen`` where the chosen trial is better, ``other`` where the other one is, ``none`` where the interval
-        includes 0, and an empty text where there is none.
+        ``chosen`` where the chosen trial is better, ``other`` where the other one is, ``none`` where they are not told
+        apart, and an empty text where there is no test.
     """
-    low, high = row[f"{column}_low"], row[f"{column}_high"]
-    if low is None or high is None:
+    if row["verdict"] is None:
         return ""
-    if low <= 0 <= high:
+    if row["verdict"] == "unclear":
         return "none"
-    return "chosen" if (high < 0) == objective.is_maximized else "other"
+    return "chosen" if (row["verdict"] == "lower") == objective.is_maximized else "other"
 
 
 def costs(findings: SearchFindings) -> list[str]:
@@ -171,12 +183,12 @@ def _gain(findings: SearchFindings, choice: Choice, objective: Objective) -> str
 
 
 def _verdict(row: Row) -> str:
-    low, high = row["evaluation_gain_low"], row["evaluation_gain_high"]
-    if low is None:
-        return "without an interval nothing is shown"
-    if low > 0:
-        return "it is better than their mean"
-    return "it is worse than their mean" if high < 0 else "the interval includes 0, so no gain is shown"
+    return {
+        "higher": "it is better than their mean",
+        "lower": "it is worse than their mean",
+        "unclear": "no gain is shown",
+        None: "without a test nothing is shown",
+    }[row["evaluation_gain_verdict"]]
 
 
 def _against_reference(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
@@ -194,9 +206,9 @@ def _against_reference(findings: SearchFindings, choice: Choice, objective: Obje
     says = {
         "chosen": "the chosen one is better there",
         "other": "the chosen one is worse there",
-        "none": "the interval includes 0, so nothing shows that choosing helps",
-        "": "without an interval nothing is shown",
-    }[against(row, objective, "evaluation_difference")]
+        "none": "they are not told apart, so nothing shows that choosing helps",
+        "": "without a test nothing is shown",
+    }[against(row, objective)]
     return f"On the {findings.samples.evaluation}, the {name} differs from that of the chosen one by {shown}: {says}."
 
 
@@ -210,16 +222,14 @@ def _several(findings: SearchFindings) -> list[str]:
         alike = [row for row in compared if row["n_within_noise"] == row["n_compared"]]
         if compared:
             sentences.append(
-                f"By {objective.name}, nothing tells any other trial from the chosen one in {len(alike):,} of "
-                f"{len(compared):,}."
+                f"By {objective.name}, on the {findings.samples.choice}, in {len(alike):,} of {len(compared):,} the "
+                "intervals of the differences of all other trials from the chosen one, each alone, include 0."
             )
-        gains = [row for row in rows if row["evaluation_gain_low"] is not None]
-        above = sum(row["evaluation_gain_low"] > 0 for row in gains)
-        below = sum(row["evaluation_gain_high"] < 0 for row in gains)
+        gains = [row["evaluation_gain_verdict"] for row in rows if row["evaluation_gain_verdict"] is not None]
         if gains:
             sentences.append(
-                f"On the {findings.samples.evaluation}, the gain of {objective.name} on the mean of all trials has an "
-                f"interval above 0 in {above:,} of {len(gains):,}, below 0 in {below:,}."
+                f"On the {findings.samples.evaluation}, the chosen trial is better in {objective.name} than the mean of "
+                f"all trials in {gains.count('higher'):,} of {len(gains):,}, worse in {gains.count('lower'):,}."
             )
         if (verdict := findings.verdicts.get(objective.name)) is not None:
             sentences.append(_over_scopes(verdict, objective, per))
@@ -246,13 +256,13 @@ def _several_against_reference(findings: SearchFindings, objective: Objective) -
     rows = [choice.reference[objective.name] for choice in findings.choices if objective.name in choice.reference]
     if not rows:
         return ""
-    sides = [against(row, objective, "evaluation_difference") for row in rows if not row["is_chosen"]]
+    sides = [against(row, objective) for row in rows if not row["is_chosen"]]
     better, worse = sides.count("chosen"), sides.count("other")
     itself = f"; in {len(rows) - len(sides):,} it is the same point" if len(rows) > len(sides) else ""
     return (
-        f"Against {findings.reference}, on the {findings.samples.evaluation}: by {objective.name}, the interval shows "
-        f"the chosen point better in {better:,} of {len(rows):,}, worse in {worse:,}, and leaves it open in "
-        f"{len(sides) - better - worse:,}{itself}. Of twenty that are alike, about one is told apart by chance."
+        f"Against {findings.reference}, on the {findings.samples.evaluation}: by {objective.name}, the chosen point is "
+        f"better in {better:,} of {len(rows):,}, worse in {worse:,}, and not told apart in "
+        f"{len(sides) - better - worse:,}{itself}."
     )
 
 

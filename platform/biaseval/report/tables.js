@@ -8,8 +8,11 @@ const number = (shown) => {
 };
 for (const table of document.querySelectorAll("table.sortable")) {
   const rows = [...table.querySelectorAll("tbody tr")];
-  for (const heading of table.querySelectorAll("thead th[data-column]")) {
-    const column = Number(heading.dataset.column);
+  // A heading names its column; where there is one line of headings, each stands above its own.
+  const named = [...table.querySelectorAll("thead th[data-column]")];
+  const headings = named.length || table.tHead.rows.length > 1 ? named : [...table.tHead.rows[0].cells];
+  for (const heading of headings) {
+    const column = named.length ? Number(heading.dataset.column) : heading.cellIndex;
     const button = document.createElement("button");
     button.append(...heading.childNodes);
     heading.append(button);
