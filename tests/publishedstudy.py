@@ -151,6 +151,7 @@ class Study:
                 row |= {"standard_gap": standard + 5, "gap_change": change, "gap_change_low": change - 2}
                 row |= {"gap_change_high": change + 2, "standard_exact_match": 80.2}
                 row |= {"is_nearly_broken": worse < 2 / 3 * standard_worse}
+                row |= _judged("", change, 1.5, 1.0)
             self.marts["qa_debiasing"].append({**place, **row})
         for number, dataset in enumerate(("squad", *self.outside)):
             role = "out_of_distribution" if number else "in_distribution"
@@ -167,7 +168,20 @@ class Study:
                 change = PUBLISHED_F1[method][BIASES.index(bias)][OUTSIDE.index(dataset)] / 100 if number else -0.004
                 row |= {"standard_f1": f1, "f1_change": change, "f1": f1 + change}
                 row |= {"f1_change_low": change - 0.012, "f1_change_high": change + 0.012}
+                row |= _judged("f1_", change, 0.012, 0.01)
+                self.marts["qa_answer_changes"] += self._of_sets(place["model"], method, bias, row)
             self.marts["qa_out_of_distribution"].append({**place, **row})
+
+    def _of_sets(self, model: str, method: str, bias: str, row: Row) -> list[Row]:
+        """Return the row of ``qa_answer_changes`` of F1, and behind the last set that of the mean of those outside."""
+        own = {"model": model, "metric": "f1"}
+        names = ("p", "p_adjusted", "verdict")
+        found = [{**own, "dataset": row["dataset"], **{name: row[f"f1_{name}"] for name in names}}]
+        if self.outside and row["dataset"] == self.outside[-1]:
+            changes = [PUBLISHED_F1[method][BIASES.index(bias)][OUTSIDE.index(name)] / 100 for name in self.outside]
+            judged = _judged("", sum(changes) / len(changes), 0.012 / len(changes) ** 0.5, 0.01)
+            found.append({**own, "dataset": "mean", **judged})
+        return found
 
     def correlation(self, method: str, other: str, n: int, *numbers: float | None) -> None:
         """Add one, with Pearson's, its bounds and Spearman's."""
@@ -185,7 +199,7 @@ class Study:
         for row in self.readers:
             if row["model"] == model:
                 row |= {"problem": problem, "path": None, "best_step": None}
-        for name in ("qa_debiasing", "qa_out_of_distribution", "qa_bias_models"):
+        for name in ("qa_debiasing", "qa_out_of_distribution", "qa_answer_changes", "qa_bias_models"):
             self.marts[name] = [row for row in self.marts[name] if row["model"] != model]
 
     def write(self, folder: Path, models: Sequence[Row] = ({"name": "people", "annotators": True},)) -> Run:
@@ -220,6 +234,13 @@ class Study:
         return run
 
 
+def _judged(prefix: str, change: float, half: float, least: float) -> Row:
+    """Return what a test says of a change whose interval reaches so far, and whose band one and a half times."""
+    is_shown = abs(change) > 1.5 * half and abs(change) >= least
+    word = ("lower" if change < 0 else "higher") if is_shown else "unclear"
+    return {f"{prefix}p": 0.001, f"{prefix}p_adjusted": 0.01 if is_shown else 0.8, f"{prefix}verdict": word}
+
+
 def _published(method: str, heuristic: str) -> tuple[float, float]:
     return PUBLISHED[method][BIASES.index(heuristic)] if heuristic in BIASES else (0.0, 82.19)
 
@@ -231,11 +252,18 @@ COLUMNS = {
         "standard_significance", "significance_change", "significance_change_low", "significance_change_high",
         "worse_high", "standard_worse_high", "worse_high_change", "gap", "standard_gap", "gap_change", "gap_change_low",
         "gap_change_high", "exact_match", "standard_exact_match", "is_nearly_broken", "n_rows", "n_articles", "n_draws",
+        "expected_change", "significance_error", "p", "p_adjusted", "simultaneous_low", "simultaneous_high", "verdict",
+        "searched_on", "reason",
     ),
     "qa_out_of_distribution": (
         *_PLACE, "dataset", "role", "f1", "exact_match", "standard_f1", "standard_exact_match", "f1_change",
         "f1_change_low", "f1_change_high", "exact_match_change", "exact_match_change_low", "exact_match_change_high",
-        "n_rows", "n_articles",
+        "n_rows", "n_articles", "f1_p", "f1_p_adjusted", "f1_verdict", "exact_match_p", "exact_match_p_adjusted",
+        "exact_match_verdict",
+    ),
+    "qa_answer_changes": (
+        "model", "dataset", "metric", "estimate", "n_units", "standard_error", "low", "high", "p", "p_adjusted",
+        "simultaneous_low", "simultaneous_high", "smallest_detectable", "verdict",
     ),
     "qa_bias_models": (
         "model", "base", "data", "bias", "dataset", "best_step", "f1_biased", "f1_other", "f1_difference",

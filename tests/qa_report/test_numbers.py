@@ -82,7 +82,7 @@ def test_each_heuristic_has_its_groups_intervals_and_the_plain_difference(run: R
     assert test["is_supported"]
     assert (
         f"strong EM {row['bias_significance']:.2f} {test['null_high']:.2f} {test['p_adjusted']:.3f} {difference} "
-        f"{groups} 1 ans-len ≤ 1 100 100 0 F1 {row['bias_significance_f1']:.2f} – – +{row['difference_f1']:.2f} "
+        f"{groups} 1 ans-len ≤ 1 100 100 0 strong F1 {row['bias_significance_f1']:.2f} – – +{row['difference_f1']:.2f} "
     ) in page.text
 
 

@@ -228,6 +228,29 @@ def test_a_model_that_always_answers_the_same_is_told_first(tmp_path: Path) -> N
         "stuck to 99.5 % of the 200 questions of squad; nothing else that is measured there says anything but that.",
     )
     assert first.text in render_qa_page(findings, [])
+    assert told(findings)["What to do"].startswith(
+        "first mend stuck, which nearly always gives the same answer. No bias "
+    )
+
+
+def test_the_verdict_says_what_to_do_about_a_bias_that_is_shown(findings: QaFindings) -> None:
+    assert told(findings)["What to do"] == (
+        "look at the examples of ans-len and sim-word; measure on a set where that shortcut does not lead, and train "
+        "readers against it by train.methods."
+    )
+
+
+def test_without_a_bias_the_verdict_says_what_noise_alone_would_show(tmp_path: Path) -> None:
+    spec: Row = {"bootstrap": {"trials": 20, "sample": 90}, "heuristics": ["ans_len"]}
+    findings = read_qa_findings(make_run(tmp_path, models={"luck": right(0.6, 0.5)}, **spec))
+    null = findings.tests["luck", "squad", "ans_len"]["null_high"]
+    assert told(findings)["What to do"] == (
+        f"no bias is shown, and none excluded: a single search takes significances up to {null:.2f} points for noise "
+        "(by heuristic). More questions would show smaller ones."
+    )
+    untested = {place: row | {"is_supported": None} for place, row in findings.tests.items()}
+    again = told(dataclasses.replace(findings, tests=untested))["What to do"]
+    assert again == "measure this run again: its biases were not tested."
 
 
 def test_questions_about_one_article_show_nothing(tmp_path: Path) -> None:

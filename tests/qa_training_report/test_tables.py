@@ -10,7 +10,6 @@ import numpy as np
 from biaseval.report.findings import Row
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_findings import QaFindings
-from biaseval.report.qa_training_cells import direction
 from biaseval.report.qa_training_data import QaTraining
 from tests.publishedstudy import BIASES, HEURISTICS, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1
 from tests.qa_training_report.reading import changed, lines, of_method, told
@@ -59,7 +58,8 @@ def test_changes_out_of_distribution_are_those_of_the_published_table(source: st
     assert len(rows) == 7 * 5
     assert rows[0].startswith("word-dist squad (in distribution) 87.60 −0.40 [−1.60, +0.80]")
     assert rows[1] == (
-        "adversarialqa 29.80 +0.50 [−0.70, +1.70] −5.00 [−6.20, −3.80] +1.40 [+0.20, +2.60] +0.10 [−1.10, +1.30]"
+        "word-dist adversarialqa 29.80 +0.50 [−0.70, +1.70] −5.00 [−6.20, −3.80] +1.40 [+0.20, +2.60] +0.10 [−1.10, "
+        "+1.30]"
     )
     # Means of three independent changes with errors of 1.2 / 1.96 each; P3's averages over its 18 cells.
     half = 1.2 / np.sqrt(3)
@@ -67,11 +67,11 @@ def test_changes_out_of_distribution_are_those_of_the_published_table(source: st
         f"{shown(mean)} [{shown(mean - half)}, {shown(mean + half)}]"
         for mean in (float(np.mean(PUBLISHED_F1[method][0])) for method in METHODS[1:])
     ]
-    assert rows[4] == f"mean of 3 47.90 {' '.join(cells)}"
-    assert rows[-1] == "mean of 3 47.90 −0.46 −12.82 +2.33 −0.30"
+    assert rows[4] == f"word-dist mean of 3 47.90 {' '.join(cells)}"
+    assert rows[-1] == "mean over biases mean of 3 47.90 −0.46 −12.82 +2.33 −0.30"
     assert rows[8].endswith("–"), "given up"
     bold = re.findall(r"<b>([+−][\d.]+)</b>", source[source.index("<caption>bert-base: F1") :])
-    clear = [row for row in training.elsewhere.values() if direction(row, "f1_change") in ("lower", "higher")]
+    clear = [row for row in training.elsewhere.values() if row["f1_verdict"] in ("lower", "higher")]
     assert len(clear) > 20
     assert bold == [shown(100 * row["f1_change"]) for row in _in_order(training, clear)]
 
@@ -106,7 +106,7 @@ def test_every_reader_has_its_gap_and_exact_match(source: str, training: QaTrain
     own = training.debiasing["bert-base+resample(ans_len)", "squad", "ans_len"]
     [text] = [row for row in rows if row.startswith("RESAM ans-len")]
     assert text == (
-        f"RESAM ans-len 4 6.87 12.51 {shown_change(own, 'significance_change')} 69.75 69.01 11.87 17.51 "
+        f"RESAM ans-len 4 6.87 12.51 {shown_change(own, 'significance_change')} 0.010 lower 69.75 69.01 11.87 17.51 "
         f"{shown_change(own, 'gap_change')} 80.20 80.20 10,570 48"
     )
 
@@ -146,7 +146,7 @@ def test_a_heuristic_that_cannot_be_measured_is_neither_lower_nor_drawn(
     nothing = {
         name: None
         for name in training.debiasing["bert-base", "squad", "ans_len"]
-        if name.startswith(("significance", "bias_significance", "worse", "gap", "is_nearly"))
+        if name.startswith(("significance", "bias_significance", "worse", "gap", "is_nearly", "p", "verdict"))
     }
     model = "bert-base+resample(ans_len)"
     unmeasured = changed(training, model, "ans_len", status="groups too small", **nothing)

@@ -36,7 +36,8 @@ def advise(findings: QaFindings, training: QaTraining | None) -> list[Line]:
     ]
     told += _of_biases(findings, tests, is_trained=training is not None)
     told += _of_readers(findings, training) if training is not None else []
-    return [Line("What to do", " ".join(told))] if told else []
+    text = " ".join(told)
+    return [Line("What to do", f"{text[0].lower()}{text[1:]}")] if text else []
 
 
 def _is_stuck(findings: QaFindings, model: str, dataset: str) -> bool:
