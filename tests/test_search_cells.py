@@ -61,8 +61,6 @@ def test_keys_are_named_by_what_tells_them_apart() -> None:
         (None, True, ""),
     ],
 )
-def test_a_difference_is_on_a_side_only_where_its_test_says_so(
-    verdict: str | None, maximize: bool, side: str
-) -> None:
+def test_a_difference_is_on_a_side_only_where_its_test_says_so(verdict: str | None, maximize: bool, side: str) -> None:
     objective = Objective("x", maximize, "select 1 as x", 3)
     assert against({"verdict": verdict}, objective) == side

@@ -246,7 +246,10 @@ def test_the_chosen_point_stands_beside_its_value_on_data_that_it_did_not_see(st
     row = best_of(studied, "f1")
     cells = table(source, "The chosen point").text
     assert "Half that chose Other half Intervals with 0 Told worse" in cells
-    assert f"f1 {estimate(row, 'value', 2)} {estimate(row, 'evaluation', 2)} {row['n_within_noise']} of 11 {row['n_told_worse']} of 11" in cells
+    assert (
+        f"f1 {estimate(row, 'value', 2)} {estimate(row, 'evaluation', 2)} {row['n_within_noise']} of 11 {row['n_told_worse']} of 11"
+        in cells
+    )
     added = table(source, "The chosen trial where it was chosen (half that chose) and where not (other half)").text
     optimism, gain = (number(row[name], 2, signed=True) for name in ("optimism", "gain"))
     assert (

@@ -345,7 +345,9 @@ def test_differences_on_unseen_data_are_tested_over_all_of_the_search_by_hand() 
     assert [row[name] for name in ("n_tested", "n_told_worse", "n_told_better")] == [3, 1, 0]
 
 
-@pytest.mark.parametrize(("maximize", "words"), [(True, ("n_told_worse", "higher")), (False, ("n_told_better", "lower"))])
+@pytest.mark.parametrize(
+    ("maximize", "words"), [(True, ("n_told_worse", "higher")), (False, ("n_told_better", "lower"))]
+)
 def test_the_side_of_a_word_goes_by_what_is_better(maximize: bool, words: tuple[str, str]) -> None:
     search = Search({"rsd": maximize})
     for number, (choice, evaluation) in enumerate(((0.9 if maximize else 0.1, 0.9), (0.5, 0.5))):

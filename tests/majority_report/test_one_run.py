@@ -93,7 +93,9 @@ SUPPORTED = {
     "is_below_constant": False,
     "is_supported": True,
 }
-NONE = "no remedy is shown to lower sd or raise RB@10, to lose less than 0.01 of mean weighted F1, and to beat a constant"
+NONE = (
+    "no remedy is shown to lower sd or raise RB@10, to lose less than 0.01 of mean weighted F1, and to beat a constant"
+)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,9 @@ def test_rows_behind_what_is_followed_are_listed(runs: list[str]) -> None:
     assert head == ["Row", "Instruction", "Changed", "Gold", "With 0/100", "With 100/0", "Input"]
     assert [line[1] for line in lines] == ["without"] * 10 + ["with"] * 10
     # Without instruction all is False with 0/100, and True with 100/0.
-    assert {tuple(line[2:6]) for line in lines[:10]} <= {("1.000", gold, "False 2", "True 2") for gold in ("True", "False")}
+    assert {tuple(line[2:6]) for line in lines[:10]} <= {
+        ("1.000", gold, "False 2", "True 2") for gold in ("True", "False")
+    }
 
 
 def test_equal_f1_in_every_setting_is_no_constant_answer(runs: list[str], tmp_path: Path) -> None:

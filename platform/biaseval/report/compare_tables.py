@@ -155,6 +155,8 @@ class Matrix:
     """One metric in one setting, each run against each."""
 
     metric: str
+    column: str
+    """The metric as SQL calls it."""
     place: str
     subjects: list[str]
     lines: list[list[Row | None]]
@@ -182,6 +184,7 @@ def matrix(compared: Compared) -> Matrix | None:
     first = next(iter(chosen.values()))
     return Matrix(
         metric=metric_name(kind, first),
+        column=metric,
         place=place_name(kind, first),
         subjects=[subject(compared, *side) for side in subjects],
         lines=[[chosen.get((own, other)) for other in subjects] for own in subjects],
