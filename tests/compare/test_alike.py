@@ -89,7 +89,7 @@ def test_the_header_has_model_fingerprint_and_seed_and_what_else_differs(labels:
     assert found["further"] == ["–", "1"]
     assert n_more == 0
     page = Path(write_compared([labels[0], str(changed)], str(tmp_path / "page.html"))).read_text()
-    [table] = re.findall(r'<table class="dense header">.*?</table>', page, re.S)
+    [table] = re.findall(r'<table class="dense header sortable">.*?</table>', page, re.S)
     for line in lines:
         assert line.name in table
         assert all(value in table for value in line.values)

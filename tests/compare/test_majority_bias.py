@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
@@ -230,6 +232,12 @@ def test_the_page_of_majority_runs_has_the_tables_of_all_models(majority: list[s
     text = Page(page).text
     assert "large against small, 12 test rows" in text
     assert "The effect of model size" in text
+    assert "majority_by_model, majority_over_seeds and majority_size_effect, which biaseval sql RUN RUN" in text
+    queries = {html.unescape(code) for code in re.findall(r'class="query">.*?<code>(.*?)</code>', page)}
+    assert any("_comparison where run = 'small'" in one for one in queries)
+    for one in queries:
+        assert query(majority, one).num_rows > 0, one
+    assert all("sortable" in one or "stacked" in one for one in re.findall(r"<table[^>]*>", page))
     before = Path(write_comparison(majority, str(tmp_path / "before.html"))).read_text()
     assert "Majority-label bias, 2 models" in before
     part = before[

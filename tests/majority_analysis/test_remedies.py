@@ -159,7 +159,7 @@ def _changed(folder: Path, answers: dict[tuple[str, bool], tuple[str, str]]) -> 
 
 
 def test_rows_that_change_between_the_most_skewed_settings_by_hand(tmp_path: Path) -> None:
-    """Of rows 0 to 3: always True; False with a seed of 0/100; True with both and False with both; the other way."""
+    """Row 0 is always True, row 1 False with one seed of 0/100; rows 2 and 3 turn with the settings."""
     assert list(DEMOS) == ["0/100", "50/50", "100/0"]
     found = _changed(
         tmp_path,

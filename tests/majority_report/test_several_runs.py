@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -118,12 +119,25 @@ def test_figures_are_a_line_per_model_and_a_panel_per_model(page: str) -> None:
     assert "llm-13000000000: without 0.100 at 0/100" in alts[3]
     assert "; with 1.000 at 0/100" in alts[3]
     assert page.count("<details open>") == 1
-    assert page.count("<details") == 2
+    assert page.count("<details") - page.count('<details class="query">') == 2
+
+
+def test_each_table_has_the_query_that_shows_it(page: str, runs: list[str]) -> None:
+    queries = {html.unescape(code) for code in re.findall(r'class="query">.*?<code>(.*?)</code>', page)}
+    assert {
+        name for name in ("by_model", "over_seeds", "size_effect") if f"from majority_{name}" in " ".join(queries)
+    } == {
+        "by_model",
+        "over_seeds",
+        "size_effect",
+    }
+    for one in queries:
+        assert query(runs, one).num_rows > 0, one
 
 
 def test_the_page_leads_nowhere_and_is_the_same_each_time(page: str, runs: list[str], tmp_path: Path) -> None:
     assert Page(page).open_tags == []
-    assert not re.search(r"https?:|<script|url\(", page)
+    assert not re.search(r"https?:|<script |url\(", page)
     assert all(link.removeprefix("#") in Page(page).values("id") for link in Page(page).values("href"))
     assert not re.search(r">\s*(None|nan)\s*<", page)
     assert page.count("<caption>") == page.count("<table")

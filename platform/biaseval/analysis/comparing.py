@@ -49,6 +49,8 @@ class Compared:
     """What each run is of: the models' paths and fingerprints, and the seed; as ``facts``, alike or not."""
     facts: list[Row]
     """How runs were made, where not all were alike: ``fact``, and its ``values`` by run."""
+    queries: dict[str, list[str]]
+    """What shows ``shared``, ``tests`` (those of the first run) and the listed rows (``rows``)."""
 
     @property
     def reference(self) -> str:
@@ -96,11 +98,18 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
         for name in _without_difference(tests, names):
             where = f"run = {literal(names[0])} and other_run = {literal(name)}"
             agreement += _rows(connection, f"from {kind}_agreement where {where} order by all")
+        queries = {
+            "shared": [f"from {kind}_shared where run = {literal(names[0])}"],
+            "tests": [f"from {kind}_comparison where run = {literal(names[0])}"],
+            "rows": [],
+        }
         for where in _listed(kind, list(_comparable(shared, names))):
-            wins += _rows(connection, f"from {kind}_wins where {where} order by all")
+            counts = f"from {kind}_wins where {where} order by all"
+            wins += _rows(connection, counts)
             listed = f"row_number() over (partition by other_run order by shuffled) <= {N_LISTED}"
             rows = f"from {kind}_disagreements where {where} qualify {listed} order by other_run, shuffled"
             disagreements += _rows(connection, rows)
+            queries["rows"] += [counts, rows]
     facts = _facts(runs, names)
     return Compared(
         kind,
@@ -112,6 +121,7 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
         agreement,
         origins=[row for row in facts if _is_origin(row["fact"])],
         facts=[row for row in facts if len(set(row["values"].values())) > 1],
+        queries=queries,
     )
 
 

@@ -152,6 +152,8 @@ class Matrix:
     """One metric in one setting, each run against each."""
 
     metric: str
+    column: str
+    """The metric as SQL calls it."""
     place: str
     subjects: list[str]
     lines: list[list[Row | None]]
@@ -179,6 +181,7 @@ def matrix(compared: Compared) -> Matrix | None:
     first = next(iter(chosen.values()))
     return Matrix(
         metric=metric_name(kind, first),
+        column=metric,
         place=place_name(kind, first),
         subjects=[subject(compared, *side) for side in subjects],
         lines=[[chosen.get((own, other)) for other in subjects] for own in subjects],

@@ -78,6 +78,7 @@ def _way(comparison: Comparison, number: int, predict: str, method: str) -> Row:
     columns = [(column_name(model), [INSTRUCTIONS[one] for one in given]) for model in comparison.models]
     return {
         "name": way_name(predict, method),
+        "where": f"predict = '{predict}' and method = '{method}'",
         "columns": columns,
         "overview": overview,
         "tables": tables,

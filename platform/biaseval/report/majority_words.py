@@ -275,7 +275,7 @@ def _supported(findings: MajorityFindings) -> list[str]:
 
 
 def _only_better(findings: MajorityFindings) -> list[str]:
-    """Return the remedies of which a higher mean weighted F1 is all that is shown, above a constant answer."""
+    """Return the remedies above a constant answer with which mean F1 is higher, and nothing shows less bias."""
     groups: dict[str, list[Row]] = {}
     for row in findings.remedies:
         if row["f1_evidence"] == "higher" and not row["is_supported"] and not row["is_below_constant"]:

@@ -44,8 +44,8 @@ def search_caveats(findings: SearchFindings) -> list[str]:
             "Each interval is of one trial or of one comparison. None is corrected for how many there are, nor for the "
             "chosen trial’s being chosen: on the data of the choice its value leans to the good side. "
             + (
-                f"Words (better, worse, told from it) are of tests on the {findings.samples.evaluation}: the chance of any "
-                "wrong one is 5 % over all differences from chosen trials, and 5 % over all gains."
+                f"Words (better, worse, told from it) are of tests on the {findings.samples.evaluation}: the chance of "
+                "any wrong one is 5 % over all differences from chosen trials, and 5 % over all gains."
                 if findings.has_unseen
                 else "So no word is made of them."
             )
@@ -228,8 +228,8 @@ def _several(findings: SearchFindings) -> list[str]:
         gains = [row["evaluation_gain_verdict"] for row in rows if row["evaluation_gain_verdict"] is not None]
         if gains:
             sentences.append(
-                f"On the {findings.samples.evaluation}, the chosen trial is better in {objective.name} than the mean of "
-                f"all trials in {gains.count('higher'):,} of {len(gains):,}, worse in {gains.count('lower'):,}."
+                f"On the {findings.samples.evaluation}, the chosen trial is better in {objective.name} than the mean "
+                f"of all trials in {gains.count('higher'):,} of {len(gains):,}, worse in {gains.count('lower'):,}."
             )
         if (verdict := findings.verdicts.get(objective.name)) is not None:
             sentences.append(_over_scopes(verdict, objective, per))
