@@ -56,6 +56,8 @@ def _of_biases(findings: QaFindings, tests: list[Row], *, is_trained: bool) -> l
         noise = [row["null_high"] for row in tested]
         least, most = number(min(noise)), number(max(noise))
         reach = least if least == most else f"{least} to {most}"
+        if not max(noise):
+            return ["No bias is shown, and none excluded. More questions would show smaller ones."]
         return [
             f"No bias is shown, and none excluded: a single search takes significances up to {reach} points for noise "
             "(by heuristic). More questions would show smaller ones."
