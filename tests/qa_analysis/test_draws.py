@@ -45,6 +45,7 @@ def test_the_same_predictions_in_other_parts_and_orders_give_the_same_bytes(tmp_
         for path in Path(first, folder).iterdir()
     )
     assert [str(name) for name in names] == [
+        "marts/qa_answer_changes.parquet",
         "marts/qa_bias_by_heuristic.parquet",
         "marts/qa_bias_candidates.parquet",
         "marts/qa_bias_models.parquet",
