@@ -124,13 +124,8 @@ def test_figures_are_a_line_per_model_and_a_panel_per_model(page: str) -> None:
 
 def test_each_table_has_the_query_that_shows_it(page: str, runs: list[str]) -> None:
     queries = {html.unescape(code) for code in re.findall(r'class="query">.*?<code>(.*?)</code>', page)}
-    assert {
-        name for name in ("by_model", "over_seeds", "size_effect") if f"from majority_{name}" in " ".join(queries)
-    } == {
-        "by_model",
-        "over_seeds",
-        "size_effect",
-    }
+    for name in ("by_model", "over_seeds", "size_effect"):
+        assert f"from majority_{name}" in " ".join(queries)
     for one in queries:
         assert query(runs, one).num_rows > 0, one
 
