@@ -33,8 +33,10 @@ def test_the_boundary_stands_with_and_without_lora(adapted_run: str) -> None:
     assert float(shown[5][2].split()[0]) == pytest.approx(marts["likelihood", "lora", True]["rb_at_10"], abs=6e-4)
     # With instruction 0/100, 50/50 and 100/0 have 23/30, 1 and (9/14 + 1)/2; 1, 1 and 9/14 with adapters.
     assert [shown[place][2].split()[0] for place in (1, 5)] == ["0.333", "0.667"]
-    inside = "1 of 3 settings are within 10 points of the best setting (RB@10 0.333) without and with instruction"
-    assert f"Robustness boundary, label likelihood: {inside}; for these draws of demonstrations." in Page(source).text
+    inside = (
+        "1 of 3 settings are within 10 points of the best setting, for these draws of demonstrations (RB@10 0.333),"
+    )
+    assert f"Robustness boundary, label likelihood: {inside} without and with instruction." in Page(source).text
 
 
 def test_the_page_says_whether_lora_widens_the_boundary(adapted_run: str) -> None:

@@ -172,8 +172,7 @@ def _boundary(findings: MajorityFindings) -> list[Line]:
     for row in findings.first():
         told.setdefault(_width(row), []).append(row)
     text = "; ".join(f"{width} {_instructions_of(rows)}" for width, rows in told.items())
-    drawn = "; for these draws of demonstrations" if any("(RB@10" in width for width in told) else ""
-    return [Line(_lead("Robustness boundary", findings), f"{text}{drawn}.")]
+    return [Line(_lead("Robustness boundary", findings), f"{text}.")]
 
 
 def _width(row: Row) -> str:
@@ -185,7 +184,7 @@ def _width(row: Row) -> str:
     if not row["has_enough_rows"]:
         reach = "" if row["half_width"] is None else f" (the settings' intervals reach {row['half_width']:.3f})"
         return f"too few rows for RB@10{reach}"
-    return f"{inside} (RB@10 {row['rb_at_10']:.3f})"
+    return f"{inside}, for these draws of demonstrations (RB@10 {row['rb_at_10']:.3f}),"
 
 
 def _changes(findings: MajorityFindings) -> list[Line]:
