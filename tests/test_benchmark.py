@@ -195,12 +195,12 @@ def test_real_tasks_are_taken_where_their_files_are(shared: Path) -> None:
 
 def test_a_majority_prompt_of_the_benchmark_is_that_of_a_run(shared: Path) -> None:
     (scenario,) = scenarios(None, ["majority"], shared / "data" / "majority" / "boolq" / "train.jsonl")
-    template = template_of(MajorityPromptSpec(preset="boolq", n_demos=50))
+    template = template_of(MajorityPromptSpec(preset="boolq", n_demos=50), instruction=True)
     items = [template.demonstration({"sentence": text}, label) for text, label in scenario.task.instances[:50]]
-    context = template.context(items, instruction=True)
+    context = template.head + "".join(items)
     rows = scenario.prompts(256)["text"].to_pylist()
     assert len(rows) == 256
-    assert rows[0] == context + template.test_item({"sentence": scenario.task.instances[50][0]})
+    assert rows[0] == context + template.test({"sentence": scenario.task.instances[50][0]})
     assert all(row.startswith(context) for row in rows)
 
 

@@ -19,11 +19,13 @@ LAYERS = [
     {"execute", "report"},
     {"analysis", "training"},
     {"label_bias", "majority_bias"},
+    {"examples"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
     {"units", "environment", "tuning"},  # the last is pure: it knows specs, and not what a trial is
     {"spec"},
     {"prompting", "qa_bias"},  # their records are what a spec may ask for
+    {"records"},
     {"store"},
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic

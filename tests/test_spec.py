@@ -251,7 +251,7 @@ def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: 
         ({"prompt": {"instruction_text": "x"}}, "prompt: instruction_text does not go with a preset"),
         ({"prompt": {"instruction": [True, True]}}, "names a choice twice"),
         ({"prompt": {"instruction": []}}, "prompt.instruction: list should have at least 1 item"),
-        ({"prompt": {"separator": "###"}}, "prompt: separator '###' is not white space"),
+        ({"prompt": {"separator": "###"}}, "prompt.separator: '###' is not white space"),
         ({"prompt": {"preset": None, "item": "Label: {label}"}}, "prompt.item: 'Label: {label}' has the fields"),
         (
             {"proportions": "binary"},

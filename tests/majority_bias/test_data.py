@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.majority_bias.data import Dataset, Example, read_dataset
+from biaseval.examples.files import Example
+from biaseval.majority_bias.data import Dataset, read_dataset
+from biaseval.store import Run
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.taskfiles import write_task
 
@@ -158,7 +160,7 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
     message = _mistakes(tmp_path, train, [{"question": "x", "answer": 3}])
     where = f"{tmp_path / 'train.jsonl'}: "
     for problem in (
-        "line 2: is not JSON (",
+        "line 2: column 2: is not JSON (",
         "line 3: is no JSON object",
         "line 5: id: 'a' is that of line 1 too; make ids unique",
         "line 6: question: 3 is no text; write a string",
@@ -195,11 +197,12 @@ def test_a_long_label_is_cut_in_messages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "changes", "problem"),
     [
-        ("", {}, "holds no row"),
+        ("", {}, "is empty"),
         ("index\tsentence1\n", {"suffix": ".tsv"}, "holds no row"),
         ("a\tb\n1\n", {"suffix": ".tsv"}, "line 2: has 1 columns and the header 2"),
-        ("a,b\n", {"suffix": ".csv"}, "data.train: is no .jsonl (an object a line), .tsv"),
-        ("{}", {"suffix": ".json"}, "Instances: is missing"),
+        ("a,b\n", {"suffix": ".csv"}, "holds no row"),
+        ("some text", {"suffix": ".txt"}, "is no JSON, it starts with 'some text'; CSV (.csv), TSV"),
+        ('{"Definition": ["x"]}', {"suffix": ".json"}, "Instances: is missing"),
         (
             [{"text": "x", "answer": True}],
             {},
@@ -234,7 +237,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"test.jsonl: cannot be read \(No such file or directory\); check data.test"):
         read_dataset(boolq_spec(tmp_path))
     (tmp_path / "test.jsonl").write_bytes(b'{"question": "\xff"}')
-    with pytest.raises(InputError, match=r"test.jsonl: is not UTF-8 \(byte 14: invalid start byte\)"):
+    with pytest.raises(InputError, match=r"test.jsonl: byte 14: is not UTF-8 \(invalid start byte\)"):
         read_dataset(boolq_spec(tmp_path))
     with pytest.raises(InputError, match=r"data.test: is data.train .*; name another file, or leave it out"):
         read_dataset(boolq_spec(tmp_path, data={"test": str(tmp_path / "train.jsonl")}))
@@ -247,9 +250,12 @@ def test_one_label_is_no_classification(tmp_path: Path) -> None:
     )
 
 
-def test_files_that_are_not_here_are_named_together(tmp_path: Path) -> None:
-    data = {"train": "s3://bucket/train.jsonl", "test": "s3://bucket/test.jsonl"}
-    said = _mistakes(tmp_path, boolq_rows("dog", 3, 1), data=data).splitlines()
-    assert said[0] == "2 problems:"
-    for line, role in zip(said[1:], data, strict=True):
-        assert line == f"  - data.{role}: {data[role]}: is not on this machine; copy the file here and name its path"
+def test_files_may_lie_on_an_object_store(object_store: str, tmp_path: Path) -> None:
+    run = Run.open(f"{object_store}/examples")
+    for role, prefix in (("train", "dog"), ("test", "cat")):
+        run.write_text(f"{role}.jsonl", write_jsonl(tmp_path / "rows.jsonl", boolq_rows(prefix, 2, 2)).read_text())
+    data = {role: f"{run.uri}/{role}.jsonl" for role in ("train", "test")}
+    dataset = read_dataset(boolq_spec(tmp_path, data=data))
+    assert dataset.test[0].fields["sentence"] == "is cat 0 a amber"
+    with pytest.raises(InputError, match=r"absent.jsonl: cannot be read \(.*\); check data.test"):
+        read_dataset(boolq_spec(tmp_path, data={**data, "test": f"{run.uri}/absent.jsonl"}))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.majority_bias.prompts import PromptTemplate, item_fields, template_of
+from biaseval.examples.template import PromptTemplate
+from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.prompting.labels import separator
 from biaseval.spec import MajorityPromptSpec, item_pieces
 
@@ -46,11 +47,9 @@ Tweet : my lunch
 Label:"""
 
 
-def _whole(
-    template: PromptTemplate, demos: list[tuple[dict[str, str], str]], test: dict[str, str], *, instruction: bool
-) -> str:
-    shown = [template.demonstration(fields, label) for fields, label in demos]
-    return template.context(shown, instruction=instruction) + template.test_item(test)
+def _whole(template: PromptTemplate, demos: list[tuple[dict[str, str], str]], test: dict[str, str]) -> str:
+    shown = "".join(template.demonstration(fields, label) for fields, label in demos)
+    return template.head + shown + template.test(test)
 
 
 @pytest.mark.parametrize(
@@ -79,10 +78,10 @@ def _whole(
 def test_presets_are_the_words_of_the_paper_byte_for_byte(
     preset: str, demos: list[tuple[dict[str, str], str]], test: dict[str, str], expected: str
 ) -> None:
-    template = template_of(MajorityPromptSpec.model_validate({"preset": preset, "n_demos": 2}))
-    assert _whole(template, demos, test, instruction=True) == expected
+    spec = MajorityPromptSpec.model_validate({"preset": preset, "n_demos": 2})
+    assert _whole(template_of(spec, instruction=True), demos, test) == expected
     # Without the instruction everything else is the same.
-    assert _whole(template, demos, test, instruction=False) == expected.partition("\n\n")[2]
+    assert _whole(template_of(spec, instruction=False), demos, test) == expected.partition("\n\n")[2]
 
 
 def test_a_template_of_ones_own_may_repeat_fields_and_end_behind_the_label() -> None:
@@ -93,20 +92,21 @@ def test_a_template_of_ones_own_may_repeat_fields_and_end_behind_the_label() -> 
         separator="\n",
     )
     assert item_fields(spec) == ("target", "tweet")
-    template = template_of(spec)
+    template = template_of(spec, instruction=True)
     fields = {"target": "tea", "tweet": "I like {tea}"}
     shown = "On tea {x}: I like {tea} (tea)\nstance: favor."
-    assert template.demonstration(fields, "favor") == shown
-    assert template.context([shown], instruction=True) == f"Say it {{literally}}.\n{shown}\n"
-    assert template.test_item(fields) == "On tea {x}: I like {tea} (tea)\nstance:"
+    assert template.item(fields, "favor") == shown
+    assert template.head + template.demonstration(fields, "favor") == f"Say it {{literally}}.\n{shown}\n"
+    assert template.test(fields) == "On tea {x}: I like {tea} (tea)\nstance:"
 
 
 @pytest.mark.parametrize("before", ["Label: ", "Label:\n", "Label:  ", "Label:\n ", "Label:\t", " "])
 def test_a_label_stands_behind_the_test_item_as_in_a_demonstration(before: str) -> None:
-    template = template_of(MajorityPromptSpec(n_demos=1, instruction=[False], item="{tweet}" + before + "{label}"))
+    spec = MajorityPromptSpec(n_demos=1, instruction=[False], item="{tweet}" + before + "{label}")
+    template = template_of(spec, instruction=False)
     for tweet in ("some text", ""):
-        test = template.test_item({"tweet": tweet})
-        assert test + separator(test, "favor") + "favor" == template.demonstration({"tweet": tweet}, "favor")
+        test = template.test({"tweet": tweet})
+        assert test + separator(test, "favor") + "favor" == template.item({"tweet": tweet}, "favor")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_template_that_cannot_be_filled_is_refused(item: str, problem: str) ->
 
 def test_the_definition_of_a_task_file_is_the_instruction_where_the_spec_has_none() -> None:
     spec = MajorityPromptSpec(n_demos=1, item="{input} {label}")
-    assert template_of(spec, "Say yes or no.").instruction == "Say yes or no."
+    assert template_of(spec, "Say yes or no.", instruction=True).instruction == "Say yes or no."
     with pytest.raises(InputError, match=r"prompt.instruction_text: is missing"):
-        template_of(spec)
-    assert template_of(MajorityPromptSpec(n_demos=1, item="{input} {label}", instruction=[False])).instruction is None
+        template_of(spec, instruction=True)
+    assert template_of(spec, instruction=False).instruction is None

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from biaseval.majority_bias.data import Dataset, Example, stream
+from biaseval.examples.chat import asked_format
+from biaseval.examples.files import Example
+from biaseval.examples.template import PromptFormat
+from biaseval.majority_bias.data import Dataset, stream
 from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.majority_bias.proportions import Setting, same_counts, settings_of
-from biaseval.prompting.calibration import SLOT, calibrations, domain_context, leaves_one_out, shared_inputs
+from biaseval.prompting.calibration import SLOT, Inputs, calibrations, domain_context, leaves_one_out, shared_inputs
 from biaseval.prompting.labels import label_problem, separator
 from biaseval.prompting.lengths import JOINT_MARGIN, PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.matching import N_NEW_TOKENS
@@ -139,11 +142,14 @@ class _Planner:
     def __init__(self, spec: MajorityBiasSpec, dataset: Dataset, tokenizer: Any, window: int | None) -> None:
         self._spec = spec
         self._dataset = dataset
-        self._template = template_of(spec.prompt, dataset.definition)
         self._tokenizer = tokenizer
+        self._formats = {instruction: self._format(instruction=instruction) for instruction in spec.prompt.instruction}
         self._lengths = PieceLengths(TokenCounter(tokenizer))
-        self._test_items = [self._template.test_item(example.fields) for example in dataset.test]
-        self._free_items = self._calibration_items()
+        self._test_items = {
+            instruction: [own.test(example.fields) for example in dataset.test]
+            for instruction, own in self._formats.items()
+        }
+        self._free_inputs = self._calibration_inputs()
         self._window = _Window(spec, dataset.labels, tokenizer, window)
         self._label_tokens = self._lengths.with_eos(dataset.labels)
         self._n_missing_examples = 0
@@ -180,7 +186,7 @@ class _Planner:
 
     def problems(self) -> list[str]:
         """Return what keeps the run from being scored."""
-        problem = label_problem(self._tokenizer, self._test_items[0], self._dataset.labels)
+        problem = label_problem(self._tokenizer, next(iter(self._test_items.values()))[0], self._dataset.labels)
         problems = [
             problem
             and f"{self._spec.name}: {problem}, so its scores would say nothing; change data.labels, or choose a model "
@@ -198,15 +204,21 @@ class _Planner:
             f"data.train has {len(self._dataset.train)} that may be either; lower lora.n_examples or prompt.n_demos"
         )
 
-    def _calibration_items(self) -> dict[str, list[str]]:
+    def _format(self, *, instruction: bool) -> PromptFormat:
+        template = template_of(self._spec.prompt, self._dataset.definition, instruction=instruction)
+        sample = self._dataset.test[0]
+        return asked_format(
+            self._spec.model, template, template.instruction, self._tokenizer, (sample.fields, sample.label)
+        )
+
+    def _calibration_inputs(self) -> dict[str, Inputs]:
         """Return the calibration inputs that are the same for every context, by method."""
         asked, seed, fields = self._spec.calibration, self._spec.seed, item_fields(self._spec.prompt)
         words = {}
         if any(method.needs_words for method in calibrations(asked)):
             texts = {name: [example.fields[name] for example in self._dataset.test] for name in fields}
             words = {name: domain_context(self._spec.name, SLOT, own) for name, own in texts.items()}
-        inputs = shared_inputs(asked, fields, words, lambda method: stream(seed, method))
-        return {method: [self._template.test_item(item) for item in items] for method, items in inputs.items()}
+        return shared_inputs(asked, fields, words, lambda method: stream(seed, method))
 
     def _contexts(self, setting: Setting, seed: int, demos: Sequence[Example], *, instruction: bool) -> list[_Context]:
         """Return the contexts of one (setting, seed, instruction) with their prompts."""
@@ -216,9 +228,10 @@ class _Planner:
             "n_demos": self._spec.prompt.n_demos,
             "demo_set": seed,
         }
-        shown = [self._template.demonstration(demo.fields, demo.label) for demo in demos]
-        lengths = [self._lengths.of(item + self._template.separator) for item in shown]
-        head = self._lengths.n_special + self._lengths.of(self._template.context((), instruction=instruction))
+        own = self._formats[instruction]
+        shown = [own.demonstration(demo.fields, demo.label) for demo in demos]
+        lengths = [self._lengths.of(item) for item in shown]
+        head = self._lengths.n_special + self._lengths.of(own.head)
 
         def context(name: str, kept: Sequence[int]) -> _Context:
             demo_tokens = sum(lengths[index] for index in kept)
@@ -227,7 +240,7 @@ class _Planner:
                 **shared,
                 "setting": setting.name,
                 "instruction": instruction,
-                "text": self._template.context([shown[index] for index in kept], instruction=instruction),
+                "text": own.head + "".join(shown[index] for index in kept),
                 "demo_ids": [demos[index].id for index in kept],
                 "demo_labels": [demos[index].label for index in kept],
                 "n_tokens": head + demo_tokens,
@@ -254,23 +267,24 @@ class _Planner:
 
         everything = list(range(len(demos)))
         full = context("all", everything)
-        for row, (text, example) in enumerate(zip(self._test_items, self._dataset.test, strict=True)):
+        for row, (text, example) in enumerate(zip(self._test_items[instruction], self._dataset.test, strict=True)):
             add(full, "majority", row, text, example)
-        for purpose, items in self._free_items.items():
-            for row, text in enumerate(items):
-                add(full, purpose, row, text)
+        for purpose, inputs in self._free_inputs.items():
+            for row, fields in enumerate(inputs):
+                add(full, purpose, row, own.test(fields))
         contexts = [full]
         left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
         for row in everything if left_out else ():
             contexts.append(context(f"without{row}", everything[:row] + everything[row + 1 :]))
             for method in left_out:
-                add(contexts[-1], method, row, self._template.test_item(demos[row].fields), demos[row])
+                add(contexts[-1], method, row, own.test(demos[row].fields), demos[row])
         return contexts
 
     def _training_rows(
         self, adapter: str, context: _Context, seed: int, demos: Sequence[Example], n_examples: int
     ) -> Iterator[dict[str, object]]:
         """Yield the rows of the table ``training_rows`` of one adapter; ``context`` is that of its test rows."""
+        own = self._formats[context.row["instruction"]]
         examples = draw_examples(self._dataset, demos, n_examples, seed=seed, run_seed=self._spec.seed)
         if len(examples) < n_examples:
             self._n_missing_examples = max(self._n_missing_examples, n_examples - len(examples))
@@ -280,7 +294,7 @@ class _Planner:
                 **{name: context.row[name] for name in ("task", "n_demos", "demo_set", "setting", "instruction")},
                 "row": row,
                 "instance_id": example.id,
-                "prompt": f"{context.row['text']}{self._template.test_item(example.fields)}",
+                "prompt": f"{context.row['text']}{own.test(example.fields)}",
                 "label": example.label,
                 "labels": list(self._dataset.labels),
                 "n_demos_used": context.n_demos,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from biaseval.errors import InputError
-from biaseval.spec import LABEL, MajorityPromptSpec, item_pieces
+from biaseval.examples.template import PromptTemplate, item_template, template_fields
+from biaseval.spec import MajorityPromptSpec
 
 
 @dataclass(frozen=True)
@@ -60,70 +61,30 @@ PRESETS = {
 }
 
 
-@dataclass(frozen=True)
-class PromptTemplate:
-    """What the prompts of a run are made of. A prompt is a context text followed by a test item."""
-
-    instruction: str | None
-    """What stands before the items; None if the run has only prompts without instruction."""
-    pieces: tuple[tuple[str, str], ...]
-    """Literal texts, each with the field behind it; the last field is the label."""
-    ending: str
-    """What a demonstration has behind its label."""
-    separator: str
-    """Between instruction and items."""
-
-    def demonstration(self, fields: Mapping[str, str], label: str) -> str:
-        """Return an example with its answer."""
-        return "".join(literal + {**fields, LABEL: label}[name] for literal, name in self.pieces) + self.ending
-
-    def test_item(self, fields: Mapping[str, str]) -> str:
-        """Return an example up to its answer.
-
-        The one space behind the answer's tag is left out: the model writes it, and scoring puts it before a label. So
-        test item, space and label are the text of a demonstration.
-        """
-        *before, (tag, _) = self.pieces
-        text = "".join(literal + fields[name] for literal, name in before) + tag
-        return text[:-1] if text.endswith(" ") and not text[-2:-1].isspace() else text
-
-    def context(self, demonstrations: Sequence[str], *, instruction: bool) -> str:
-        """Return what stands before the test item, its last separator included.
-
-        Args:
-            demonstrations: items with answers, in order.
-            instruction: whether the instruction stands first.
-        """
-        head = [self.instruction or ""] if instruction else []
-        return "".join(item + self.separator for item in (*head, *demonstrations))
-
-
 def item_fields(spec: MajorityPromptSpec) -> tuple[str, ...]:
     """Return the fields that an example needs, label excluded, each once, in the order of the template."""
-    return tuple(dict.fromkeys(name for _, name in item_pieces(_item(spec)) if name is not None and name != LABEL))
+    return template_fields(_item(spec))
 
 
-def template_of(spec: MajorityPromptSpec, definition: str | None = None) -> PromptTemplate:
+def template_of(spec: MajorityPromptSpec, definition: str | None = None, *, instruction: bool) -> PromptTemplate:
     """Return the template of a spec.
 
     Args:
         spec: its section ``prompt``.
         definition: of the Super-NI task file with the demonstrations, which is the instruction if the spec has none.
+        instruction: whether the instruction stands first.
 
     Raises:
         InputError: an instruction is asked for and there is none.
     """
     preset = PRESETS[spec.preset] if spec.preset is not None else None
-    instruction = preset.instruction if preset is not None else spec.instruction_text or definition
-    if True in spec.instruction and instruction is None:
+    text = preset.instruction if preset is not None else spec.instruction_text or definition
+    if instruction and text is None:
         raise InputError(
             "prompt.instruction_text: is missing; write the instruction, or ask for prompts without one "
             "(prompt.instruction: [false])"
         )
-    pieces = item_pieces(_item(spec))
-    named = tuple((literal, name) for literal, name in pieces if name is not None)
-    ending = "".join(literal for literal, name in pieces if name is None)
-    return PromptTemplate(instruction=instruction, pieces=named, ending=ending, separator=spec.separator)
+    return item_template(_item(spec), spec, text if instruction else None)
 
 
 def _item(spec: MajorityPromptSpec) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.data import read_file
+from biaseval.records import read_file
 
 _SIDES = ("start_logits", "end_logits")
 

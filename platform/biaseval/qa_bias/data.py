@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
-import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from biaseval.errors import InputError
 from biaseval.qa_bias.squad_metric import normalize_answer
-from biaseval.store import absolute_uri
+from biaseval.records import decompressed, json_values, read_file
 from biaseval.tables import QA_EXAMPLES
 
 _KNOWN_FORMATS = (
@@ -29,7 +26,7 @@ _COLUMNS = ("id", "question", "context", "answers")
 _OPTIONAL_COLUMNS = ("title", "is_impossible")
 _SHOWN_IDS = 5
 _SHOWN_PROBLEMS = 10
-_GZIP, _PARQUET, _BYTE_ORDER_MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 _NO_ID = "without an id"
 _NO_QUESTION = "without the question's text"
@@ -150,82 +147,6 @@ def question_rows(questions: QuestionSet, role: Role) -> pa.Table:
     )
 
 
-def read_file(uri: str) -> bytes:
-    """Return a file's bytes, from a local disk or an object store.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    try:
-        local = "://" not in uri
-        fs, path = (pafs.LocalFileSystem(), absolute_uri(uri)) if local else pafs.FileSystem.from_uri(uri)
-        # A name that ends in .gz would be decompressed on the way, and the digest be another.
-        with fs.open_input_stream(path, compression=None) as stream:
-            return bytes(stream.read())
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{uri}: cannot be read ({reason}); name a local file or s3://bucket/key") from error
-
-
-def json_values(
-    uri: str,
-    content: bytes,
-    *,
-    known_formats: str,
-    pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-) -> Iterator[tuple[str, Any]]:
-    """Yield what a JSON file holds: each line with its place (``line 3``), or the one text with the place ``""``.
-
-    Lines are told from one text by the first of them: it is JSON by itself and others follow. Gzipped content is
-    decompressed on the way, so that a file of lines takes the memory of one.
-
-    Args:
-        uri: the file's name, for messages.
-        content: the file's bytes.
-        known_formats: what could be read instead, for messages.
-        pairs_hook: makes an object of its pairs, as :func:`json.loads` has it.
-
-    Raises:
-        InputError: the content is no UTF-8 or no JSON; for lines this comes after the good ones, with all places.
-    """
-    problems: list[str] = []
-    try:
-        stream = _decompressed(content)
-        filled = (line for line in stream if line.strip(b" \t\r\n" + _BYTE_ORDER_MARK))
-        first, second = next(filled, None), next(filled, None)
-        if first is None:
-            raise InputError(f"{uri}: is empty; {known_formats}")
-        head = first.removeprefix(_BYTE_ORDER_MARK).lstrip()
-        if head[:1] not in (b"{", b"["):
-            start = head[:40].decode("utf-8", "backslashreplace")
-            raise InputError(f"{uri}: is no JSON, it starts with {start!r}; {known_formats}")
-        is_lines = second is not None and (
-            uri.removesuffix(".gz").endswith(".jsonl") or _loaded(first, pairs_hook)[1] is None
-        )
-        stream.seek(0)
-        if not is_lines:
-            value, problem = _loaded(stream.read(), pairs_hook)
-            if problem is not None:
-                raise InputError(f"{uri}: {problem}; mend the file")
-            yield "", value
-            return
-        for number, line in enumerate(stream, 1):
-            if not line.strip():
-                continue
-            value, problem = _loaded(line.rstrip(), pairs_hook)
-            if problem is None:
-                yield f"line {number}", value
-            else:
-                problems.append(f"line {number}: {problem.removeprefix('line 1, ')}")
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{uri}: is no complete gzip file ({error}); fetch it again") from error
-    if problems:
-        n_more = len(problems) - _SHOWN_PROBLEMS
-        more = [f"{uri}: {n_more:,} more lines like these"] if n_more > 0 else []
-        shown = [f"{uri}: {problem}; write one JSON object a line" for problem in problems[:_SHOWN_PROBLEMS]]
-        raise InputError.of([*shown, *more])
-
-
 def is_id(value: object) -> bool:
     """Return whether a value can be a question's id: text, or a whole number, which becomes text."""
     return _is_whole(value) or _is_filled(value)
@@ -245,24 +166,6 @@ def is_text(value: object) -> bool:
 def first_ids(ids: Sequence[str]) -> str:
     """Return the first of many ids, for a message."""
     return ", ".join(ids[:_SHOWN_IDS]) + (", …" if len(ids) > _SHOWN_IDS else "")
-
-
-def _decompressed(content: bytes) -> IO[bytes]:
-    if content.startswith(_GZIP):
-        return cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content)))
-    return io.BytesIO(content)
-
-
-def _loaded(data: bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None) -> tuple[Any, str | None]:
-    """Return a JSON text's value, or what is wrong with it and where."""
-    try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=pairs_hook), None
-    except UnicodeDecodeError as error:
-        return None, f"byte {error.start}: is not UTF-8 ({error.reason})"
-    except json.JSONDecodeError as error:
-        return None, f"line {error.lineno}, column {error.colno}: is not JSON ({error.msg})"
-    except (ValueError, RecursionError) as error:
-        return None, f"is not JSON ({error})"
 
 
 class _Row(NamedTuple):
@@ -286,7 +189,7 @@ def _rows(uri: str, content: bytes) -> Iterator[_Row]:
     unpacked = content
     if content.startswith(_GZIP):
         try:
-            is_parquet = _decompressed(content).read(len(_PARQUET)) == _PARQUET
+            is_parquet = decompressed(content).read(len(_PARQUET)) == _PARQUET
             unpacked = gzip.decompress(content) if is_parquet else content
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{uri}: is no complete gzip file ({error}); fetch it again") from error
@@ -294,7 +197,9 @@ def _rows(uri: str, content: bytes) -> Iterator[_Row]:
         yield from _parquet_rows(uri, unpacked)
         return
     problems: list[str] = []
-    for place, value in json_values(uri, content, known_formats=_KNOWN_FORMATS):
+    for place, value in json_values(
+        uri, content, known_formats=_KNOWN_FORMATS, is_lines=uri.removesuffix(".gz").endswith(".jsonl")
+    ):
         if place:
             # MRQA's files begin with a line that says what they are.
             is_header = place == "line 1" and isinstance(value, dict) and value.keys() == {"header"}

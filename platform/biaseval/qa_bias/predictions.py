@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.qa_bias.data import first_ids, is_id, is_text, json_values, read_file
+from biaseval.qa_bias.data import first_ids, is_id, is_text
 from biaseval.qa_bias.squad_metric import exact_match, f1
+from biaseval.records import json_values, read_file
 from biaseval.tables import QA_PREDICTIONS
 from biaseval.tables.schema import STRINGS
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from biaseval.prompting.calibration import Variant
 
@@ -80,6 +80,17 @@ class ModelSpec(Section):
     quantization: Literal["8bit", "4bit"] | None = None
     adapter: str | None = None
     trust_remote_code: bool = False
+    chat: Literal["auto", "off"] = "off"
+    """``auto``: prompts are the turns of a chat where the model has a chat template."""
+    system: Annotated[str, Field(min_length=1)] | None = None
+    """What the system says before a chat."""
+
+    @field_validator("system")
+    @classmethod
+    def _system_is_of_a_chat(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("chat") == "off":
+            raise ValueError("is part of a chat, and there is none; set model.chat: auto")
+        return value
 
 
 class ScoringSpec(Section):

@@ -1,0 +1,227 @@
+"""Examples from data files: fields and labels are found, and all that is wrong with a file comes in one message."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biaseval.prompting.task_files import parse_task
+from biaseval.records import KNOWN_FORMATS, Records, Row
+from biaseval.spec import DataSpec, label_key
+
+MOST_EXAMPLES = 200_000
+"""Kept of a file: of a longer one so many are drawn, so that it takes bounded memory."""
+
+LABEL_NAMES = ("label", "answer")
+_SHOWN_PROBLEMS = 10
+_SHOWN_CHARACTERS = 60
+_NUMBER_NAMES = ("idx", "index")
+_LOOKED_AT = 1000
+"""Rows whose names of fields are those of the file."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One example of a dataset."""
+
+    id: str
+    fields: Mapping[str, str]
+    """Field of the prompt to its text, without white space at its ends."""
+    label: str
+    """As prompts show it."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What examples are made of."""
+
+    data: DataSpec
+    fields: Mapping[str, tuple[str, ...]]
+    """Field of the prompt to the names that files may have for it where the spec names none."""
+    labels: Mapping[str, str]
+    """Label of the files to label of the prompts; empty where the files' labels are shown as they are."""
+    seed: int
+    """Of the draw from a file that is too long."""
+    key: str = "data"
+    """Of the section, in messages."""
+
+
+class ExampleFile:
+    """One file's examples, and all that is wrong with it."""
+
+    def __init__(self, uri: str, role: str, wanted: Wanted) -> None:
+        self.role = role
+        self.key = f"{wanted.key}.{role}"
+        self.sha256 = ""
+        self.definition: str | None = None
+        """Of a Super-NI task file."""
+        self.examples: list[Example] = []
+        self.n_rows = 0
+        """That are good; more than there are examples where the file is too long."""
+        self._uri = uri
+        self._wanted = wanted
+        self._problems: list[str] = []
+        self._is_task_file = uri.endswith(".json") and "://" not in uri and _is_task_file(Path(uri))
+        rows = iter(self._task_rows() if self._is_task_file else self._records())
+        first = list(itertools.islice(rows, _LOOKED_AT))
+        if not first and not self._problems:
+            self._problems.append("holds no row; check the path")
+        if first and (names := self._names(list(dict.fromkeys(key for _, row in first for key in row)))):
+            self._read_examples(itertools.chain(first, rows), names)
+
+    def shown_problems(self) -> Iterator[str]:
+        """Yield the first problems of the file and how many more there are."""
+        for problem in self._problems[:_SHOWN_PROBLEMS]:
+            yield f"{self._uri}: {problem}"
+        if (n_more := len(self._problems) - _SHOWN_PROBLEMS) > 0:
+            yield f"{self._uri}: {n_more} more problems like these"
+
+    @property
+    def note(self) -> str | None:
+        """What a reader of the results should know of the file."""
+        if self.n_rows == len(self.examples):
+            return None
+        return f"{self.key}: {len(self.examples):,} of {self.n_rows:,} rows were drawn; no more are kept"
+
+    def _records(self) -> Iterator[Row]:
+        records = Records(self._uri)
+        yield from records
+        self.sha256 = records.sha256
+        self._problems += [
+            problem.replace("check the path", f"check {self.key}") if problem.startswith("cannot be read") else problem
+            for problem in records.problems
+        ]
+
+    def _task_rows(self) -> Iterator[Row]:
+        task, problems = parse_task(Path(self._uri))
+        self._problems += problems
+        if task is None:
+            return
+        self.definition, self.sha256 = task.definition.strip(), task.sha256
+        for index, instance in enumerate(task.instances):
+            yield (
+                f"Instances[{index}]",
+                {"id": instance.id, "input": instance.input, "output": instance.label},
+            )
+
+    def _names(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the file's name of each field, and of the label under ``""``; nothing if one is not to be found."""
+        data, section = self._wanted.data, self._wanted.key
+        wanted: dict[str, tuple[str, ...]] = {}
+        for field, known in self._wanted.fields.items():
+            if self._is_task_file and len(self._wanted.fields) == 1:
+                known = (*known, "input")
+            wanted[field] = (data.fields[field],) if field in data.fields else known
+        wanted[""] = (data.label,) if data.label is not None else ("output",) if self._is_task_file else LABEL_NAMES
+        names: dict[str, str] = {}
+        for field, candidates in wanted.items():
+            if there := [name for name in candidates if name in keys]:
+                names[field] = there[0]
+                continue
+            key, example = (
+                (f"{section}.fields.{field}", f"{section}.fields: {{{field}: ...}}")
+                if field
+                else (f"{section}.label",) * 2
+            )
+            meant = difflib.get_close_matches(candidates[0], keys, n=1)
+            guess = f"; did you mean {meant[0]}?" if meant else ""
+            self._problems.append(
+                f"{key}: no row has {' or '.join(candidates)}; name the file's field in {example} "
+                f"(its fields: {', '.join(keys)}){guess}"
+            )
+        return names if len(names) == len(wanted) else {}
+
+    def _read_examples(self, rows: Iterator[Row], names: Mapping[str, str]) -> None:
+        mapping = {key.strip(): text for key, text in self._wanted.labels.items()}
+        places: dict[str, str] = {}
+        found: dict[str, list[str]] = {}
+        """Each problem with the places that have it."""
+        draw = random.Random(f"{self._wanted.seed}/{self.role}")
+        kept: list[tuple[int, Example]] = []
+        for number, (place, row) in enumerate(rows):
+            problems: list[str] = []
+            identifier = self._identifier(row, number)
+            if identifier in places:
+                problems.append(f"id: {identifier!r} is that of {places[identifier]} too; make ids unique")
+            if number < MOST_EXAMPLES:
+                places.setdefault(identifier, place)
+            texts = {field: row.get(name) for field, name in names.items() if field}
+            for field, text in texts.items():
+                if problem := _text_problem(text):
+                    problems.append(f"{names[field]}: {problem}")
+            label, problem = _label(row.get(names[""]), mapping, self._wanted.key)
+            if problem:
+                problems.append(f"{names['']}: {problem}")
+            for problem in problems:
+                found.setdefault(problem, []).append(place)
+            if problems:
+                continue
+            example = Example(identifier, {field: str(text).strip() for field, text in texts.items()}, label)
+            self.n_rows += 1
+            if len(kept) < MOST_EXAMPLES:
+                kept.append((number, example))
+            elif (index := draw.randrange(self.n_rows)) < MOST_EXAMPLES:
+                kept[index] = (number, example)
+        self.examples = [example for _, example in sorted(kept, key=lambda each: each[0])]
+        for problem, where in found.items():
+            others = f" (and {len(where) - 1:,} rows more)" if len(where) > 1 else ""
+            self._problems.append(f"{where[0]}{others}: {problem}")
+
+    def _identifier(self, row: Mapping[str, Any], number: int) -> str:
+        if row.get("id") is not None:
+            return str(row["id"])
+        counted = next((row[name] for name in _NUMBER_NAMES if row.get(name) is not None), number)
+        return f"{self.role}-{counted}"
+
+
+def _is_task_file(path: Path) -> bool:
+    """Return whether a JSON file is an object with a key of Super-NaturalInstructions."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" and (
+        b'"Instances"' in content or b'"Definition"' in content
+    )
+
+
+def _text_problem(text: object) -> str | None:
+    if not isinstance(text, str):
+        return f"{text!r} is no text; write a string" if text is not None else "is missing; add it"
+    if not text.strip():
+        return "is empty; fill it in, or take the row out"
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "holds half a surrogate pair (\\ud800 to \\udfff), which is no character; take it out"
+    return None
+
+
+def _label(value: object, mapping: Mapping[str, str], key: str) -> tuple[str, str | None]:
+    """Return the label of a prompt, or what is wrong with that of the file."""
+    if value is None:
+        return "", "is missing; add the label"
+    if not isinstance(value, str | int):
+        return "", f"{_shown(repr(value))} is no label; write text, true, false or a whole number"
+    if isinstance(value, str) and (problem := _text_problem(value)):
+        return "", problem
+    name = label_key(value).strip()
+    if not mapping:
+        if isinstance(value, str):
+            return name, None
+        return "", f"the label {name} is no text; say in {key}.labels what prompts show for it, as in {{{name}: ...}}"
+    if name not in mapping:
+        known = ", ".join(mapping)
+        return "", f"the label {_shown(name)!r} is not in {key}.labels ({known}); add it there, or mend the row"
+    return mapping[name], None
+
+
+def _shown(text: str) -> str:
+    """Return a text as messages quote it."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+__all__ = ["KNOWN_FORMATS", "LABEL_NAMES", "MOST_EXAMPLES", "Example", "ExampleFile", "Wanted"]

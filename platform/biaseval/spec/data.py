@@ -1,0 +1,115 @@
+"""What specs say of examples in files, and of the prompts that are made of them."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from biaseval.spec.sections import Section, refuse
+
+LABEL = "label"
+"""The field of an item template where the answer stands."""
+
+
+class DataSpec(Section):
+    """Examples: demonstrations come from ``train``, measured rows from ``test``."""
+
+    train: str
+    """CSV, TSV, JSON, JSON lines or Parquet, plain or gzipped; a folder of them or of a saved Hugging Face data set; or
+    a Super-NI task file. Local, ``s3://`` or ``hf://datasets/…``."""
+    test: str | None = None
+    """A file like ``train``; without one the measured rows are drawn from ``train``."""
+    fields: dict[str, str] = {}
+    """Field of the prompt to field of the files, where the two have different names."""
+    label: str | None = None
+    """The files' field with the label; without it ``label``, else ``answer``."""
+    labels: dict[str, str] | None = None
+    """Label of the files to the text that a prompt shows; the order of the texts is that of the label set.
+
+    JSON's ``true``, ``false`` and numbers are keys as they are written. Without it: the preset's, else the labels of
+    the files in code-point order.
+    """
+    max_test: Annotated[int, Field(gt=0)] | None = None
+    """At most so many test rows, drawn by the seed, the same for every setting."""
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels_are_texts(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        problems = [
+            f"{label_key(key)}: the label {text!r} is no text; quote it"
+            if not isinstance(text, str)
+            else f"{label_key(key)}: the label {text!r} is empty or has spaces around it; write a bare word"
+            for key, text in value.items()
+            if not isinstance(text, str) or not text or text != text.strip()
+        ]
+        twice = [key for key, n_times in Counter(map(label_key, value)).items() if n_times > 1]
+        problems += [f"{key}: stands there twice, quoted and not; keep one" for key in twice]
+        if not problems and len(set(value.values())) < 2:
+            problems.append("holds fewer than two labels; name all that the files have")
+        refuse(problems)
+        return {label_key(key): text for key, text in value.items()}
+
+
+class ItemSpec(Section):
+    """How an example stands in a prompt."""
+
+    item: str | None = None
+    """One example, such as ``"Tweet: {tweet}\\nStance: {label}"``; the test item ends where the label would stand."""
+    instruction_text: Annotated[str, Field(min_length=1)] | None = None
+    """What stands before the items; without it the definition of a Super-NI task file."""
+    separator: str = "\n\n"
+    """What stands between instruction and items."""
+
+    @field_validator("item")
+    @classmethod
+    def _item_is_a_template(cls, value: str | None) -> str | None:
+        if value is not None:
+            item_pieces(value)
+        return value
+
+    @field_validator("separator")
+    @classmethod
+    def _separator_is_white_space(cls, value: str) -> str:
+        if not value or value.strip():
+            raise ValueError(f"{value!r} is not white space; use line breaks")
+        return value
+
+
+def label_key(value: object) -> str:
+    """Return a label of a file, or a key of ``data.labels``, as the text that JSON has for it: ``true``, ``0``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def item_pieces(item: str) -> list[tuple[str, str | None]]:
+    """Return the literal texts of an item template, each with the name of the field behind it (None at the end).
+
+    Raises:
+        ValueError: braces do not match, a field is not a plain name, ``{label}`` is not there once and last, no field
+            stands before it, or no white space does.
+    """
+    form = 'write fields in braces, {label} last and a space before it, as in "Tweet: {tweet}\\nStance: {label}"'
+    try:
+        parsed = list(string.Formatter().parse(item))
+    except ValueError as error:
+        raise ValueError(f"{item!r} is no template ({error}); {form}, and double other braces") from error
+    pieces: list[tuple[str, str | None]] = []
+    for literal, name, _, _ in parsed:
+        # A doubled brace ends a literal without a field.
+        if pieces and pieces[-1][1] is None:
+            literal = pieces.pop()[0] + literal
+        pieces.append((literal, name))
+    names = [name for _, name in pieces if name is not None]
+    if any(form_ or conversion for _, _, form_, conversion in parsed) or not all(map(str.isidentifier, names)):
+        raise ValueError(f"{item!r} has a field that is no plain name; {form}")
+    if names.count(LABEL) != 1 or names[-1] != LABEL or len(names) < 2:
+        raise ValueError(f"{item!r} has the fields {names}; {form}")
+    before = next(literal for literal, name in pieces if name == LABEL)
+    # A label is scored behind white space: without it here, demonstrations would show another text.
+    if not before.endswith((" ", "\n", "\t")):
+        raise ValueError(f"{item!r} has no white space before {{label}}; {form}")
+    return pieces
