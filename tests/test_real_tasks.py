@@ -8,8 +8,8 @@ import pytest
 
 from biaseval import demo
 from biaseval.analysis import query
-from biaseval.label_bias.plan import plan_tasks, read_sources
-from biaseval.label_bias.tasks import select_tasks
+from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.sources import read_sources
 from biaseval.models import ModelSource, load_tokenizer
 from biaseval.pipelines import run_spec
 from biaseval.prompting.lengths import TokenCounter
@@ -35,7 +35,7 @@ def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
     tokenizer = load_tokenizer(ModelSource(str(demo.MODEL_PATH)))
     counter = TokenCounter(tokenizer)
     labels, n_planned = {}, 0
-    for plan in plan_tasks(spec, read_sources(spec.tasks), select_tasks(spec.tasks).files, tokenizer, window=4096):
+    for plan in plan_tasks(spec, read_sources(spec), tokenizer, window=4096):
         n_planned += n_prompts(plan.parts)
         labels[plan.task] = plan.tasks["labels"][0].as_py()
         assert plan.tasks["template_source"][0].as_py() == "table"

@@ -12,8 +12,8 @@ import pytest
 from biaseval.analysis import query
 from biaseval.analysis.objectives import Computing, Objectives, Value, objective_names
 from biaseval.analysis.samples import assigned
-from biaseval.label_bias.plan import plan_tasks, read_sources
-from biaseval.label_bias.tasks import select_tasks
+from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.sources import read_sources
 from biaseval.pipelines import analyse_run
 from biaseval.pipelines.arithmetic import make_block, together
 from biaseval.pipelines.kinds import kind_of
@@ -262,7 +262,7 @@ def test_a_setting_scores_the_demonstrations_of_others(tmp_path: Path) -> None:
     plans = {}
     for held_out in (False, True):
         own = spec.model_copy(update={"held_out": held_out})
-        [plan] = plan_tasks(own, read_sources(own.tasks), select_tasks(own.tasks).files, make_tokenizer(), None)
+        [plan] = plan_tasks(own, read_sources(own), make_tokenizer(), None)
         plans[held_out] = [row for part in plan.parts for row in part.prompts.to_pylist()]
     demonstrations = {
         row["instance_id"]: row["position"] for row in plan.splits.to_pylist() if row["role"] == "demonstration"

@@ -130,8 +130,12 @@ class Records:
             raise InputError(f"is empty; {KNOWN_FORMATS}")
         csv.field_size_limit(sys.maxsize)
         delimiter = max(_DELIMITERS, key=first.count) if is_quoted else "\t"
-        quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
-        reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, quoting=quoting, strict=True)
+        reader = csv.reader(
+            itertools.chain([first], lines),
+            delimiter=delimiter,
+            quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
         try:
             header = [name.strip() for name in next(reader)]
             if twice := sorted({name for name in header if header.count(name) > 1}):
@@ -160,7 +164,7 @@ class Records:
             elif isinstance(value, list):
                 entries = ((f"[{index}]", each) for index, each in enumerate(value))
             else:
-                entries = [("the object", value)]
+                entries = [("line 1" if is_lines else "the object", value)]
             for entry_place, entry in entries:
                 if isinstance(entry, dict):
                     yield entry_place, entry

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biaseval.label_bias.plan import plan_tasks, read_sources
+from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.splits import Sampler
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.models import ModelSource, load_tokenizer
@@ -107,7 +108,7 @@ def test_every_prompt_equals_the_published_code_byte_for_byte(
     )
     built = {}
     tokenizer = load_tokenizer(ModelSource(str(shared / "golden" / "tiny-llama")))
-    for plan in plan_tasks(spec, read_sources(spec.tasks), select_tasks(spec.tasks).files, tokenizer, window=4096):
+    for plan in plan_tasks(spec, read_sources(spec), tokenizer, window=4096):
         texts = {row["context_id"]: row["text"] for row in plan.contexts.to_pylist()}
         for part in plan.parts:
             for row in part.prompts.to_pylist():

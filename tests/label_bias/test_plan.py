@@ -4,9 +4,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from biaseval.label_bias.plan import TaskPlan, _blocks, plan_tasks, read_sources
+from biaseval.label_bias.plan import TaskPlan, _blocks, plan_tasks
 from biaseval.label_bias.prompts import build_prompt
-from biaseval.label_bias.tasks import select_tasks
+from biaseval.label_bias.sources import read_sources
 from biaseval.prompting.parts import n_prompts
 from biaseval.prompting.task_files import read_task
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
@@ -24,7 +24,7 @@ def _plan(folder: Path, *, window: int | None = None, prompt: dict[str, Any] | N
         calibration=changes.pop("calibration", ["cc", "dc", "looc"]),
         **changes,
     )
-    (plan,) = plan_tasks(spec, read_sources(spec.tasks), select_tasks(spec.tasks).files, make_tokenizer(), window)
+    (plan,) = plan_tasks(spec, read_sources(spec), make_tokenizer(), window)
     return plan
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.label_bias.plan import read_sources
+from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.splits import Sampler
 from biaseval.pipelines.run import describe, planned_run
 from biaseval.prompting.task_files import read_task
@@ -55,8 +55,17 @@ def test_templates_and_splits_that_cannot_be_read_are_said_together(tmp_path: Pa
     templates = tmp_path / "templates.csv"
     templates.write_text("task\ntask9501_one_classification\n")
     splits = tmp_path / "not-a-run"
+    write_task(tmp_path / "tasks", "task9501_one_classification", number=9501)
+    spec = LabelBiasSpec(
+        kind="label_bias",
+        name="x",
+        model=ModelSpec(path="unused"),
+        tasks=TasksSpec(
+            path=str(tmp_path / "tasks"), include=["task9501_*"], templates=str(templates), splits=str(splits)
+        ),
+    )
     with pytest.raises(InputError) as raised:
-        read_sources(TasksSpec(path=str(tmp_path), templates=str(templates), splits=str(splits)))
+        read_sources(spec)
     assert len(raised.value.problems) == 2
     assert raised.value.problems[0].startswith(f"{templates}: ")
     assert str(splits) in raised.value.problems[1]

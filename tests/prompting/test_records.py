@@ -13,8 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from biaseval.analysis import open_runs
 from biaseval.errors import BiasevalError
-from biaseval.label_bias.plan import plan_tasks, read_sources
-from biaseval.label_bias.tasks import select_tasks
+from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.sources import read_sources
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines import analyse_run
@@ -69,7 +69,7 @@ def test_label_bias_plans_the_inputs_of_a_made_up_record(tmp_path: Path) -> None
     plans = {}
     for name, asked in (("published", ["dc", "looc"]), ("more", ["plain", "looc", "words", "marks", "dc"])):
         spec = published.model_copy(update={"calibration": asked})
-        (plan,) = plan_tasks(spec, read_sources(spec.tasks), select_tasks(spec.tasks).files, make_tokenizer(), None)
+        (plan,) = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
         plans[name] = [row for part in plan.parts for row in part.prompts.to_pylist()]
     found = Counter((row["purpose"], row["n_demos"]) for row in plans["more"])
     for n_demos in (0, 2):

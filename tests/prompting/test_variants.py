@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from biaseval.label_bias.plan import plan_tasks, read_sources
-from biaseval.label_bias.tasks import select_tasks
+from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.sources import read_sources
 from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import Variant
 from biaseval.report.methods import method_name, method_order
@@ -44,7 +44,7 @@ def test_variants_are_planned_as_their_method_is(tmp_path: Path) -> None:
     plans = []
     for asked in (["cc", "dc"], ["dc@0.5/3", "cc@0", "cc@1.5"]):
         spec = published.model_copy(update={"calibration": asked})
-        (plan,) = plan_tasks(spec, read_sources(spec.tasks), select_tasks(spec.tasks).files, make_tokenizer(), None)
+        (plan,) = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
         plans.append([row for part in plan.parts for row in part.prompts.to_pylist()])
     assert plans[0] == plans[1]
     assert {row["purpose"] for row in plans[0]} == {"main", "bias_score", "cc", "dc"}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from transformers import AutoTokenizer
 
-from biaseval.label_bias.prompts import PromptFitter
+from biaseval.label_bias.prompts import PromptFitter, PublishedFormat
 from biaseval.label_bias.splits import Splits, splits_of
 from biaseval.label_bias.training_rows import training_rows
 from biaseval.prompting.lengths import TokenCounter
@@ -33,7 +33,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Task, Splits]:
 
 def planned(drawn: tuple[Task, Splits], *contexts: tuple[int, int], max_tokens: int = 2000) -> pa.Table:
     fitter = PromptFitter(TokenCounter(make_tokenizer()), max_tokens)
-    rows = [row for context in contexts for row in training_rows(*drawn, *context, 16, fitter)]
+    form = PublishedFormat(drawn[0].definition)
+    rows = [row for context in contexts for row in training_rows(*drawn, *context, 16, form=form, fitter=fitter)]
     return TRAINING_ROWS.rows(rows)
 
 
@@ -62,14 +63,16 @@ def test_examples_and_prompts_are_those_of_the_reference(shared: Path) -> None:
     n_prompts = 0
     for case in expected:
         own = found[case["task"].split("_")[0]]
-        table = TRAINING_ROWS.rows(list(training_rows(*own, case["k"], case["set_i"], 16, fitter)))
-        rows = table.to_pylist()
+        form = PublishedFormat(own[0].definition)
+        rows = training_rows(*own, case["k"], case["set_i"], 16, form=form, fitter=fitter)
+        table = TRAINING_ROWS.rows(list(rows))
+        found_rows = table.to_pylist()
         assert training_positions(case["k"], case["set_i"], 16) == case["train_pool_positions"]
-        assert [row["instance_id"] for row in rows] == case["train_ids"]
-        assert [row["label"] for row in rows] == case["completions"]
+        assert [row["instance_id"] for row in found_rows] == case["train_ids"]
+        assert [row["label"] for row in found_rows] == case["completions"]
         if "prompts" in case:
-            assert [row["prompt"] for row in rows] == case["prompts"]
-            n_prompts += len(rows)
+            assert [row["prompt"] for row in found_rows] == case["prompts"]
+            n_prompts += len(found_rows)
         assert [row.n_targets for row in encoded_rows(tokenizer, table)] == case["loss_tokens"]
     assert n_prompts > 0
 

@@ -59,6 +59,18 @@ def has_chat_template(tokenizer: Any) -> bool:
     return bool(getattr(tokenizer, "chat_template", None))
 
 
+def chat_notes(model: ModelSpec, tokenizer: Any) -> list[str]:
+    """Return what a reader of the results should know of a model's chat template, in words."""
+    if model.chat == "off" and has_chat_template(tokenizer):
+        return [
+            f"{model.path} has a chat template and was given plain text; model.chat: auto makes prompts the turns of a "
+            "chat"
+        ]
+    if model.chat == "auto" and not has_chat_template(tokenizer):
+        return [f"{model.path} has no chat template: prompts are plain text"]
+    return []
+
+
 def asked_format(
     model: ModelSpec, inner: PromptFormat, instruction: str | None, tokenizer: Any, sample: Demonstration
 ) -> PromptFormat:

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from biaseval.errors import InputError, Problems
+from biaseval.errors import InputError
+from biaseval.examples.chat import asked_format
+from biaseval.examples.template import PromptFormat, PromptTemplate, item_template
 from biaseval.label_bias import suites
-from biaseval.label_bias.prompts import PromptFitter, definition_text, demonstration_text, test_text
-from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
-from biaseval.label_bias.templates import read_templates, template_of
+from biaseval.label_bias.prompts import PromptFitter, PublishedFormat
+from biaseval.label_bias.sources import Drawn, Sources
+from biaseval.label_bias.splits import Sampler, Splits
+from biaseval.label_bias.templates import template_of
 from biaseval.label_bias.training_rows import adapter_name, training_rows
-from biaseval.prompting.calibration import Inputs, calibrations, domain_context, leaves_one_out, shared_inputs
+from biaseval.prompting.calibration import SLOT, Inputs, calibrations, domain_context, leaves_one_out, shared_inputs
 from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
-from biaseval.prompting.task_files import Instance, Task, read_task
-from biaseval.spec import MIN_INSTANCES, LabelBiasSpec, TasksSpec, training_positions
+from biaseval.prompting.task_files import Instance, Task
+from biaseval.spec import LabelBiasSpec, training_positions
 from biaseval.tables import CONTEXTS, SPLITS, TASKS, TRAINING_ROWS
-
-_INPUT = "input"
-"""The one field of P1's prompts."""
 
 
 @dataclass(frozen=True)
@@ -66,56 +65,25 @@ class _Rows:
     training: list[dict[str, object]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Sources:
-    """What tasks are planned from, beside their own files."""
-
-    templates: Mapping[str, str]
-    """Of the spec's file, by task."""
-    splits: Mapping[str, pa.Table] | None
-    """Of another run, by task."""
-
-
-def read_sources(tasks: TasksSpec) -> Sources:
-    """Read the templates and splits that a spec names.
-
-    Raises:
-        InputError: they cannot be used; the message lists what is wrong with either.
-    """
-    problems = Problems()
-    templates: Mapping[str, str] = {}
-    splits = None
-    with problems.noted():
-        templates = read_templates(Path(tasks.templates)) if tasks.templates else {}
-    with problems.noted():
-        splits = read_splits(tasks.splits) if tasks.splits else None
-    problems.refuse()
-    return Sources(templates, splits)
-
-
-def plan_tasks(
-    spec: LabelBiasSpec, sources: Sources, files: Sequence[Path], tokenizer: Any, window: int | None
-) -> Iterator[TaskPlan]:
-    """Yield the plan of each task file, in suite order; one task is in memory at a time.
+def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: int | None) -> Iterator[TaskPlan]:
+    """Yield the plan of each task, in suite order; one task's prompts are in memory at a time.
 
     Args:
         spec: the run's spec.
         sources: what `read_sources` returns of it.
-        files: the task files of the run, in suite order.
         tokenizer: the model's Hugging Face tokenizer.
         window: tokens that the model can take; None if unknown.
 
     What is wrong with a task is in its plan: templates that do not fit it, one label for all of its remaining
     instances, labels that the tokenizer does not tell apart, and prompts that do not fit the model's window.
     """
-    sampler = Sampler(spec.tasks.sampling, spec.seed)
+    sampler = Sampler(spec.sampling, spec.seed)
     planner = _TaskPlanner(spec, tokenizer, window)
-    for path in files:
+    for source in sources.tasks:
         try:
-            task = read_task(path)
-            plan = planner.plan(task, _splits(task, spec, sampler, sources.splits), sampler, sources.templates)
+            plan = planner.plan(source.draw(spec, sampler), sampler, sources.templates)
         except InputError as error:
-            plan = TaskPlan(path.stem, problems=error.problems)
+            plan = TaskPlan(source.name, problems=error.problems)
         yield plan
 
 
@@ -125,16 +93,6 @@ def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
     return [len(list(rows)) for _, rows in groupby(settings)]
 
 
-def _splits(task: Task, spec: LabelBiasSpec, sampler: Sampler, recorded: Mapping[str, pa.Table] | None) -> Splits:
-    splits = sampler.draw(task, spec.tasks.max_eval) if recorded is None else reproduce(task, recorded)
-    if len(splits.labels) < 2:
-        raise InputError(
-            f"{task.name}: outside the pool of 96 every instance has the label {splits.labels[0]!r}; "
-            "leave the task out with tasks.include"
-        )
-    return splits
-
-
 class _TaskPlanner:
     def __init__(self, spec: LabelBiasSpec, tokenizer: Any, window: int | None) -> None:
         self._spec = spec
@@ -142,29 +100,34 @@ class _TaskPlanner:
         self._counter = TokenCounter(tokenizer)
         self._window = window
 
-    def plan(self, task: Task, splits: Splits, sampler: Sampler, templates: Mapping[str, str]) -> TaskPlan:
+    def plan(self, drawn: Drawn, sampler: Sampler, templates: Mapping[str, str]) -> TaskPlan:
         """Return the task's plan.
 
         Raises:
-            InputError: its template does not fit its inputs.
+            InputError: its template does not fit its inputs, or the model's chat template does not fit prompts.
         """
-        notes: list[str] = []
-        template = source = None
+        task, splits = drawn.task, drawn.splits
+        notes = list(drawn.notes)
+        template, source = (None, None) if drawn.has_fields else self._template(task, templates)
         words = {}
         if with_words := [method.name for method in calibrations(self._spec.calibration) if method.needs_words]:
-            template, source = template_of(task, dict(templates))
-            words[_INPUT] = domain_context(task.name, template, [instance.input for instance in splits.main])
-            if n_unfit := words[_INPUT].n_unfit:
-                methods = " and ".join(with_words)
-                notes.append(f"{task.name}: {n_unfit} inputs do not fit the template and give no words to {methods}")
+            for field in splits.main[0].texts:
+                texts = [instance.texts[field] for instance in splits.main]
+                words[field] = domain_context(task.name, template or SLOT, texts)
+                if n_unfit := words[field].n_unfit:
+                    methods = " and ".join(with_words)
+                    notes.append(
+                        f"{task.name}: {n_unfit} inputs do not fit the template and give no words to {methods}"
+                    )
         inputs = shared_inputs(
-            self._spec.calibration, (_INPUT,), words, lambda method: sampler.words_generator(task.name, method)
+            self._spec.calibration,
+            tuple(splits.main[0].texts),
+            words,
+            lambda method: sampler.words_generator(task.name, method),
         )
-        if len(task.instances) < MIN_INSTANCES:
-            notes.append(
-                f"{task.name}: {len(task.instances)} instances, fewer than the {MIN_INSTANCES} of the published suite"
-            )
         rows = self._rows(task, splits, inputs)
+        if drawn.has_fields:
+            notes += self._one_label_notes(task, splits)
         problems = [self._label_problem(task, splits, rows), self._window_problem(task, splits, rows)]
         return TaskPlan(
             task=task.name,
@@ -177,6 +140,35 @@ class _TaskPlanner:
             notes=notes,
             problems=[problem for problem in problems if problem],
         )
+
+    def _template(self, task: Task, templates: Mapping[str, str]) -> tuple[str, str] | tuple[None, None]:
+        if not any(method.needs_words for method in calibrations(self._spec.calibration)):
+            return None, None
+        return template_of(task, dict(templates))
+
+    def _form(self, task: Task, splits: Splits) -> PromptFormat:
+        """Return the format of the task's prompts."""
+        prompt = self._spec.prompt
+        definition = prompt.instruction_text or task.definition
+        inner: PublishedFormat | PromptTemplate = PublishedFormat(definition)
+        if prompt.item is not None:
+            inner = item_template(prompt.item, prompt, definition.strip() or None)
+        sample = splits.main[0]
+        return asked_format(self._spec.model, inner, inner.instruction, self._tokenizer, (sample.texts, sample.label))
+
+    def _settings(self) -> Iterator[tuple[int, int]]:
+        """Yield the number and the set of the demonstrations of each setting."""
+        for n_demos in self._spec.prompt.n_demos:
+            for demo_set in range(self._spec.prompt.demo_sets if n_demos else 1):
+                yield n_demos, demo_set
+
+    def _one_label_notes(self, task: Task, splits: Splits) -> Iterator[str]:
+        sets = [splits.demonstration_set(n_demos, demo_set) for n_demos, demo_set in self._settings() if n_demos > 1]
+        if n_alike := sum(len({demo.label for demo in demos}) == 1 for demos in sets):
+            yield (
+                f"{task.name}: {n_alike} of {len(sets)} demonstration sets show one label only, which models follow; "
+                "prompt.demos: balanced shows all"
+            )
 
     def _held_out(self, splits: Splits, n_demos: int, demo_set: int) -> Iterator[tuple[int, Instance]]:
         """Yield the pool's rows, with their positions, that a setting neither shows nor trains on."""
@@ -192,28 +184,29 @@ class _TaskPlanner:
     def _rows(self, task: Task, splits: Splits, inputs: Mapping[str, Inputs]) -> _Rows:
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
+        form = self._form(task, splits)
         measured = (*splits.main, *splits.bias_score, *(splits.demonstrations if self._spec.held_out else ()))
-        fitter.lengths.measure(test_text(instance.input) for instance in measured)
+        fitter.lengths.measure(form.test(instance.texts) for instance in measured)
         left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
-        for n_demos in self._spec.prompt.n_demos:
-            for demo_set in range(self._spec.prompt.demo_sets if n_demos else 1):
-                demos = splits.demonstration_set(n_demos, demo_set)
-                shown = [demonstration_text(demo.input, demo.label) for demo in demos]
-                setting = _Setting(task, splits.labels, n_demos, demo_set, demos, shown, fitter, rows)
-                for row, instance in enumerate(splits.main):
-                    setting.add("main", row, instance.input, instance)
-                for row, instance in enumerate(splits.bias_score):
-                    setting.add("bias_score", row, instance.input, instance)
-                for row, instance in self._held_out(splits, n_demos, demo_set):
-                    setting.add("held_out", row, instance.input, instance)
-                for method, own in inputs.items():
-                    for row, fields in enumerate(own):
-                        setting.add(method, row, fields[_INPUT])
-                for method in left_out:
-                    for row, instance in enumerate(demos):
-                        setting.add(method, row, instance.input, instance, left_out=row)
-                if self._spec.lora is not None:
-                    rows.training += training_rows(task, splits, n_demos, demo_set, self._spec.lora.n_examples, fitter)
+        for n_demos, demo_set in self._settings():
+            demos = splits.demonstration_set(n_demos, demo_set)
+            shown = [form.demonstration(demo.texts, demo.label) for demo in demos]
+            setting = _Setting(task, splits.labels, n_demos, demo_set, demos, shown, form, fitter, rows)
+            for row, instance in enumerate(splits.main):
+                setting.add("main", row, instance.texts, instance)
+            for row, instance in enumerate(splits.bias_score):
+                setting.add("bias_score", row, instance.texts, instance)
+            for row, instance in self._held_out(splits, n_demos, demo_set):
+                setting.add("held_out", row, instance.texts, instance)
+            for method, own in inputs.items():
+                for row, fields in enumerate(own):
+                    setting.add(method, row, fields)
+            for method in left_out:
+                for row, instance in enumerate(demos):
+                    setting.add(method, row, instance.texts, instance, left_out=row)
+            if self._spec.lora is not None:
+                n_examples = self._spec.lora.n_examples
+                rows.training += training_rows(task, splits, n_demos, demo_set, n_examples, form=form, fitter=fitter)
         return rows
 
     def _parts(self, splits: Splits, rows: _Rows) -> list[PlannedPart]:
@@ -294,24 +287,30 @@ class _Setting:
     demos: tuple[Instance, ...]
     shown: list[str]
     """The demonstrations as they stand in a prompt."""
+    form: PromptFormat
     fitter: PromptFitter
     rows: _Rows
 
     def add(
-        self, purpose: str, row: int, text: str, instance: Instance | None = None, *, left_out: int | None = None
+        self,
+        purpose: str,
+        row: int,
+        fields: Mapping[str, str],
+        instance: Instance | None = None,
+        *,
+        left_out: int | None = None,
     ) -> None:
         """Add the prompt of one input; ``left_out`` is the demonstration that its context goes without."""
-        definition = definition_text(self.task.definition)
         demos, shown = list(self.demos), self.shown
         if left_out is not None:
             demos, shown = demos[:left_out] + demos[left_out + 1 :], shown[:left_out] + shown[left_out + 1 :]
-        test = test_text(text)
-        fitted = self.fitter.fit(definition, shown, test)
+        test = self.form.test(fields)
+        fitted = self.fitter.fit(self.form.head, shown, test)
         n_used = fitted.n_demos_used
         name = "all" if left_out is None else f"without{left_out}"
         if n_used < len(demos):
             name += f".first{n_used}"
-        context, input_text = definition + "".join(shown[:n_used]), test
+        context, input_text = self.form.head + "".join(shown[:n_used]), test
         if fitted.text is not None:
             name, context, input_text, demos = "cut", "", fitted.text, []
         place = adapter_name(self.task.name, self.n_demos, self.demo_set)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from biaseval.prompting.lengths import JOINT_MARGIN, PieceLengths, TokenCounter, merge_margin
+
+INPUT = "input"
+"""The one field of P1's prompts."""
 
 _PUNCTUATION = frozenset(string.punctuation)
 
@@ -42,6 +45,32 @@ def build_prompt(definition: str, demonstrations: Sequence[tuple[str, str]], tex
     """
     demos = "".join(demonstration_text(*demonstration) for demonstration in demonstrations)
     return definition_text(definition) + demos + test_text(text)
+
+
+@dataclass(frozen=True)
+class PublishedFormat:
+    """The format of P1's prompts, whose one field is ``input``."""
+
+    definition: str
+    """Of the task; empty where it has none."""
+
+    @property
+    def instruction(self) -> str | None:
+        """The definition, bare."""
+        return with_full_stop(self.definition.strip()) or None
+
+    @property
+    def head(self) -> str:
+        """What stands before the first item."""
+        return definition_text(self.definition) if self.instruction else ""
+
+    def demonstration(self, fields: Mapping[str, str], label: str) -> str:
+        """Return an example with its answer."""
+        return demonstration_text(fields[INPUT], label)
+
+    def test(self, fields: Mapping[str, str]) -> str:
+        """Return an example up to its answer."""
+        return test_text(fields[INPUT])
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Splits:
     bias_score: tuple[Instance, ...]
     main: tuple[Instance, ...]
     labels: tuple[str, ...]
-    """Distinct first outputs outside the pool of 96, in code-point order."""
+    """In code-point order; P1's are the distinct first outputs outside the pool of 96."""
 
     def by_role(self) -> dict[Role, tuple[Instance, ...]]:
         """Return the instances under the names of their roles."""
@@ -80,7 +80,7 @@ class Sampler:
             rest = [index for index in range(n_instances) if index not in in_pool]
             order = self.shuffled(rest)
         else:
-            permutation = [int(index) for index in self._task_generator(task.name, "splits").permutation(n_instances)]
+            permutation = [int(index) for index in self.generator(task.name, "splits").permutation(n_instances)]
             pool, order = permutation[:POOL_SIZE], permutation[POOL_SIZE:]
         return splits_of(task, pool, order[:max_eval])
 
@@ -93,29 +93,40 @@ class Sampler:
     def words_generator(self, task: str, method: str) -> np.random.Generator:
         """Return the generator that draws a task's inputs of a calibration method; P1 has one of random words."""
         is_published = self._sampling == "reif2024" and method == "dc"
-        return self._word_stream if is_published else self._task_generator(task, method)
+        return self._word_stream if is_published else self.generator(task, method)
 
-    def _task_generator(self, task: str, use: str) -> np.random.Generator:
+    def generator(self, task: str, use: str) -> np.random.Generator:
+        """Return the generator of one use of randomness in a task, apart from every other."""
         digest = hashlib.sha256(f"{task}/{use}".encode()).digest()
         return np.random.default_rng([self._seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])
 
 
-def splits_of(task: Task, pool: Sequence[int], main: Sequence[int]) -> Splits:
+def splits_of(
+    task: Task,
+    pool: Sequence[int],
+    main: Sequence[int],
+    n_demonstrations: int = N_DEMONSTRATIONS,
+    labels: tuple[str, ...] | None = None,
+) -> Splits:
     """Return the splits given by instance indices.
 
     Args:
         task: the task.
-        pool: 96 indices; the first 64 become demonstrations, the last 32 BiasScore rows.
+        pool: indices; the first ``n_demonstrations`` become demonstrations, the others BiasScore rows.
         main: indices of the main rows, in their order.
+        n_demonstrations: of the pool.
+        labels: of the task; without it those of P1, which are those of the instances outside the pool.
     """
     in_pool = set(pool)
     chosen = [task.instances[index] for index in pool]
-    labels = {instance.label for index, instance in enumerate(task.instances) if index not in in_pool}
+    if labels is None:
+        outside = {instance.label for index, instance in enumerate(task.instances) if index not in in_pool}
+        labels = tuple(sorted(outside))
     return Splits(
-        demonstrations=tuple(chosen[:N_DEMONSTRATIONS]),
-        bias_score=tuple(chosen[N_DEMONSTRATIONS:]),
+        demonstrations=tuple(chosen[:n_demonstrations]),
+        bias_score=tuple(chosen[n_demonstrations:]),
         main=tuple(task.instances[index] for index in main),
-        labels=tuple(sorted(labels)),
+        labels=labels,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from biaseval.label_bias.prompts import PromptFitter, definition_text, demonstration_text, test_text
+from biaseval.examples.template import PromptFormat
+from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.splits import Splits
 from biaseval.prompting.task_files import Task
 from biaseval.spec import training_positions
@@ -16,7 +17,14 @@ def adapter_name(task: str, n_demos: int, demo_set: int) -> str:
 
 
 def training_rows(
-    task: Task, splits: Splits, n_demos: int, demo_set: int, n_examples: int, fitter: PromptFitter
+    task: Task,
+    splits: Splits,
+    n_demos: int,
+    demo_set: int,
+    n_examples: int,
+    *,
+    form: PromptFormat,
+    fitter: PromptFitter,
 ) -> Iterator[dict[str, object]]:
     """Yield the rows of the table ``training_rows`` of one adapter, in the order of their positions in the pool.
 
@@ -29,15 +37,15 @@ def training_rows(
         n_demos: demonstrations in the prompt.
         demo_set: which set of them.
         n_examples: how many rows.
+        form: of the prompts.
         fitter: applies ``prompt.max_tokens``.
     """
-    definition = definition_text(task.definition)
-    shown = [demonstration_text(demo.input, demo.label) for demo in splits.demonstration_set(n_demos, demo_set)]
+    shown = [form.demonstration(demo.texts, demo.label) for demo in splits.demonstration_set(n_demos, demo_set)]
     for row, position in enumerate(training_positions(n_demos, demo_set, n_examples)):
         example = splits.demonstrations[position]
-        test = test_text(example.input)
-        fitted = fitter.fit(definition, shown, test)
-        whole = definition + "".join(shown[: fitted.n_demos_used]) + test
+        test = form.test(example.texts)
+        fitted = fitter.fit(form.head, shown, test)
+        whole = form.head + "".join(shown[: fitted.n_demos_used]) + test
         yield {
             "adapter": adapter_name(task.name, n_demos, demo_set),
             "task": task.name,

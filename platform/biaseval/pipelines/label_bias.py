@@ -9,8 +9,9 @@ from typing import Any
 
 from biaseval.analysis.causal_draws import derive_label_bias
 from biaseval.errors import Problems
-from biaseval.label_bias.plan import plan_tasks, read_sources
-from biaseval.label_bias.tasks import select_tasks
+from biaseval.examples.chat import chat_notes
+from biaseval.label_bias.plan import plan_tasks
+from biaseval.label_bias.sources import read_sources
 from biaseval.pipelines.causal import (
     CausalInputs,
     Planned,
@@ -34,15 +35,13 @@ from biaseval.store import Run
 def _read(spec: LabelBiasSpec) -> CausalInputs:
     problems = Problems()
     with problems.noted():
-        selection = select_tasks(spec.tasks)
-    with problems.noted():
-        sources = read_sources(spec.tasks)
+        sources = read_sources(spec)
     with problems.noted():
         facts, tokenizer = model_inputs(spec.model)
     problems.refuse()
 
     def planned() -> Iterator[Planned]:
-        for plan in plan_tasks(spec, sources, selection.files, tokenizer, facts.window):
+        for plan in plan_tasks(spec, sources, tokenizer, facts.window):
             training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
             yield Planned(
                 tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},
@@ -60,13 +59,19 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
                     n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
                 ),
                 problems=[*plan.problems, *untrainable],
-                sha256={f"{plan.task}.json": plan.sha256},
+                sha256={} if spec.tasks is None else {f"{plan.task}.json": plan.sha256},
             )
 
     return CausalInputs(
-        subject=f"{len(selection.files)} tasks",
+        subject=sources.subject,
         model=facts,
-        start=PlanSummary(0, 0, 0, 0, 0, n_shortened=0, n_cut=0, notes=[], left_out=selection.left_out),
+        start=PlanSummary(
+            *(0, 0, 0, 0, 0),
+            n_shortened=0,
+            n_cut=0,
+            notes=chat_notes(spec.model, tokenizer),
+            left_out=dict(sources.left_out),
+        ),
         problems=lora_problems(spec),
         planned=planned,
     )
@@ -83,6 +88,8 @@ def _stages(run: Run, spec: LabelBiasSpec, plan: Plan) -> list[Stage]:
 
 
 def _changes(spec: LabelBiasSpec, environment: Mapping[str, Any]) -> list[str]:
+    if spec.tasks is None:  # their files are among the spec's
+        return []
     folder = Path(spec.tasks.path)
     found = []
     for name, sha256 in environment["data"].items():

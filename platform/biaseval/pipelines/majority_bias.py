@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from biaseval.analysis.causal_draws import derive_majority_bias
 from biaseval.errors import Problems
+from biaseval.examples.chat import chat_notes
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines.causal import (
@@ -71,7 +72,7 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
             tokens_unshared=0,
             n_shortened=0,
             n_cut=0,
-            notes=dataset.notes,
+            notes=[*dataset.notes, *chat_notes(spec.model, tokenizer)],
             left_out={},
             n_test_rows=len(dataset.test),
             n_settings=0,

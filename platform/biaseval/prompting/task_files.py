@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,15 @@ class Instance:
 
     id: str
     input: str
+    """As people read it."""
     outputs: tuple[str, ...]
+    fields: Mapping[str, str] | None = None
+    """Field of the prompt to its text, where examples have fields of their own."""
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """Field of the prompt to its text; that of task files is ``input``."""
+        return {"input": self.input} if self.fields is None else self.fields
 
     @property
     def label(self) -> str:

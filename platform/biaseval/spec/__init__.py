@@ -14,7 +14,7 @@ from biaseval.errors import InputError
 from biaseval.spec.data import LABEL, DataSpec, ItemSpec, item_pieces, label_key
 from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
-from biaseval.spec.label_bias import LabelBiasSpec, PromptSpec, TasksSpec
+from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, PromptSpec, TasksSpec
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.qa_bias import (
@@ -128,6 +128,7 @@ __all__ = [
     "InstructTrainingSpec",
     "ItemSpec",
     "LabelBiasSpec",
+    "LabelDataSpec",
     "LoraSpec",
     "MajorityBiasSpec",
     "MajorityPromptSpec",

@@ -7,11 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from biaseval.spec.data import DataSpec, ItemSpec
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
     ExecutionSpec,
     Method,
     ModelSpec,
+    Name,
     RunSpec,
     ScoringSpec,
     Section,
@@ -48,9 +50,19 @@ class TasksSpec(Section):
         return [value] if isinstance(value, str) else value
 
 
-class PromptSpec(Section):
-    """How prompts are built (P1 section 3)."""
+class LabelDataSpec(DataSpec):
+    """A data set of the user's own, which is one task: demonstrations and BiasScore rows come from ``train``."""
 
+    name: Name | None = None
+    """Of the task; that of the spec where it is left out."""
+    max_test: Annotated[int, Field(gt=0)] = 1000
+
+
+class PromptSpec(ItemSpec):
+    """How prompts are built: as published (P1 section 3), or by an item template."""
+
+    demos: Literal["random", "balanced"] = "random"
+    """``balanced``: each demonstration set has as many of every label as of the others, or one more."""
     n_demos: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0, 2, 4, 8, 16]
     demo_sets: Annotated[int, Field(gt=0)] = 3
     max_tokens: Annotated[int, Field(gt=0)] = 2000
@@ -77,6 +89,8 @@ class LabelBiasSpec(RunSpec):
         "tasks.table",
         "tasks.templates",
         "tasks.splits",
+        "data.*.train",
+        "data.*.test",
         "lora.deepspeed_config",
     )
     NAMES = ("model.path", "model.adapter")
@@ -88,7 +102,9 @@ class LabelBiasSpec(RunSpec):
 
     kind: Literal["label_bias"]
     model: ModelSpec
-    tasks: TasksSpec
+    tasks: TasksSpec | None = None
+    data: Annotated[list[LabelDataSpec], Field(min_length=1)] | None = None
+    """Data sets of the user's own, in place of ``tasks``; one of them may stand there without a list."""
     prompt: PromptSpec = PromptSpec()
     held_out: bool = False
     """Whether each setting scores the demonstrations of others too, with the purpose ``held_out``: metrics do not count
@@ -100,11 +116,25 @@ class LabelBiasSpec(RunSpec):
 
     def files(self) -> dict[str, str | None]:
         """Return the files beside the tasks; those of the tasks' folder are recorded by their names."""
+        if self.tasks is not None:
+            return {f"tasks.{key}": getattr(self.tasks, key) for key in ("table", "templates", "splits")}
         return {
-            "tasks.table": self.tasks.table,
-            "tasks.templates": self.tasks.templates,
-            "tasks.splits": self.tasks.splits,
+            f"{key}.{role}": getattr(data, role) for key, data in self.datasets().items() for role in ("train", "test")
         }
+
+    def datasets(self) -> dict[str, LabelDataSpec]:
+        """Return the data sets of the user's own, by their keys in messages."""
+        own = self.data or []
+        return {"data" if len(own) == 1 else f"data.{number}": data for number, data in enumerate(own)}
+
+    def task_of(self, data: LabelDataSpec) -> str:
+        """Return the name of the task that a data set is."""
+        return data.name or self.name
+
+    @property
+    def sampling(self) -> Literal["per_task", "reif2024"]:
+        """How instances are drawn."""
+        return "per_task" if self.tasks is None else self.tasks.sampling
 
     def models_used(self) -> dict[tuple[str, ...], ModelSpec]:
         """Return the one model."""
@@ -116,10 +146,35 @@ class LabelBiasSpec(RunSpec):
 
     @field_validator("tasks")
     @classmethod
-    def _suite_has_its_table(cls, tasks: TasksSpec) -> TasksSpec:
-        if tasks.suite == "selection" and tasks.table is None:
+    def _suite_has_its_table(cls, tasks: TasksSpec | None) -> TasksSpec | None:
+        if tasks is not None and tasks.suite == "selection" and tasks.table is None:
             raise SpecError("tasks.table: suite: selection needs the CSV of task names, categories and languages")
         return tasks
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _one_data_set_is_a_list(cls, data: object) -> object:
+        return [data] if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _has_tasks_or_data(self) -> LabelBiasSpec:
+        if (self.tasks is None) == (self.data is None):
+            found = "are missing" if self.tasks is None else "stand there both"
+            raise SpecError(
+                f"tasks and data: {found}; name a folder of Super-NaturalInstructions in tasks.path, or files of your "
+                "own in data.train"
+            )
+        names = [self.task_of(data) for data in self.data or []]
+        refuse(named_twice("data: name", names, "a data set"), SpecError)
+        if self.prompt.demos == "balanced" and self.tasks is not None:
+            fixed = [f"{key}: {value}" for key, value in self._fixed_draws() if value]
+            refuse([f"prompt.demos: balanced does not go with tasks.{one}, which says what is drawn" for one in fixed])
+        return self
+
+    def _fixed_draws(self) -> Iterator[tuple[str, str | None]]:
+        if self.tasks is not None:
+            yield "sampling", "reif2024" if self.tasks.sampling == "reif2024" else None
+            yield "splits", self.tasks.splits
 
     @field_validator("calibration")
     @classmethod

@@ -1,0 +1,202 @@
+"""Data sets of the user's own as tasks: which rows are demonstrations, BiasScore rows and main rows.
+
+A data set as large as the smallest published task is split as P1's are: 64 demonstrations, 32 BiasScore rows, main rows
+from the rest. A smaller one gives no more demonstrations than its prompts show, and BiasScore rows in proportion.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from biaseval.errors import InputError, Problems
+from biaseval.examples.files import Example, ExampleFile, Wanted
+from biaseval.examples.template import template_fields
+from biaseval.label_bias.prompts import INPUT
+from biaseval.label_bias.splits import Splits, splits_of
+from biaseval.prompting.task_files import Instance, Task
+from biaseval.spec import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, LabelBiasSpec, LabelDataSpec
+
+FEWEST_MAIN_ROWS = 10
+"""Fewer say nothing, however wide the intervals."""
+
+_N_BIAS_SCORE = POOL_SIZE - N_DEMONSTRATIONS
+_FEWEST_OF_A_LABEL = 2
+"""BiasScore rows that a label has, on average, in a small data set."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set, which is one task of a run."""
+
+    key: str
+    """Of its section, in messages."""
+    task: Task
+    """Its instances are those of ``train``, then those of ``test``."""
+    n_train: int
+    labels: tuple[str, ...]
+    """Of all its rows, in code-point order."""
+    max_test: int
+    notes: tuple[str, ...]
+    """What a reader of the results should know, in words."""
+
+    @property
+    def name(self) -> str:
+        """Of the task."""
+        return self.task.name
+
+    @property
+    def has_test_file(self) -> bool:
+        """Whether main rows have a file of their own."""
+        return self.n_train < len(self.task.instances)
+
+    def splits(self, spec: LabelBiasSpec, generator: np.random.Generator) -> Splits:
+        """Return the rows of each role.
+
+        Args:
+            spec: the run's spec.
+            generator: of the draw.
+
+        Raises:
+            InputError: there are too few rows for what the spec asks for.
+        """
+        order = [int(index) for index in generator.permutation(self.n_train)]
+        n_demos, n_bias_score = self._sizes(spec)
+        bias_score, rest = order[:n_bias_score], order[n_bias_score:]
+        # From the other end, so that more demonstrations leave the first main rows what they are.
+        demos = rest[::-1]
+        if spec.prompt.demos == "balanced":
+            demos = in_rounds(demos, lambda index: self.task.instances[index].label, generator)
+        demos = demos[:n_demos]
+        shown = set(demos)
+        main = [index for index in rest if index not in shown]
+        if self.has_test_file:
+            n_test = len(self.task.instances) - self.n_train
+            main = [self.n_train + int(index) for index in generator.permutation(n_test)]
+        return splits_of(self.task, [*demos, *bias_score], main[: self.max_test], n_demos, self.labels)
+
+    def _sizes(self, spec: LabelBiasSpec) -> tuple[int, int]:
+        """Return how many rows may be demonstrations, and how many are BiasScore rows.
+
+        Raises:
+            InputError: that leaves too few main rows.
+        """
+        n_rows = self.n_train
+        asked = max(spec.prompt.n_demos) * spec.prompt.demo_sets
+        n_demos = N_DEMONSTRATIONS if spec.lora is not None or n_rows >= MIN_INSTANCES else asked
+        share = round(n_rows * _N_BIAS_SCORE / MIN_INSTANCES)
+        n_bias_score = min(_N_BIAS_SCORE, max(share, _FEWEST_OF_A_LABEL * len(self.labels)))
+        n_main = 0 if self.has_test_file else FEWEST_MAIN_ROWS
+        if n_demos + n_bias_score + n_main <= n_rows:
+            return n_demos, n_bias_score
+        most = (n_rows - n_bias_score - n_main) // spec.prompt.demo_sets
+        shown = f"prompt.n_demos {max(spec.prompt.n_demos)} x prompt.demo_sets {spec.prompt.demo_sets}"
+        why = "lora takes a pool of 64" if spec.lora is not None else shown
+        remedy = f"lower prompt.n_demos to at most {most}, or demo_sets" if most >= 0 else "add rows"
+        main = f" and {n_main} main rows" if n_main else ""
+        raise InputError(
+            f"{self.key}.train: has {n_rows} rows that can be used, and {n_demos} demonstrations ({why}), "
+            f"{n_bias_score} BiasScore rows{main} are needed; {remedy}"
+        )
+
+
+def in_rounds(indices: Sequence[int], label: Callable[[int], str], generator: np.random.Generator) -> list[int]:
+    """Return indices so that any few neighbours have all labels alike: in rounds of one of each, in random order.
+
+    Args:
+        indices: what is ordered; of a label they stay in this order.
+        label: of an index.
+        generator: of the order within rounds.
+    """
+    left: dict[str, list[int]] = {}
+    for index in indices:
+        left.setdefault(label(index), []).append(index)
+    ordered: list[int] = []
+    for number in range(max(map(len, left.values()), default=0)):
+        there = [own for own in left.values() if number < len(own)]
+        ordered += [there[place][number] for place in generator.permutation(len(there))]
+    return ordered
+
+
+def read_datasets(spec: LabelBiasSpec) -> list[DataSet]:
+    """Return the data sets of a spec.
+
+    Raises:
+        InputError: a file cannot be read, or has mistakes; the message lists those of all files.
+    """
+    problems = Problems()
+    found = []
+    for key, data in spec.datasets().items():
+        with problems.noted():
+            found.append(_read(spec, key, data))
+    problems.refuse()
+    return found
+
+
+def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
+    item = spec.prompt.item
+    fields = (INPUT,) if item is None else template_fields(item)
+    known = {field: (field, "text") if item is None else (field,) for field in fields}
+    problems = [
+        f"{key}.fields.{name}: the prompt has no such field; it has {', '.join(fields)}"
+        + ("" if item else "; write prompt.item for others")
+        for name in data.fields
+        if name not in fields
+    ]
+    if data.test == data.train:
+        problems.append(f"{key}.test: is {key}.train; name another file, or leave it out: main rows are drawn")
+    if problems:
+        raise InputError.of(problems)
+    wanted = Wanted(data=data, fields=known, labels=data.labels or {}, seed=spec.seed, key=key)
+    files = [ExampleFile(uri, role, wanted) for role, uri in (("train", data.train), ("test", data.test)) if uri]
+    if problems := [problem for file in files for problem in file.shown_problems()]:
+        raise InputError.of(problems)
+    notes = [note for file in files if (note := file.note)]
+    train, test = files[0].examples, files[1].examples if len(files) > 1 else []
+    kept = _distinct(train, test)
+    if n_same := len(train) - len(kept):
+        where = "another row's, or a test row's," if test else "another row's"
+        notes.append(f"{key}.train: {n_same:,} of {len(train):,} rows have {where} text and are left out")
+    name = spec.task_of(data)
+    instances = [_instance(example, fields) for example in (*kept, *test)]
+    labels = tuple(sorted({instance.label for instance in instances}))
+    if len(labels) < 2:
+        raise InputError(f"{data.train}: every row has the label {labels[0]!r}; a classification task needs two")
+    definition = spec.prompt.instruction_text or files[0].definition or ""
+    task = Task(name, definition, (), (), tuple(instances), files[0].sha256)
+    notes += [f"{name}: {note}" for note in _label_notes(instances, labels)]
+    return DataSet(key, task, len(kept), labels, data.max_test, tuple(notes))
+
+
+def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:
+    """Return the rows of ``train`` whose text no test row and no row before has."""
+    seen = {tuple(example.fields.values()) for example in test}
+    kept = []
+    for example in train:
+        text = tuple(example.fields.values())
+        if text not in seen:
+            seen.add(text)
+            kept.append(example)
+    return kept
+
+
+def _instance(example: Example, fields: Sequence[str]) -> Instance:
+    shown = [example.fields[field] if len(fields) == 1 else f"{field}: {example.fields[field]}" for field in fields]
+    return Instance(example.id, "\n".join(shown), (example.label,), example.fields)
+
+
+def _label_notes(instances: Sequence[Instance], labels: Sequence[str]) -> Iterator[str]:
+    counts = Counter(instance.label for instance in instances)
+    if rare := [label for label in labels if counts[label] == 1]:
+        more = f" and {len(rare) - _SHOWN:,} more" if len(rare) > _SHOWN else ""
+        yield f"the label {', '.join(map(repr, rare[:_SHOWN]))}{more} occurs once: nothing can be said about it"
+    for label in labels:
+        if inside := [other for other in labels if other != label and other.startswith(label)]:
+            yield (
+                f"the label {label!r} is the beginning of {inside[0]!r}; scores tell the two apart by the end of text "
+                "behind them, which not every model has learnt"
+            )

@@ -1,0 +1,147 @@
+"""Where the tasks of a run come from: files of Super-NaturalInstructions, or data sets of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from biaseval.errors import InputError, Problems
+from biaseval.examples.template import template_fields
+from biaseval.label_bias.data import DataSet, in_rounds, read_datasets
+from biaseval.label_bias.prompts import INPUT
+from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
+from biaseval.label_bias.tasks import select_tasks
+from biaseval.label_bias.templates import read_templates
+from biaseval.prompting.task_files import Task, read_task
+from biaseval.spec import MIN_INSTANCES, LabelBiasSpec, TasksSpec
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A task and its rows."""
+
+    task: Task
+    splits: Splits
+    notes: Sequence[str]
+    """What a reader of the results should know, in words."""
+    has_fields: bool
+    """Whether its examples have fields of their own, so that no template is looked for in its inputs."""
+
+
+class TaskSource(Protocol):
+    """One task, in whatever form it is kept."""
+
+    @property
+    def name(self) -> str:
+        """Of the task."""
+
+    def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
+        """Return the task with its rows.
+
+        Raises:
+            InputError: it cannot be used.
+        """
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a run is planned from."""
+
+    tasks: Sequence[TaskSource]
+    templates: Mapping[str, str]
+    """Of the spec's file, by task."""
+    left_out: Mapping[str, str]
+    """Task name to the reason why it takes no part."""
+
+    @property
+    def subject(self) -> str:
+        """What is planned, in a few words."""
+        return f"{len(self.tasks)} task{'s' if len(self.tasks) > 1 else ''}"
+
+
+def read_sources(spec: LabelBiasSpec) -> Sources:
+    """Return what a spec names, validated.
+
+    Raises:
+        InputError: something cannot be used; the message lists all of it.
+    """
+    if spec.tasks is None:
+        return Sources([OwnTask(data) for data in read_datasets(spec)], templates={}, left_out={})
+    return _published(spec, spec.tasks)
+
+
+def _published(spec: LabelBiasSpec, tasks: TasksSpec) -> Sources:
+    problems = Problems()
+    templates: Mapping[str, str] = {}
+    splits = None
+    with problems.noted():
+        selection = select_tasks(tasks)
+    with problems.noted():
+        templates = read_templates(Path(tasks.templates)) if tasks.templates else {}
+    with problems.noted():
+        splits = read_splits(tasks.splits) if tasks.splits else None
+    with problems.noted():
+        if spec.prompt.item is not None and (other := set(template_fields(spec.prompt.item)) - {INPUT}):
+            raise InputError(f"prompt.item: has the field {min(other)}; task files have {INPUT} alone")
+    problems.refuse()
+    return Sources([PublishedTask(path, tasks, splits) for path in selection.files], templates, selection.left_out)
+
+
+@dataclass(frozen=True)
+class PublishedTask:
+    """A task file of Super-NaturalInstructions."""
+
+    path: Path
+    tasks: TasksSpec
+    recorded: Mapping[str, pa.Table] | None
+    """Splits of another run, by task."""
+
+    @property
+    def name(self) -> str:
+        """Of the task."""
+        return self.path.stem
+
+    def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
+        """Return the task with its rows, drawn as P1's are, or as another run has them."""
+        task = read_task(self.path)
+        splits = sampler.draw(task, self.tasks.max_eval) if self.recorded is None else reproduce(task, self.recorded)
+        if len(splits.labels) < 2:
+            raise InputError(
+                f"{task.name}: outside the pool of 96 every instance has the label {splits.labels[0]!r}; "
+                "leave the task out with tasks.include"
+            )
+        if spec.prompt.demos == "balanced":
+            splits = _balanced(splits, sampler, task.name)
+        notes = []
+        if len(task.instances) < MIN_INSTANCES:
+            notes.append(
+                f"{task.name}: {len(task.instances)} instances, fewer than the {MIN_INSTANCES} of the published suite"
+            )
+        return Drawn(task, splits, notes, has_fields=False)
+
+
+@dataclass(frozen=True)
+class OwnTask:
+    """A data set of the user's own."""
+
+    data: DataSet
+
+    @property
+    def name(self) -> str:
+        """Of the task."""
+        return self.data.name
+
+    def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
+        """Return the data set as a task, with its rows."""
+        splits = self.data.splits(spec, sampler.generator(self.name, "splits"))
+        return Drawn(self.data.task, splits, self.data.notes, has_fields=True)
+
+
+def _balanced(splits: Splits, sampler: Sampler, task: str) -> Splits:
+    demos = splits.demonstrations
+    order = in_rounds(range(len(demos)), lambda index: demos[index].label, sampler.generator(task, "balanced"))
+    return Splits(tuple(demos[index] for index in order), splits.bias_score, splits.main, splits.labels)

@@ -1,0 +1,240 @@
+"""Data sets of the user's own: their rows, their prompts, and what is wrong with them."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.label_bias.data import in_rounds
+from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.sources import read_sources
+from biaseval.spec import LabelBiasSpec, load_spec
+from tests.tinymodels import make_tokenizer
+
+ITEM = "Review: {review}\nShop: {shop}\nMood: {label}"
+
+
+def reviews(n_rows: int, prefix: str = "row") -> list[dict[str, str]]:
+    """Return rows of two fields and three labels, the first of which is as frequent as both others."""
+    labels = ("good", "bad", "good", "mixed")
+    return [
+        {"review": f"{prefix} {number}, it was fine", "shop": f"shop {number % 5}", "mood": labels[number % 4]}
+        for number in range(n_rows)
+    ]
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, str]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def spec_of(folder: Path, **changes: Any) -> LabelBiasSpec:
+    """Return a spec on ``reviews.csv`` in ``folder``; ``changes`` go over its sections."""
+    content: dict[str, Any] = {
+        "kind": "label_bias",
+        "name": "reviews",
+        "model": {"path": "unused"},
+        "data": {"train": str(folder / "reviews.csv"), "fields": {"input": "review"}, "label": "mood"},
+        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
+    }
+    for key, value in changes.items():
+        content[key] = {**content[key], **value} if isinstance(content.get(key), dict) else value
+    return LabelBiasSpec.model_validate(content)
+
+
+def plans(spec: LabelBiasSpec) -> list[TaskPlan]:
+    return list(plan_tasks(spec, read_sources(spec), make_tokenizer(), None))
+
+
+def plan_of(spec: LabelBiasSpec) -> TaskPlan:
+    (plan,) = plans(spec)
+    assert plan.problems == []
+    return plan
+
+
+def texts(plan: TaskPlan, purpose: str) -> dict[str, str]:
+    """Return the whole text of each prompt of a purpose."""
+    contexts = {row["context_id"]: row["text"] for row in plan.contexts.to_pylist()}
+    prompts = [row for part in plan.parts for row in part.prompts.to_pylist() if row["purpose"] == purpose]
+    return {row["prompt_id"]: contexts[row["context_id"]] + row["input_text"] for row in prompts}
+
+
+def test_a_csv_of_thirty_rows_is_measured(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(30))
+    plan = plan_of(spec_of(tmp_path, calibration=["cc", "dc", "looc"]))
+    roles = Counter(row["role"] for row in plan.splits.to_pylist())
+    assert roles == {"demonstration": 4, "bias_score": 6, "main": 20}
+    assert len({row["instance_id"] for row in plan.splits.to_pylist()}) == 30
+    [task] = plan.tasks.to_pylist()
+    assert (task["task"], task["labels"], task["n_instances"], task["template"]) == (
+        "reviews",
+        ["bad", "good", "mixed"],
+        30,
+        None,
+    )
+    whole = texts(plan, "main")["reviews/k2.s0/main/0"]
+    assert whole.startswith("Input: row ")
+    assert whole.count("\n Output: ") == 2
+    assert whole.endswith(", it was fine.\n\nOutput:")
+    assert texts(plan, "cc")["reviews/k0.s0/cc/0"] == "Input: N/A.\n\nOutput:"
+
+
+def test_a_large_data_set_is_split_as_published_tasks_are(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(400))
+    plan = plan_of(spec_of(tmp_path))
+    roles = Counter(row["role"] for row in plan.splits.to_pylist())
+    assert roles == {"demonstration": 64, "bias_score": 32, "main": 304}
+
+
+def test_more_demonstrations_leave_the_other_rows_what_they_are(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(60))
+    few, many = (plan_of(spec_of(tmp_path, prompt={"n_demos": [number]})).splits.to_pylist() for number in (2, 4))
+
+    def ids(rows: list[dict[str, Any]], role: str) -> list[str]:
+        return [row["instance_id"] for row in rows if row["role"] == role]
+
+    assert ids(few, "bias_score") == ids(many, "bias_score")
+    assert ids(many, "demonstration")[:4] == ids(few, "demonstration")
+    assert ids(many, "main") == ids(few, "main")[: len(ids(many, "main"))]
+
+
+def test_main_rows_may_have_a_file_of_their_own(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(40))
+    write_csv(tmp_path / "test.csv", [*reviews(2), *reviews(10, "other")])
+    plan = plan_of(spec_of(tmp_path, data={"test": str(tmp_path / "test.csv"), "max_test": 8}))
+    rows = plan.splits.to_pylist()
+    main = [row for row in rows if row["role"] == "main"]
+    assert len(main) == 8
+    assert {row["instance_id"].split("-")[0] for row in main} == {"test"}
+    shown = {row["input"] for row in rows if row["role"] != "main"}
+    assert shown.isdisjoint(row["review"] for row in reviews(2))
+    assert any("2 of 40 rows have another row's, or a test row's, text" in note for note in plan.notes)
+
+
+def test_a_template_of_ones_own_has_the_fields_of_the_file(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(30))
+    prompt = {"item": ITEM, "instruction_text": "What is the mood?", "separator": "\n###\n".replace("#", " ")}
+    spec = spec_of(tmp_path, data={"fields": {}}, prompt=prompt, calibration=["cc", "dc", "looc"])
+    plan = plan_of(spec)
+    separator = prompt["separator"]
+    by_id = {f"train-{number}": row for number, row in enumerate(reviews(30))}
+    context = next(row for row in plan.contexts.to_pylist() if row["context_id"] == "reviews/k2.s1/all")
+    expected = "What is the mood?" + separator
+    for name in context["demo_ids"]:
+        row = by_id[name]
+        expected += f"Review: {row['review']}\nShop: {row['shop']}\nMood: {row['mood']}{separator}"
+    assert context["text"] == expected
+    assert texts(plan, "cc")["reviews/k0.s0/cc/1"] == f"What is the mood?{separator}Review: \nShop: \nMood:"
+    # Every field has random words of its own.
+    random_words = texts(plan, "dc")["reviews/k0.s0/dc/0"].split("\n")
+    assert any("shop" in word for word in random_words[-2].split()[1:])
+    assert {row["input"].split(":")[0] for row in plan.splits.to_pylist()} == {"review"}
+
+
+def test_several_data_sets_are_one_suite(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(30))
+    write_csv(tmp_path / "other.csv", [{"text": f"x {number}", "label": "yn"[number % 2]} for number in range(30)])
+    data = [
+        {"name": "moods", "train": str(tmp_path / "reviews.csv"), "fields": {"input": "review"}, "label": "mood"},
+        {"name": "letters", "train": str(tmp_path / "other.csv"), "labels": {"y": "yes", "n": "no"}},
+    ]
+    spec = spec_of(tmp_path).model_dump()
+    found = plans(LabelBiasSpec.model_validate({**spec, "data": data}))
+    assert [plan.task for plan in found] == ["moods", "letters"]
+    assert [plan.tasks["labels"][0].as_py() for plan in found] == [["bad", "good", "mixed"], ["no", "yes"]]
+    with pytest.raises(ValueError, match=r"data: name \['reviews', 'reviews'\] names a data set twice"):
+        LabelBiasSpec.model_validate({**spec, "data": [{**own, "name": None} for own in data]})
+
+
+def test_balanced_sets_show_every_label(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(60))
+    for demos, spread in (("random", False), ("balanced", True)):
+        spec = spec_of(tmp_path, prompt={"n_demos": [6], "demo_sets": 3, "demos": demos})
+        contexts = plan_of(spec).contexts.to_pylist()
+        counts = [Counter(row["demo_labels"]) for row in contexts]
+        assert len(counts) == 3
+        assert all(own == {"good": 2, "bad": 2, "mixed": 2} for own in counts) == spread
+
+
+def test_rounds_hold_each_label_once_until_it_is_used_up() -> None:
+    labels = "aaaaaabbc"
+    order = in_rounds(range(9), lambda index: labels[index], np.random.default_rng(0))
+    assert sorted(order) == list(range(9))
+    assert {labels[index] for index in order[:3]} == set("abc")
+    assert {labels[index] for index in order[3:5]} == set("ab")
+    assert [index for index in order if labels[index] == "a"] == list(range(6))
+
+
+def _refused(spec: LabelBiasSpec) -> str:
+    try:
+        [plan] = plans(spec)
+    except InputError as error:
+        return str(error)
+    return "\n".join(plan.problems)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "problem"),
+    [
+        (
+            reviews(10),
+            {},
+            "data.train: has 10 rows that can be used, and 4 demonstrations (prompt.n_demos 2 x prompt.demo_sets 2), "
+            "6 BiasScore rows and 10 main rows are needed; add rows",
+        ),
+        (reviews(30), {"prompt": {"n_demos": [16]}}, "lower prompt.n_demos to at most 7, or demo_sets"),
+        (
+            reviews(30),
+            {"data": {"label": "mode"}},
+            "data.label: no row has mode; name the file's field in data.label (its fields: review, shop, mood); "
+            "did you mean mood?",
+        ),
+        (reviews(30), {"data": {"fields": {"review": "review"}}}, "data.fields.review: the prompt has no such field"),
+        (reviews(30), {"data": {"fields": {}}}, "data.fields.input: no row has input or text"),
+        ([*reviews(30), {"review": " ", "shop": "x", "mood": "good"}], {}, "line 32: review: is empty; fill it in"),
+        ([{**row, "mood": "good"} for row in reviews(30)], {}, "every row has the label 'good'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_remedy(
+    tmp_path: Path, rows: list[dict[str, str]], changes: dict[str, Any], problem: str
+) -> None:
+    write_csv(tmp_path / "reviews.csv", rows)
+    assert problem in _refused(spec_of(tmp_path, **changes))
+
+
+def test_labels_that_say_little_are_noted(tmp_path: Path) -> None:
+    rows = [*reviews(30), {"review": "rare", "shop": "x", "mood": "good enough"}]
+    write_csv(tmp_path / "reviews.csv", rows)
+    notes = plan_of(spec_of(tmp_path)).notes
+    assert any("the label 'good enough' occurs once" in note for note in notes)
+    assert any("the label 'good' is the beginning of 'good enough'" in note for note in notes)
+
+
+def test_a_spec_has_tasks_or_data(tmp_path: Path) -> None:
+    base = "kind: label_bias\nname: x\nmodel: {path: m}\n"
+    for text, problem in (
+        ("", "tasks and data: are missing; name a folder of Super-NaturalInstructions in tasks.path, or files of your"),
+        ("tasks: {path: t}\ndata: {train: a.csv}\n", "tasks and data: stand there both"),
+        ("data: {tran: a.csv}\n", "data.tran: unknown key; did you mean train?"),
+        (
+            "tasks: {path: t, sampling: reif2024}\nprompt: {demos: balanced}\n",
+            "prompt.demos: balanced does not go with tasks.sampling",
+        ),
+    ):
+        (tmp_path / "spec.yaml").write_text(base + text)
+        with pytest.raises(InputError, match=problem.replace(".", r"\.")):
+            load_spec(tmp_path / "spec.yaml")
+    (tmp_path / "spec.yaml").write_text(base + "data: {train: a.csv, test: b.csv}\n")
+    spec = load_spec(tmp_path / "spec.yaml")
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.files() == {"data.train": str(tmp_path / "a.csv"), "data.test": str(tmp_path / "b.csv")}

@@ -1,0 +1,164 @@
+"""Every form of a data file gives the same rows, and what is wrong with one is said with its place."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc as paipc
+import pyarrow.parquet as pq
+import pytest
+
+from biaseval.records import Records
+from biaseval.store import Run
+
+ROWS: list[dict[str, Any]] = [
+    {"text": 'He said "no, thanks".', "label": "bad"},
+    {"text": "two\nlines; and\ta tab", "label": "good"},
+    {"text": "ünïcode", "label": "good"},
+]
+
+
+def _write(folder: Path, form: str) -> Path:
+    path = folder / f"rows.{form}"
+    bare = form.removesuffix(".gz")
+    if bare in ("csv", "semicolons.csv"):
+        with path.open("w", newline="", encoding="utf-8-sig") as file:
+            writer = csv.DictWriter(file, ["text", "label"], delimiter=";" if bare.startswith("semi") else ",")
+            writer.writeheader()
+            writer.writerows(ROWS)
+    elif bare == "json":
+        path.write_text(json.dumps(ROWS, indent=1))
+    elif bare == "data.json":
+        path.write_text(json.dumps({"version": "1", "data": ROWS}))
+    elif bare == "jsonl":
+        path.write_text("\n\n".join(json.dumps(row) for row in ROWS))
+    elif bare == "parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    if form.endswith(".gz"):
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    return path
+
+
+def _rows(path: Path | str) -> list[dict[str, Any]]:
+    records = Records(str(path))
+    rows = [row for _, row in records]
+    assert records.problems == []
+    return rows
+
+
+@pytest.mark.parametrize(
+    "form", ["csv", "semicolons.csv", "json", "data.json", "jsonl", "parquet", "csv.gz", "jsonl.gz", "parquet.gz"]
+)
+def test_every_form_has_the_same_rows(tmp_path: Path, form: str) -> None:
+    path = _write(tmp_path, form)
+    records = Records(str(path))
+    assert [row for _, row in records] == ROWS
+    assert records.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_tsv_is_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text('text\tlabel\r\nHe said "no.\tbad\r\n')
+    assert _rows(path) == [{"text": 'He said "no.', "label": "bad"}]
+
+
+def test_places_are_those_of_the_file(tmp_path: Path) -> None:
+    places = {form: [place for place, _ in Records(str(_write(tmp_path, form)))] for form in ("csv", "jsonl", "json")}
+    assert places == {
+        "csv": ["line 2", "line 4", "line 5"],  # of the last line of each row
+        "jsonl": ["line 1", "line 3", "line 5"],
+        "json": ["[0]", "[1]", "[2]"],
+    }
+
+
+def test_a_data_set_of_hugging_faces_library_has_the_names_of_its_classes(tmp_path: Path) -> None:
+    features = {"text": {"_type": "Value"}, "label": {"names": ["bad", "good"], "_type": "ClassLabel"}}
+    schema = pa.schema(
+        {"text": pa.string(), "label": pa.int64()},
+        metadata={"huggingface": json.dumps({"info": {"features": features}})},
+    )
+    table = pa.Table.from_pylist([{**row, "label": ["bad", "good"].index(row["label"])} for row in ROWS], schema)
+    saved = tmp_path / "saved" / "train"
+    saved.mkdir(parents=True)
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    for name in ("state.json", "dataset_info.json"):
+        (saved / name).write_text("{}")
+    for number, rows in enumerate((table.slice(0, 2), table.slice(2))):
+        with paipc.new_stream(saved / f"data-0000{number}-of-00002.arrow", schema) as writer:
+            writer.write_table(rows)
+    assert _rows(saved) == ROWS
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert _rows(tmp_path / "rows.parquet") == ROWS
+    records = Records(str(tmp_path / "saved"))
+    assert list(records) == []
+    assert records.problems == ["holds several data sets (train); name the folder of one"]
+
+
+def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:
+    for name, row in (("b.jsonl", ROWS[1]), ("a.jsonl", ROWS[0])):
+        (tmp_path / name).write_text(json.dumps(row))
+    (tmp_path / "README.md").write_text("no data")
+    records = Records(str(tmp_path))
+    assert list(records) == [("a.jsonl: line 1", ROWS[0]), ("b.jsonl: line 1", ROWS[1])]
+
+
+def test_an_object_store_is_read_as_a_disk(object_store: str, tmp_path: Path) -> None:
+    run = Run.open(f"{object_store}/records")
+    path = _write(tmp_path, "csv.gz")
+    with run.fs.open_output_stream(run.path("rows.csv.gz"), compression=None) as stream:
+        stream.write(path.read_bytes())
+    assert _rows(f"{run.uri}/rows.csv.gz") == ROWS
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.csv", b"text,label\na,b\na,b,c\n", "line 3: has 3 columns and the header 2; mend the commas, or quote"),
+        ("a.csv", b'text,label\n"a,b\n', "line 2: is no row of a table (unexpected end of data); mend its quotes"),
+        ("a.csv", b"text,text\na,b\n", "line 1: names the columns 'text' twice; name each once"),
+        ("a.csv", "text,label\nä,b\n".encode("latin-1"), "is not UTF-8 (byte 11: invalid continuation byte)"),
+        ("a.csv", "text,label\na,b\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
+        ("a.csv", b"", "is empty; CSV (.csv), TSV (.tsv), JSON"),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n[1]\n', "line 2: column 6: is not JSON"),
+        ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: is no JSON object"),
+        ("a.json", b'[{"a": 1},\n 2]', "[1]: is no JSON object"),
+        ("a.json", b'[{"a": 1},\n {"b": }]', "line 2, column 8: is not JSON"),
+        ("a.parquet", b"PAR1 and no more", "is no readable Parquet or Arrow file"),
+        ("a.csv.gz", gzip.compress(b"text,label\na,b\n" * 99)[:-9], "is no complete gzip file"),
+        ("a.xlsx", b"PK\x03\x04", "is no JSON, it starts with"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    records = Records(str(path))
+    list(records)
+    assert [own for own in records.problems if own.startswith(problem)], records.problems
+
+
+def test_a_file_with_no_good_row_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n" + "1,2,3\n" * 100_000)
+    records = Records(str(path))
+    assert list(records) == []
+    assert len(records.problems) == 101
+
+
+def test_a_long_file_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    with path.open("w") as file:
+        file.write("text,label\n")
+        file.writelines(f"some text of row {number},good\n" for number in range(200_000))
+    tracemalloc.start()
+    n_rows = sum(1 for _ in Records(str(path)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_rows == 200_000
+    assert peak < 5_000_000
