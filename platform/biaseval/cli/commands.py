@@ -19,7 +19,6 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
 
 NOT_YET: Mapping[str, str] = {
-    "init": "README.md shows a spec to begin with",
     "doctor": "biaseval plan SPEC says what is wrong with a spec, its files and its model",
     "analyse": "biaseval sql RUN QUERY asks anything of what is stored",
     "check": "biaseval sql RUN QUERY --format json gives the numbers to check",
@@ -74,7 +73,7 @@ def _options(
 
 
 for _command in (
-    *(making.run, making.tune, making.plan, making.score),
+    *(making.run, making.tune, making.init, making.plan, making.score),
     *(reading.status, reading.sql, reading.report, reading.compare),
     making.demo,
 ):

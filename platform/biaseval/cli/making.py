@@ -76,6 +76,42 @@ def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = 
         print_plan(found)
 
 
+def init(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Examples with labels, or SQuAD-like questions.")],
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="M", help="A local model directory or Hugging Face name.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="SPEC", help="The spec to write; if left out, named as the file."),
+    ] = None,
+) -> None:
+    """Write a spec to begin with, from a data file, and say what was found in it; with a model also what it costs.
+
+    Reads CSV, TSV, JSON, JSON lines, Parquet and data sets of Hugging Face, plain or gzipped, local or s3://.
+
+    Example: biaseval init reviews.csv --model models/tiny
+    """
+    from biaseval.pipelines import describe, first_spec, init_name
+    from biaseval.spec import load_spec
+
+    path = out or Path(f"{init_name(file)}.yaml")
+    if path.exists():
+        raise InputError(f"{path}: is there already; name another file with --out")
+    first = first_spec(file, model, path.parent)
+    for line in first.found:
+        typer.echo(line)
+    for line in first.cautions:
+        typer.echo(f"caution: {line}")
+    path.write_text(first.text, encoding="utf-8")
+    typer.echo(f"spec: {path}")
+    if not first.has_model:
+        typer.echo(f"next: name a model in it, then biaseval plan {path} and biaseval run {path}")
+        return
+    print_plan(describe(load_spec(path)))
+    typer.echo(f"next: biaseval run {path}")
+
+
 def score(
     model: Annotated[str, typer.Option("--model", metavar="M", help="A local model directory or Hugging Face name.")],
     prompts: Annotated[

@@ -2,9 +2,11 @@
 
 ``kind`` is what it knows of a kind of run, ``kinds`` lists them, and each has a file. ``directory`` guards run
 directories. ``causal`` is what the kinds that score labels share, with the stages ``label_scores`` and ``adapters``;
-``questions`` has the stages of QA models. ``train`` makes the stages that train alone, ``status`` looks at a directory.
+``questions`` has the stages of QA models. ``train`` makes the stages that train alone, ``status`` looks at a directory,
+``init`` writes a spec to begin with.
 """
 
+from biaseval.pipelines.init import first_spec, init_name
 from biaseval.pipelines.kind import Description, Trained
 from biaseval.pipelines.run import (
     analyse_run,
@@ -24,7 +26,9 @@ __all__ = [
     "Trained",
     "analyse_run",
     "describe",
+    "first_spec",
     "headline",
+    "init_name",
     "report_run",
     "run_spec",
     "run_status",

@@ -1,0 +1,170 @@
+"""What a data file holds: which column is the label, which the texts, and what of it would spoil a measurement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from biaseval.errors import InputError
+from biaseval.records import Records
+from biaseval.spec import label_key
+
+MOST_ROWS = 100_000
+"""Looked at; of a longer file the first."""
+
+_LABELS = ("label", "labels", "answer", "target", "class", "category", "gold", "output", "verdict", "sentiment", "y")
+"""What label columns are often called, likely ones first."""
+_IDS = ("id", "idx", "index", "uid", "guid", "qid", "")
+_MOST_LABELS = 45
+"""As P1's rule has it (section 3.1)."""
+_QUESTION = {"question", "context", "answers"}
+_SQUAD = {"paragraphs"}
+_SHOWN_PROBLEMS = 5
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a file holds."""
+
+    uri: str
+    n_rows: int
+    is_whole: bool
+    """Whether there are no more rows than were looked at."""
+    columns: tuple[str, ...]
+    is_questions: bool
+    """Whether it holds questions of extractive QA."""
+    label: str | None
+    """The column that looks most like the label; None: no column has few enough values."""
+    counts: Mapping[str, int]
+    """Rows of each label, as a spec's ``data.labels`` names it, the most frequent first."""
+    has_text_labels: bool
+    """Whether labels are words, and not numbers, true or false."""
+    fields: tuple[str, ...]
+    """The columns with texts, in the order of the file."""
+    lengths: Mapping[str, tuple[float, int]]
+    """Of each of these, median and greatest number of characters."""
+    n_repeated: int
+    """Rows whose texts an earlier row has."""
+    n_contradicting: int
+    """Those of them with another label."""
+    n_empty: int
+    """Rows without a text or a label."""
+
+
+def survey(uri: str) -> Survey:
+    """Return what a data file holds.
+
+    Raises:
+        InputError: it cannot be read, or has no row.
+    """
+    records = Records(uri)
+    rows: list[dict[str, Any]] = []
+    is_whole = True
+    for _, row in records:
+        if len(rows) == MOST_ROWS:
+            is_whole = False
+            break
+        rows.append(row)
+    if records.problems:
+        more = len(records.problems) - _SHOWN_PROBLEMS
+        shown = [f"{uri}: {problem}" for problem in records.problems[:_SHOWN_PROBLEMS]]
+        raise InputError.of([*shown, *([f"{uri}: {more} more problems like these"] if more > 0 else [])])
+    if not rows:
+        raise InputError(f"{uri}: holds no row; check the path")
+    columns = tuple(dict.fromkeys(key for row in rows for key in row))
+    is_questions = set(columns) >= _QUESTION or set(columns) >= _SQUAD
+    label = None if is_questions else _label_column(rows, columns)
+    fields = () if is_questions else _text_columns(rows, columns, label)
+    return _described(uri, rows, columns, fields, label, is_questions=is_questions, is_whole=is_whole)
+
+
+def _described(
+    uri: str,
+    rows: Sequence[Mapping[str, Any]],
+    columns: tuple[str, ...],
+    fields: tuple[str, ...],
+    label: str | None,
+    *,
+    is_questions: bool,
+    is_whole: bool,
+) -> Survey:
+    counts: Counter[str] = Counter()
+    first: dict[tuple[str, ...], Any] = {}
+    n_repeated = n_contradicting = n_empty = 0
+    for row in rows:
+        value = row.get(label) if label is not None else None
+        texts = tuple(str(row.get(field) or "").strip() for field in fields)
+        if label is not None and (_is_empty(value) or not all(texts)):
+            n_empty += 1
+            continue
+        if label is not None:
+            counts[label_key(value).strip()] += 1
+        if fields and texts in first:
+            n_repeated += 1
+            n_contradicting += first[texts] != value
+        first.setdefault(texts, value)
+    lengths = {
+        field: (median(sizes := [len(str(row.get(field) or "")) for row in rows]), max(sizes)) for field in fields
+    }
+    labels = [row[label] for row in rows if not _is_empty(row.get(label))] if label is not None else []
+    return Survey(
+        uri=uri,
+        n_rows=len(rows),
+        is_whole=is_whole,
+        columns=columns,
+        is_questions=is_questions,
+        label=label,
+        counts=dict(counts.most_common()),
+        has_text_labels=all(
+            isinstance(value, str) and not value.strip().isdigit() for value in labels if value is not None
+        ),
+        fields=fields,
+        lengths=lengths,
+        n_repeated=n_repeated,
+        n_contradicting=n_contradicting,
+        n_empty=n_empty,
+    )
+
+
+def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str | None:
+    """Return the column that looks most like a label: by its name, else the one of fewest values, the last of such."""
+    n_values = {}
+    for column in columns:
+        values = [row.get(column) for row in rows]
+        if not all(value is None or isinstance(value, str | int) for value in values):
+            continue
+        distinct = {label_key(value).strip() for value in values if not _is_empty(value)}
+        if 2 <= len(distinct) <= min(_MOST_LABELS, max(2, len(rows) // 2)) and column.lower() not in _IDS:
+            n_values[column] = len(distinct)
+    named = sorted((_LABELS.index(name.lower()), name) for name in n_values if name.lower() in _LABELS)
+    if named:
+        return named[0][1]
+    return min(reversed(list(n_values)), key=lambda column: n_values[column], default=None)
+
+
+def _text_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], label: str | None) -> tuple[str, ...]:
+    """Return the columns of texts that differ from row to row; the longest alone where others are mere attributes."""
+    found = {}
+    for column in columns:
+        values = [row.get(column) for row in rows]
+        if column == label or column.lower() in _IDS or not all(isinstance(value, str) for value in values if value):
+            continue
+        texts = [str(value) for value in values if value]
+        if texts and any(any(map(str.isalpha, text)) for text in texts):
+            found[column] = (len(set(texts)), sum(map(len, texts)) / len(texts))
+    if not found:
+        return ()
+    longest = max(length for _, length in found.values())
+    # A column of names or tags beside a text is an attribute; two texts of like length are a pair.
+    return tuple(
+        column
+        for column, (n_distinct, length) in found.items()
+        if length * 4 >= longest and n_distinct * 10 >= len(rows)
+    ) or (max(found, key=lambda column: found[column][1]),)
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())

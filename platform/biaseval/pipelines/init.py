@@ -1,0 +1,187 @@
+"""A spec to begin with, from a data file: what was found in it stands beside the keys that follow from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from biaseval.errors import InputError
+from biaseval.examples.survey import MOST_ROWS, Survey, survey
+from biaseval.label_bias.data import FEWEST_MAIN_ROWS
+from biaseval.spec import LABEL
+
+_MODEL = "MODEL"
+"""Where a spec names no model yet."""
+_SHOWN_LABELS = 8
+_DEMOS = (0, 2, 4, 8, 16)
+_N_SETS = 3
+
+
+@dataclass(frozen=True)
+class FirstSpec:
+    """A spec to begin with."""
+
+    text: str
+    """YAML."""
+    found: list[str]
+    """What the file holds, a sentence each."""
+    cautions: list[str]
+    """What would spoil a measurement, a sentence each."""
+    has_model: bool
+    """Whether it may be planned as it is."""
+
+
+def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
+    """Return a spec for a data file.
+
+    Args:
+        file: of examples, or of questions of extractive QA.
+        model: a local directory or a name of the hub; without one the spec has a place for it.
+        folder: where the spec is going to lie: it names local files relative to it.
+
+    Raises:
+        InputError: the file cannot be read, or no column of it can be a label or a text.
+    """
+    found = survey(file)
+    if found.is_questions:
+        return _of_questions(found, model, folder)
+    if found.label is None or not found.fields:
+        what = "a label: none has 2 to 45 values" if found.label is None else "a text"
+        raise InputError(
+            f"{file}: no column can be {what} (its columns: {', '.join(found.columns)}); write the spec by hand, as in "
+            "README.md"
+        )
+    return _of_labels(found, model, folder)
+
+
+def _of_questions(found: Survey, model: str | None, folder: Path) -> FirstSpec:
+    name = init_name(found.uri)
+    text = f"""# Does a QA model lean on shortcuts? Models are named by path, or by their predictions.
+kind: qa_bias
+name: {name}
+models:
+  - {{name: model, path: {_quoted(_place(model, folder) if model else _MODEL)}}}
+datasets: {{in_distribution: {{{name}: {_quoted(_place(found.uri, folder))}}}}}
+heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
+"""
+    return FirstSpec(text, [f"{_rows(found)} of questions with their contexts"], [], model is not None)
+
+
+def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
+    demos, n_sets = _demonstrations(found)
+    labels = "" if found.has_text_labels else f"\n  labels: {{{_named_labels(found)}}}  # what prompts show for each"
+    fields, item = _prompt(found)
+    text = f"""# Does the model prefer some labels whatever the input? biaseval plan says what it would cost.
+kind: label_bias
+name: {init_name(found.uri)}
+model: {{path: {_quoted(_place(model, folder) if model else _MODEL)}, chat: auto}}  # chat: off for plain text
+data:
+  train: {_quoted(_place(found.uri, folder))}  # test: FILE where measured rows have a file of their own
+  label: {_quoted(str(found.label))}{fields}{labels}
+prompt:
+  instruction_text: {_quoted(_instruction(found))}  # in your words
+  item: {_quoted(item)}
+  n_demos: {list(demos)}
+  demo_sets: {n_sets}
+  demos: balanced  # every set shows each label as often; random: as drawn
+calibration: [cc, dc, looc]
+"""
+    return FirstSpec(text, _found(found), _cautions(found), model is not None)
+
+
+def _prompt(found: Survey) -> tuple[str, str]:
+    """Return the key ``data.fields``, if one is needed, and the item of the prompt."""
+    names = {field: _field(field) for field in found.fields}
+    renamed = ", ".join(f"{name}: {_quoted(field)}" for field, name in names.items() if name != field)
+    tags = "".join(f"{name.replace('_', ' ').capitalize()}: {{{name}}}\n" for name in names.values())
+    answer = re.sub(r"\W+", " ", str(found.label)).strip().capitalize() or "Label"
+    return (f"\n  fields: {{{renamed}}}" if renamed else ""), f"{tags}{answer}: {{label}}"
+
+
+def _field(column: str) -> str:
+    """Return the field of a prompt for a column."""
+    name = re.sub(r"\W+", "_", column).strip("_").lower()
+    return name if name.isidentifier() and name != LABEL else f"text_{name}"
+
+
+def _named_labels(found: Survey) -> str:
+    return ", ".join(f"{label}: {_quoted(label)}" for label in sorted(found.counts))
+
+
+def _instruction(found: Survey) -> str:
+    labels = sorted(found.counts)
+    shown = ", ".join(labels[:-1]) + f" or {labels[-1]}"
+    return f"Answer with {shown}." if len(labels) <= _SHOWN_LABELS else "Answer with the label."
+
+
+def _demonstrations(found: Survey) -> tuple[tuple[int, ...], int]:
+    """Return the numbers of demonstrations that the rows are enough for, and the sets of each."""
+    usable = found.n_rows - found.n_repeated - found.n_empty
+    spare = usable - max(2 * len(found.counts), round(usable * 32 / 396)) - max(FEWEST_MAIN_ROWS, usable // 2)
+    fitting = tuple(number for number in _DEMOS if number * _N_SETS <= max(spare, 0))
+    return fitting or (0,), _N_SETS
+
+
+def _found(found: Survey) -> list[str]:
+    lengths = ", ".join(
+        f"{field} ({middle:,.0f} characters in the middle, {most:,} at most)"
+        for field, (middle, most) in found.lengths.items()
+    )
+    total = sum(found.counts.values())
+    shown = [f"{label} {count / total:.0%}" for label, count in list(found.counts.items())[:_SHOWN_LABELS]]
+    more = len(found.counts) - len(shown)
+    return [
+        f"{_rows(found)}; columns: {', '.join(found.columns)}",
+        f"label: {found.label}, with {len(found.counts)} values ({', '.join(shown)}{f', {more} more' if more else ''})",
+        f"text: {lengths}",
+    ]
+
+
+def _cautions(found: Survey) -> list[str]:
+    total = sum(found.counts.values())
+    cautions = []
+    if found.n_empty:
+        cautions.append(f"{found.n_empty:,} rows have no text or no label: fill them in, or take them out")
+    if found.n_repeated:
+        contradicting = f", {found.n_contradicting:,} of them with another label" if found.n_contradicting else ""
+        cautions.append(f"{found.n_repeated:,} rows repeat another's text{contradicting}: they are left out")
+    label, most = next(iter(found.counts.items()))
+    if most > 0.9 * total:
+        cautions.append(f"{most / total:.0%} of the labels are {label}: of the others little can be said")
+    if rare := [name for name, count in found.counts.items() if count < 5]:
+        cautions.append(f"{', '.join(rare[:_SHOWN_LABELS])}: fewer than five rows, of which little can be said")
+    if total < 100:
+        cautions.append(f"{total} rows are few: intervals will be wide, and only large changes can be told from none")
+    if not found.has_text_labels:
+        cautions.append("labels are no words: say in data.labels what prompts show for each")
+    return cautions
+
+
+def _rows(found: Survey) -> str:
+    return f"{found.n_rows:,} rows" if found.is_whole else f"the first {MOST_ROWS:,} rows, of more"
+
+
+def init_name(uri: str) -> str:
+    """Return the name of the run, and of its spec, that a data file gives."""
+    stem = Path(uri.rstrip("/")).name.split(".")[0]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")
+    return name or "data"
+
+
+def _place(path: str, folder: Path) -> str:
+    """Return a path as a spec in ``folder`` names it; what is no local file is a name."""
+    local = Path(path).expanduser()
+    if "://" in path or not local.exists():
+        return path
+    local = local.resolve()
+    return str(local.relative_to(folder.resolve())) if local.is_relative_to(folder.resolve()) else str(local)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as YAML reads it, in one line."""
+    is_bare = yaml.safe_load(text) == text if re.fullmatch(r"[\w./-]+", text) else False
+    return text if is_bare else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,102 @@
+"""`biaseval init` writes a spec that can be run as it is, and says what of the file would spoil a measurement."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from biaseval.demo import MODEL_PATH
+from biaseval.errors import InputError
+from biaseval.pipelines import describe, first_spec
+from biaseval.spec import LabelBiasSpec, QaBiasSpec, load_spec
+from tests.commands import call
+from tests.label_bias.test_own_data import reviews, write_csv
+
+
+def _spec(folder: Path, file: Path, model: str | None = str(MODEL_PATH)) -> tuple[Any, list[str]]:
+    first = first_spec(str(file), model, folder)
+    (folder / "first.yaml").write_text(first.text)
+    return load_spec(folder / "first.yaml"), first.cautions
+
+
+def test_a_csv_becomes_a_spec_that_can_be_planned(tmp_path: Path) -> None:
+    rows = [{"Review text": row["review"], "shop": "a", "mood": row["mood"]} for row in reviews(80)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "shop reviews.csv", rows))
+    assert isinstance(spec, LabelBiasSpec)
+    [data] = spec.data or []
+    assert (spec.name, data.train, data.label, data.fields) == (
+        "shop-reviews",
+        str(tmp_path / "shop reviews.csv"),
+        "mood",
+        {"review_text": "Review text"},
+    )
+    assert spec.prompt.item == "Review text: {review_text}\nMood: {label}"
+    assert spec.prompt.instruction_text == "Answer with bad, good or mixed."
+    assert spec.prompt.n_demos == [0, 2, 4, 8]
+    assert cautions == ["80 rows are few: intervals will be wide, and only large changes can be told from none"]
+    assert describe(spec).facts["n_prompts"] > 0
+
+
+@pytest.mark.parametrize("n_rows", [30, 48, 100, 395, 396, 500])
+def test_the_demonstrations_asked_for_are_there(tmp_path: Path, n_rows: int) -> None:
+    spec, _ = _spec(tmp_path, write_csv(tmp_path / "rows.csv", reviews(n_rows)))
+    assert describe(spec).facts["n_test_rows"] >= n_rows // 2 - 1
+
+
+def test_numbers_as_labels_have_a_place_for_their_words(tmp_path: Path) -> None:
+    rows = [{"id": number, "a": f"premise {number}", "b": f"thesis {number}", "y": number % 2} for number in range(120)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec, cautions = _spec(tmp_path, tmp_path / "pairs.jsonl")
+    [data] = spec.data
+    assert (data.label, data.labels, spec.prompt.item) == (
+        "y",
+        {"0": "0", "1": "1"},
+        "A: {a}\nB: {b}\nY: {label}",
+    )
+    assert cautions == ["labels are no words: say in data.labels what prompts show for each"]
+    describe(spec)
+
+
+def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
+    rows = [{"text": f"row {number}", "label": "good"} for number in range(120)]
+    rows += [{"text": "row 1", "label": "bad"}, {"text": "row 2", "label": "good"}, {"text": "", "label": "bad"}]
+    _, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    assert cautions == [
+        "1 rows have no text or no label: fill them in, or take them out",
+        "2 rows repeat another's text, 1 of them with another label: they are left out",
+        "99% of the labels are good: of the others little can be said",
+        "bad: fewer than five rows, of which little can be said",
+    ]
+
+
+def test_questions_become_a_spec_of_qa(tmp_path: Path) -> None:
+    question = {"id": "a", "question": "who?", "context": "me", "answers": {"text": ["me"], "answer_start": [0]}}
+    (tmp_path / "dev.jsonl").write_text(json.dumps(question))
+    spec, _ = _spec(tmp_path, tmp_path / "dev.jsonl", "models/bert")
+    assert isinstance(spec, QaBiasSpec)
+    assert spec.datasets.in_distribution == {"dev": str(tmp_path / "dev.jsonl")}
+
+
+def test_a_file_without_a_label_is_refused(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "rows.csv", [{"text": f"row {number}"} for number in range(60)])
+    with pytest.raises(InputError, match=r"no column can be a label: none has 2 to 45 values \(its columns: text\)"):
+        first_spec(str(path), None, tmp_path)
+
+
+def test_the_command_writes_no_spec_over_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_csv(tmp_path / "rows.csv", reviews(60))
+    out = tmp_path / "rows.yaml"
+    done = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
+    assert done.code == 0, done.err
+    assert "label: mood, with 3 values (good 50%, bad 25%, mixed 25%)" in done.out
+    assert f"next: name a model in it, then biaseval plan {out}" in done.out
+    assert yaml.safe_load(out.read_text())["model"] == {"path": "MODEL", "chat": "auto"}
+    again = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
+    assert (again.code, again.out) == (2, "")
+    assert again.err.strip() == f"error: {out}: is there already; name another file with --out"
