@@ -20,7 +20,6 @@ from biaseval.progress import say
 
 NOT_YET: Mapping[str, str] = {
     "doctor": "biaseval plan SPEC says what is wrong with a spec, its files and its model",
-    "analyse": "biaseval sql RUN QUERY asks anything of what is stored",
     "check": "biaseval sql RUN QUERY --format json gives the numbers to check",
     "import lm-eval": "biaseval score scores prompts anew",
     "figures": "biaseval report RUN writes RUN/figures",
@@ -73,7 +72,7 @@ def _options(
 
 
 for _command in (
-    *(making.run, making.tune, making.init, making.plan, making.score),
+    *(making.run, making.tune, making.init, making.plan, making.score, making.analyse),
     *(reading.status, reading.sql, reading.report, reading.compare),
     making.demo,
 ):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from biaseval.cli.arguments import JsonOption, RunDirOption, SetOption, SpecArgument, load, resumable
+from biaseval.cli.arguments import JsonOption, RunArgument, RunDirOption, SetOption, SpecArgument, load, resumable
 from biaseval.cli.printing import print_json, print_metrics, print_plan
 from biaseval.errors import InputError
 
@@ -110,6 +110,24 @@ def init(
         return
     print_plan(describe(load_spec(path)))
     typer.echo(f"next: biaseval run {path}")
+
+
+def analyse(
+    run: RunArgument,
+    overrides: SetOption = None,
+) -> None:
+    """Change keys of the analysis of a finished run and compute its metrics and report anew; loads no model.
+
+    These are scoring and calibration (of what is stored) of label and majority bias, thresholds and bootstrap of QA
+    bias. The specs that the run had stay in RUN/specs. What adds work is added by `biaseval run` with a longer spec.
+
+    Example: biaseval analyse runs/quickstart --set scoring.normalization=sum --set "calibration=[cc, cc@0.7]"
+    """
+    from biaseval.pipelines import headline, read_spec, reanalyse_run
+
+    finished = reanalyse_run(run, overrides or ())
+    print_metrics(finished.uri, headline(read_spec(finished)))
+    typer.echo(f"report: {finished.uri}/report.html")
 
 
 def score(

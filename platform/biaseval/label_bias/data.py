@@ -1,7 +1,8 @@
 """Data sets of the user's own as tasks: which rows are demonstrations, BiasScore rows and main rows.
 
 A data set as large as the smallest published task is split as P1's are: 64 demonstrations, 32 BiasScore rows, main rows
-from the rest. A smaller one gives no more demonstrations than its prompts show, and BiasScore rows in proportion.
+from the rest. Of a smaller one, whose main rows have no file of their own, no more rows are demonstrations than its
+prompts show; BiasScore rows are in proportion.
 """
 
 from __future__ import annotations
@@ -87,9 +88,11 @@ class DataSet:
         """
         n_rows = self.n_train
         asked = max(spec.prompt.n_demos) * spec.prompt.demo_sets
-        n_demos = N_DEMONSTRATIONS if spec.lora is not None or n_rows >= MIN_INSTANCES else asked
         share = round(n_rows * _N_BIAS_SCORE / MIN_INSTANCES)
         n_bias_score = min(_N_BIAS_SCORE, max(share, _FEWEST_OF_A_LABEL * len(self.labels)))
+        n_demos = N_DEMONSTRATIONS if spec.lora is not None or n_rows >= MIN_INSTANCES else asked
+        if self.has_test_file:  # no main row is taken by a larger pool
+            n_demos = max(n_demos, min(N_DEMONSTRATIONS, n_rows - n_bias_score))
         n_main = 0 if self.has_test_file else FEWEST_MAIN_ROWS
         if n_demos + n_bias_score + n_main <= n_rows:
             return n_demos, n_bias_score

@@ -6,12 +6,14 @@ directories. ``causal`` is what the kinds that score labels share, with the stag
 ``init`` writes a spec to begin with.
 """
 
+from biaseval.pipelines.directory import read_spec
 from biaseval.pipelines.init import first_spec, init_name
 from biaseval.pipelines.kind import Description, Trained
 from biaseval.pipelines.run import (
     analyse_run,
     describe,
     headline,
+    reanalyse_run,
     report_run,
     run_spec,
     score_prompts,
@@ -29,6 +31,8 @@ __all__ = [
     "first_spec",
     "headline",
     "init_name",
+    "read_spec",
+    "reanalyse_run",
     "report_run",
     "run_spec",
     "run_status",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from biaseval.environment import amend_environment
-from biaseval.errors import Problems
+from biaseval.errors import InputError, Problems
 from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
 from biaseval.pipelines.kind import Description, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
@@ -176,6 +178,62 @@ def write_causal(run: Run, spec: CausalSpec, inputs: CausalInputs) -> Plan:
         return plan
     amend_environment(run, trained_parameters=adapter_cost(spec, spec.lora, adapters, inputs.model).n_trainable[0])
     return {**plan, "adapters": adapters}
+
+
+def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) -> Plan:
+    """Write the contexts and prompts that a spec asks for and the plan lacks, in parts behind its own.
+
+    Raises:
+        InputError: something is wrong with what is planned, or what is there would be another.
+    """
+    contexts_part = _stored(run, "contexts", "context_id")
+    prompts = set(_stored(run, "prompts", "prompt_id"))
+    parts: list[dict[str, Any]] = [*plan["parts"]]
+    n_contexts = 1 + max(contexts_part.values())
+    summary = inputs.start
+    for number, planned in enumerate(inputs.all_planned()):
+        _refuse_other_rows(run, number, planned, contexts_part)
+        contexts = planned.tables["contexts"]
+        new = contexts.filter(pc.invert(pc.is_in(contexts["context_id"], pa.array(list(contexts_part), pa.string()))))
+        if new.num_rows:
+            run.write_part("contexts", n_contexts, new)
+        lengths = dict(zip(*(contexts[name].to_pylist() for name in ("context_id", "n_tokens")), strict=True))
+        for part in planned.parts:
+            rows = [row for row in part.prompts.to_pylist() if row["prompt_id"] not in prompts]
+            rows.sort(key=lambda row: contexts_part.get(row["context_id"], n_contexts))
+            for where, own in groupby(rows, key=lambda row: contexts_part.get(row["context_id"], n_contexts)):
+                made = part.of(list(own), lengths)
+                run.write_part("prompts", len(parts), made.prompts)
+                parts.append(part_entry(len(parts), where, made.prompts.num_rows, made.tokens))
+        n_contexts += bool(new.num_rows)
+        summary += planned.summary
+    return {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
+
+
+def _stored(run: Run, table: str, key: str) -> dict[str, int]:
+    """Return the part in which each row of a table lies, by its key."""
+    return {
+        name: number for number in sorted(run.parts(table)) for name in run.read_part(table, number)[key].to_pylist()
+    }
+
+
+def _refuse_other_rows(run: Run, number: int, planned: Planned, contexts_part: Mapping[str, int]) -> None:
+    """Make sure that what a plan has of a task or setting is what would be planned anew.
+
+    Raises:
+        InputError: it is not.
+    """
+    for table, rows in planned.tables.items():
+        stored = run.read_part(table, number)
+        if table == "contexts":
+            rows = rows.filter(pc.is_in(rows["context_id"], stored["context_id"]))
+            stored = stored.filter(pc.is_in(stored["context_id"], rows["context_id"]))
+            rows, stored = (own.sort_by("context_id").select(["context_id", "text"]) for own in (rows, stored))
+        if not rows.equals(stored.cast(rows.schema)):
+            raise InputError(
+                f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added "
+                "(a small data set has fewer test rows with more demonstrations); start a run in another directory"
+            )
 
 
 def part_entry(

@@ -10,12 +10,14 @@ from biaseval.environment import FILE, date_of, describe_environment, read_envir
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
 from biaseval.progress import say
-from biaseval.spec import AnySpec, differences, dump_spec, stored_spec
-from biaseval.store import Run
+from biaseval.spec import AnySpec, differences, dump_spec, grown_keys, of_analysis, stored_spec
+from biaseval.store import Run, part_name
 from biaseval.tables import TABLES
 
 _PLAN = "plan.json"
 _SPEC = "spec.yaml"
+_HISTORY = "specs"
+"""Holds the specs that a run had, the oldest first."""
 
 
 def is_planned(run: Run) -> bool:
@@ -63,25 +65,40 @@ def refuse_foreign(run: Run) -> None:
     raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
 
 
-def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
+def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> bool:
     """Make sure that a planned run is this spec's, on the same models and data.
+
+    Returns:
+        Whether the spec asks for more than the run was planned for.
 
     Raises:
         InputError: it belongs to another spec, or an input changed since it was planned; the message lists all.
     """
-    different = differences(read_spec(run), spec)
-    if different:
+    own = read_spec(run)
+    different = differences(own, spec)
+    grown = grown_keys(own, spec) if different and kind.extend is not None else []
+    if different and not grown:
         lines = "".join(f"\n  - {line}" for line in different)
-        raise InputError(
-            f"{run.uri}: belongs to another spec; choose another directory, or undo the difference:{lines}"
+        is_of_analysis = own.kind == spec.kind and not of_analysis(own, spec)
+        remedy = (
+            f"biaseval analyse {run.uri} --set KEY=VALUE computes it anew from what is stored"
+            if is_of_analysis
+            else "choose another directory, or undo the difference"
         )
+        raise InputError(f"{run.uri}: belongs to another spec; {remedy}:{lines}")
     environment = read_environment(run)
     recorded = environment.get("inputs", {})
-    changed = [f"{key}: the file changed" for key, digest in file_digests(spec).items() if recorded.get(key) != digest]
-    changed += kind.changes(spec, environment)
+    changed = [
+        f"{key}: the file changed"
+        for key, digest in file_digests(spec).items()
+        if recorded.get(key) != digest and not (grown and key not in recorded)
+    ]
+    changed += kind.changes(spec if not grown else own, environment)
     problems = [f"{one} since {run.uri} was planned; restore it, or choose another directory" for one in changed]
     known = _fingerprints(environment)
     for place, fingerprint in fingerprints(spec).items():
+        if grown and place not in known:
+            continue
         if fingerprint["digest"] != known[place]["digest"]:
             path = spec.models_used()[place].path
             problems.append(
@@ -89,6 +106,54 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
             )
     if problems:
         raise InputError.of(problems)
+    return bool(grown)
+
+
+def extend_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
+    """Add to the plan of a run what a spec asks for beyond it; what is there keeps its bytes.
+
+    A killed call changes nothing: parts that the plan does not name are swept, and the same call begins again.
+
+    Raises:
+        InputError: the spec's inputs do not make a run, or would change what is there.
+    """
+    assert kind.extend is not None
+    inputs = kind.read(spec)
+    say(f"adding to the plan of {inputs.subject}")
+    plan = kind.extend(run, spec, inputs, read_plan(run))
+    environment = read_environment(run)
+    for place, fingerprint in fingerprints(spec).items():
+        _put(environment, place, fingerprint)
+    # The data of the plan are those of the extended one; how a run was scored so far stays.
+    facts = {name: fact for name, fact in inputs.facts.items() if name != "data"}
+    run.write_json(FILE, {**environment, "inputs": file_digests(spec), **facts})
+    for name in FINDINGS:  # they are of the run as it was
+        run.delete(name)
+    run.write_json(_PLAN, plan)
+    adopt_spec(run, spec)
+
+
+FINDINGS = ("report.html", "results.duckdb")
+"""The files that say that a run has metrics."""
+
+
+def adopt_spec(run: Run, spec: AnySpec) -> None:
+    """Make a spec that of a run, and keep the one that it had."""
+    run.write_text(f"{_HISTORY}/{len(run.files(_HISTORY)):05d}.yaml", run.read_text(_SPEC))
+    run.write_text(_SPEC, dump_spec(spec))
+
+
+def sweep_unplanned(run: Run, plan: Plan) -> None:
+    """Delete parts of what is planned that the plan does not name: a killed addition left them."""
+    parts = plan.get("parts", ())
+    if not parts or "contexts_part" not in parts[0]:
+        return
+    for table, named in (
+        ("prompts", {part["part"] for part in parts}),
+        ("contexts", {part["contexts_part"] for part in parts}),
+    ):
+        for number in run.parts(table) - named:
+            run.delete(f"{table}/{part_name(number)}")
 
 
 def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> None:
@@ -103,10 +168,7 @@ def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) ->
         "seed": getattr(spec, "seed", None),
     }
     for place, fingerprint in fingerprints(spec).items():
-        section = environment
-        for name in place[:-1]:
-            section = section.setdefault(name, {})
-        section[place[-1]] = fingerprint
+        _put(environment, place, fingerprint)
     # First of all: it is what tells a run from other people's files.
     run.write_json(FILE, {**environment, "inputs": file_digests(spec), **inputs.facts})
     run.write_text(_SPEC, dump_spec(spec))
@@ -128,6 +190,13 @@ def fingerprints(spec: AnySpec) -> dict[tuple[str, ...], dict[str, Any]]:
     from biaseval.models import ModelSource, fingerprint_model
 
     return {place: fingerprint_model(ModelSource.of(model)) for place, model in spec.models_used().items()}
+
+
+def _put(environment: dict[str, Any], place: tuple[str, ...], fingerprint: Mapping[str, Any]) -> None:
+    section = environment
+    for name in place[:-1]:
+        section = section.setdefault(name, {})
+    section[place[-1]] = fingerprint
 
 
 def _fingerprints(environment: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:

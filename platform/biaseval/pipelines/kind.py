@@ -101,6 +101,8 @@ class Kind(Generic[S, I]):
     describe: Callable[[S, I], Description]
     write: Callable[[Run, S, I], Plan]
     """Writes the plan's Parquet parts and returns what ``plan.json`` says; the main path writes all else."""
+    extend: Callable[[Run, S, I, Plan], Plan] | None = None
+    """Adds to a plan's parts what a spec asks for beyond them, and returns the plan of all; None: nothing is added."""
     stages: Callable[[Run, S, Plan], Iterable[Stage]]
     """Each is asked for when those before it are done: which work is left may depend on them."""
     changes: Callable[[S, Mapping[str, Any]], list[str]] = field(default=lambda spec, environment: [])

@@ -15,7 +15,7 @@ from biaseval.analysis.qa_chance import derive_chance
 from biaseval.analysis.qa_changes import derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import InputError, Problems
-from biaseval.pipelines.directory import read_plan
+from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.questions import answering_stage, measuring_stage
 from biaseval.pipelines.readers import TrainingStages
@@ -159,17 +159,46 @@ def _write(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> Plan:
             part = rows.slice(start, n_rows)
             run.write_part("qa_examples", len(parts), part)
             parts.append({"part": len(parts), "dataset": questions.name, "n_questions": part.num_rows})
-    if "tfidf" in resources_of(spec.heuristics):
-        first = next(iter(spec.datasets.in_distribution))
-        fitted_on = inputs.train if inputs.train is not None else inputs.sets[first][0]
-        run.write_part("qa_tfidf", 0, Tfidf.fit([question.context for question in fitted_on.questions]).to_table())
+    _write_tfidf(run, spec, inputs)
     trained = {} if inputs.training is None else write_training(run, inputs.training, n_rows)
     return {**asdict(inputs.plan), "n_parts": len(parts), "parts": parts, **trained}
 
 
+def _write_tfidf(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> None:
+    """Write the document frequencies, where a heuristic needs them and they are not there."""
+    if "tfidf" in resources_of(spec.heuristics) and not run.parts("qa_tfidf"):
+        first = next(iter(spec.datasets.in_distribution))
+        fitted_on = inputs.train if inputs.train is not None else inputs.sets[first][0]
+        run.write_part("qa_tfidf", 0, Tfidf.fit([question.context for question in fitted_on.questions]).to_table())
+
+
+def _extend(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs, plan: Plan) -> Plan:
+    """Add models and heuristics: predictions are behind those of the plan's models, attributes in parts of their own.
+
+    Raises:
+        InputError: the models of the run do not come first.
+    """
+    known = [model["name"] for model in plan["models"]]
+    if [model.name for model in spec.models][: len(known)] != known:
+        raise InputError(f"models: {', '.join(known)} of {run.uri} must stay the first; write new ones behind them")
+    measured = plan.get("measured", [{"heuristics": _measured_before(run), "first": 0}])
+    there = {heuristic for own in measured for heuristic in own["heuristics"]}
+    if new := [heuristic for heuristic in spec.heuristics if heuristic not in there]:
+        measured = [*measured, {"heuristics": new, "first": len(measured) * plan["n_parts"]}]
+    _write_tfidf(run, spec, inputs)
+    return {**plan, **asdict(inputs.plan), "measured": measured}
+
+
+def _measured_before(run: Run) -> list[str]:
+    spec = read_spec(run)
+    assert isinstance(spec, QaBiasSpec)
+    return spec.heuristics
+
+
 def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
     """Yield what costs least first: a heuristic of the user's that fails does so before hours of models."""
-    yield measuring_stage(spec, _units(plan, "qa_attributes", 0))
+    for own in plan.get("measured", [{"heuristics": spec.heuristics, "first": 0}]):
+        yield measuring_stage(spec, _units(plan, "qa_attributes", own["first"]), own["heuristics"])
     for number, model in enumerate(spec.models):
         yield answering_stage(spec, model, _units(plan, "qa_predictions", number * plan["n_parts"]))
     if spec.train is not None:
@@ -385,6 +414,7 @@ QA_BIAS = Kind(
     read=_read,
     describe=_describe,
     write=_write,
+    extend=_extend,
     stages=_stages,
     changes=_changes,
     derive=_derive,

@@ -42,14 +42,20 @@ _COUNTERS = ("n_tokens", "n_padded_tokens", "search_s")
 
 
 def measuring_stage(
-    spec: QaBiasSpec, units: Sequence[Unit], heuristics: Sequence[str] | None = None, *, table: str = "qa_examples"
+    spec: QaBiasSpec,
+    units: Sequence[Unit],
+    heuristics: Sequence[str],
+    *,
+    verb: str = "measured by heuristics",
+    table: str = "qa_examples",
 ) -> Stage:
     """Return the stage that computes heuristics of each part of some questions, on CPUs.
 
     Args:
         spec: of the run.
         units: a part of the questions each.
-        heuristics: None: those of the spec.
+        heuristics: by which.
+        verb: what happens to the questions.
         table: of the questions.
     """
     from biaseval.execute.machine import n_cores
@@ -60,13 +66,13 @@ def measuring_stage(
     n_actors = min(n_cores(), _MOST_MEASURING_ACTORS) if asked == "auto" else asked
     return Parts(
         name="measuring",
-        verb="measured by heuristics" if heuristics is None else "measured for training",
+        verb=verb,
         noun="questions",
         units=units,
         execution=ExecutionSpec(actors=n_actors, gpus_per_actor=0),
         worker=AttributesWorker,
         arguments={
-            "heuristics": spec.heuristics if heuristics is None else heuristics,
+            "heuristics": heuristics,
             "variant": spec.variant,
             "text": spec.text,
             "table": table,

@@ -50,7 +50,9 @@ class TrainingStages:
                 Unit(part["part"], part["n_questions"], tuple(files("qa_training_attributes", [part["part"]])), part)
                 for part in parts
             ]
-            yield measuring_stage(self.spec, units, self.train.biases, table="qa_training_examples")
+            yield measuring_stage(
+                self.spec, units, self.train.biases, verb="measured for training", table="qa_training_examples"
+            )
         yield self._features()
         fitted, read = self._guides_from_elsewhere()
         if fitted:

@@ -12,12 +12,23 @@ from pathlib import Path
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.adapters import refuse_given_up
-from biaseval.pipelines.directory import is_planned, read_plan, read_spec, refuse_another, refuse_foreign, write_plan
+from biaseval.pipelines.directory import (
+    FINDINGS,
+    adopt_spec,
+    extend_plan,
+    is_planned,
+    read_plan,
+    read_spec,
+    refuse_another,
+    refuse_foreign,
+    sweep_unplanned,
+    write_plan,
+)
 from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.prompts_file import score_spec
 from biaseval.progress import making_progress, say
-from biaseval.spec import AnySpec, ExecutionSpec, ModelSpec
+from biaseval.spec import AnySpec, ExecutionSpec, ModelSpec, of_analysis, override_keys, stored_spec
 from biaseval.store import Run
 from biaseval.units import Done, Unit, files_of, missing_units
 
@@ -92,7 +103,10 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     with run.lock():
         run.sweep()
         if is_planned(run):
-            refuse_another(run, kind, spec)
+            is_more = refuse_another(run, kind, spec)
+            sweep_unplanned(run, read_plan(run))
+            if is_more:
+                extend_plan(run, kind, spec)
         else:
             write_plan(run, kind, spec, kind.read(spec) if inputs is None else inputs)
         yield run
@@ -163,7 +177,15 @@ def report_run(run_uri: str | Path) -> Run:
 def analyse_run(run_uri: str | Path) -> Run:
     """Compute the metrics of a finished run anew; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
-    stages = list(kind.stages(run, spec, read_plan(run)))
+    refuse_unfinished(run)
+    analyse(run, kind, spec)
+    return run
+
+
+def refuse_unfinished(run: Run) -> None:
+    """Make sure that all that a run's metrics need is made; Raises BiasevalError: it is not."""
+    spec = read_spec(run)
+    stages = list(kind_of(spec).stages(run, spec, read_plan(run)))
     lacking = [
         name for stage in stages for unit in missing_units(run, stage.units, needed_only=True) for name in unit.files
     ]
@@ -172,8 +194,32 @@ def analyse_run(run_uri: str | Path) -> Run:
         raise BiasevalError(
             f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
         )
-    analyse(run, kind, spec)
-    return run
+
+
+def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
+    """Change keys of the analysis of a finished run, and compute its metrics and report anew from what is stored.
+
+    Args:
+        run_uri: of the run.
+        overrides: ``key.subkey=value`` strings; values are YAML.
+
+    Raises:
+        InputError: it holds no run of a kind that has metrics, or a key is none of the analysis.
+        BiasevalError: the run is not finished, or a check failed.
+    """
+    run, _, own = _opened(run_uri)
+    content = own.model_dump(mode="json")
+    override_keys(content, overrides)
+    spec = stored_spec(content, "--set")
+    if problems := of_analysis(own, spec):
+        raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
+    refuse_unfinished(run)
+    with run.lock():
+        if spec != own:
+            for name in FINDINGS:
+                run.delete(name)
+            adopt_spec(run, spec)
+        return report_run(run.uri)
 
 
 def write_report(run_uri: str | Path) -> list[str]:

@@ -28,6 +28,12 @@ class PlannedPart:
     adapter: str | None = None
     """The adapter of all its prompts, by its folder; None in a run without adapters."""
 
+    def of(self, prompts: list[dict[str, Any]], context_tokens: Mapping[str, int]) -> PlannedPart:
+        """Return a part of some of its prompts."""
+        n_rows, n_labels = self.prompts.num_rows, len(prompts[0]["labels"])
+        in_labels = self.tokens_unshared - n_labels * pc.sum(self.prompts["n_tokens"]).as_py()
+        return planned_part(prompts, context_tokens, n_labels=n_labels, label_tokens=in_labels // n_rows)
+
 
 def planned_part(
     prompts: list[dict[str, Any]],

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from biaseval.errors import InputError
 from biaseval.spec.data import LABEL, DataSpec, ItemSpec, item_pieces, label_key
 from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
+from biaseval.spec.growth import grown_keys, of_analysis
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, PromptSpec, TasksSpec
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
@@ -155,9 +156,12 @@ __all__ = [
     "WindowsSpec",
     "differences",
     "dump_spec",
+    "grown_keys",
     "item_pieces",
     "label_key",
     "load_spec",
+    "of_analysis",
+    "override_keys",
     "stored_spec",
     "training_positions",
 ]

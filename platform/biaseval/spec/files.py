@@ -104,6 +104,13 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
     ]
 
 
+def changed_keys(old: RunSpec, new: RunSpec) -> list[str]:
+    """Return the dotted keys whose values differ between two specs of a kind."""
+    before = _flatten(old.model_dump(mode="json"), new.PATHS)
+    after = _flatten(new.model_dump(mode="json"), new.PATHS)
+    return [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
+
+
 def _parse_yaml(text: str, source: str) -> Any:
     try:
         return yaml.safe_load(text)

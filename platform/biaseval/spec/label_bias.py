@@ -96,6 +96,7 @@ class LabelBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*",)
+    GROWS = ("prompt.n_demos", "prompt.demo_sets", "calibration")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None

@@ -68,6 +68,7 @@ class MajorityBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*",)
+    GROWS = ("seeds", "predict", "calibration", "prompt.instruction")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None

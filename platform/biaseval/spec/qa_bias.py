@@ -126,6 +126,7 @@ class QaBiasSpec(RunSpec):
     NAMES = ("models.*.path", "models.*.adapter", "text.spacy", "train.bases.*.path")
     RESOURCES = ("execution.*", *QaTrainSpec.RESOURCES)
     ANALYSIS = ("thresholds", "thresholds.*", "bootstrap.*")
+    GROWS = ("models", "heuristics")
     # Keys of other kinds that a search asks for.
     calibration: ClassVar[Sequence[str]] = ()
     held_out: ClassVar[bool] = False

@@ -47,10 +47,17 @@ class RunSpec(Section):
     """Change what a run costs, not what it computes: a resumed run may change them, but for `further_differences`."""
     ANALYSIS: ClassVar[tuple[str, ...]] = ()
     """Change only what is computed from outputs that a run has stored already. A resumed run keeps them."""
+    GROWS: ClassVar[tuple[str, ...]] = ()
+    """Where more is asked for (a longer list, a larger number), a finished run makes what is new and keeps the rest."""
 
     kind: str
     name: Name
     seed: Seed = 42
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether nothing can be added to a run: it trains models, for which the plan is one."""
+        return any(getattr(self, section, None) is not None for section in ("lora", "train"))
 
     @abstractmethod
     def files(self) -> dict[str, str | None]:

@@ -1,0 +1,63 @@
+"""What of a spec may change while a run keeps what it has: keys that only add work, and keys of the analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from biaseval.prompting.calibration import Variant
+from biaseval.spec.files import changed_keys, differences
+from biaseval.spec.sections import RunSpec, is_among
+
+_CALIBRATION = "calibration"
+
+
+def grown_keys(old: RunSpec, new: RunSpec) -> list[str]:
+    """Return the keys to which ``new`` adds something; nothing where it also changes or drops something of ``old``.
+
+    Args:
+        old: the spec of a run.
+        new: of the same kind.
+    """
+    if type(old) is not type(new) or old.is_fixed or new.is_fixed:
+        return []
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    grown = []
+    for key in new.GROWS:
+        *sections, name = key.split(".")
+        one, other = _section(before, sections), _section(after, sections)
+        if one[name] != other[name]:
+            if not _is_more(one[name], other[name]):
+                return []
+            grown.append(key)
+            other[name] = one[name]
+    return [] if differences(old, type(new).model_validate(after)) else grown
+
+
+def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
+    """Return what keeps ``new`` from being another analysis of what a run of ``old`` has stored, a line each."""
+    lines = [
+        f"{key}: is no key of the analysis of a run of the kind {new.kind} ({', '.join(_shown(new))})"
+        for key in changed_keys(old, new)
+        if not is_among(key, (*new.ANALYSIS, *new.RESOURCES)) and key != _CALIBRATION
+    ]
+    stored = {Variant.of(name).method for name in getattr(old, _CALIBRATION, ())}
+    lacking = [name for name in getattr(new, _CALIBRATION, ()) if Variant.of(name).method not in stored]
+    return lines + [f"{_CALIBRATION}: {name}: nothing is stored for it; biaseval run adds it" for name in lacking]
+
+
+def _shown(spec: RunSpec) -> Sequence[str]:
+    keys = [key for key in spec.ANALYSIS if not key.endswith(".*") or key[:-2] not in spec.ANALYSIS]
+    return [*keys, _CALIBRATION] if _CALIBRATION in type(spec).model_fields else keys
+
+
+def _section(content: dict[str, Any], sections: Sequence[str]) -> dict[str, Any]:
+    for name in sections:
+        content = content[name]
+    return content
+
+
+def _is_more(before: Any, after: Any) -> bool:
+    if isinstance(before, list) and isinstance(after, list):
+        return all(each in after for each in before)
+    return isinstance(before, int) and isinstance(after, int) and after > before
