@@ -51,7 +51,9 @@ def test_two_constant_answers_differ_and_neither_is_praised(
         assert f'<span class="word ">higher</span> <span class="doubt">{doubt}</span>' in line
         assert "0.750" in Page(line).text.split()  # the majority class
     assert not re.search(r'class="word (gain|cost)"', source)
-    assert f"accuracy (no calibration, 0 demonstrations) by +0.500 [+0.500, +0.500] ({doubt})" in sentences(compared)[-1]
+    assert (
+        f"accuracy (no calibration, 0 demonstrations) by +0.500 [+0.500, +0.500] ({doubt})" in sentences(compared)[-1]
+    )
     printed = call(capsys, monkeypatch, "compare", *runs)
     assert printed.code == 0, printed.err
     assert re.search(r"accuracy +│ +0\.2500 │ +0\.7500 │ +0\.7500 │ +\+0\.500", printed.out)
@@ -65,7 +67,7 @@ def test_a_side_that_is_not_above_the_majority_class_is_named(labels: list[str])
     assert (row["is_at_baseline"], row["other_is_at_baseline"], row["is_constant"]) == (True, False, False)
     line = _line(render_compare_page(compared), "Each run beside first", "accuracy")
     assert '<span class="word ">higher</span> <span class="doubt">not above the majority class: first</span>' in line
-    [back] = [row for row in compared_rows(labels, where="run = 'other' and metric = 'accuracy'")]
+    [back] = compared_rows(labels, where="run = 'other' and metric = 'accuracy'")
     assert (back["baseline"], back["is_at_baseline"], back["other_is_at_baseline"]) == (0.5, False, True)
 
 
