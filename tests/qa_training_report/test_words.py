@@ -47,9 +47,7 @@ def test_the_verdict_counts_what_debiasing_gains_and_costs(
     assert "(besides 6 that are nearly broken and 1 that cannot be tested)" in line.text
     # Next to the word, on whose answers the threshold was searched.
     [line] = debiasing(findings, changed(training, "bert-base+resample(ans_len)", "ans_len", searched_on="bert-base"))
-    searched = (
-        "; thresholds were searched on the answers of bert-base, which favours “falls”; other numbers of"
-    )
+    searched = "; thresholds were searched on the answers of bert-base, which favours “falls”; other numbers of"
     assert searched in line.text
     none = {place: row | {"verdict": row["verdict"] and "unclear"} for place, row in training.debiasing.items()}
     [line] = debiasing(findings, dataclasses.replace(training, debiasing=none))

@@ -199,14 +199,9 @@ def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row
         parts.append(f"{predictions[1]:,} of {count(predictions[0], 'prediction')} differ")
     apart = sorted((row for row in rows if row["verdict"] in TOLD_APART), key=lambda row: -abs(row["estimate"]))
     for word in TOLD_APART:
-        named = [
-            f"{metric_name(compared.kind, row)} ({place_name(compared.kind, row)}) "
-            f"by {signed(row['estimate'])} {band(row)}{in_brackets(doubt(row))}"
-            for row in apart[:_N_SHOWN]
-            if row["verdict"] == word
-        ]
-        if named:
-            parts.append(f"{VERDICTS[word]}: {', '.join(named)}")
+        own = [row for row in apart[:_N_SHOWN] if row["verdict"] == word]
+        if own:
+            parts.append(f"{VERDICTS[word]}: {_differences(compared.kind, own)}")
     if len(apart) > _N_SHOWN:
         parts.append(f"{len(apart) - _N_SHOWN} more differ by less (table)")
     if unclear := [row for row in rows if row["verdict"] == "unclear"]:
@@ -223,6 +218,17 @@ def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row
     where = f" on {_these(rows[0])}" if rows and is_of_these_tasks(rows[0]) else ""
     counted = f"{len(apart)} of {count(len(rows), 'comparison')} told apart{where}"
     return f"{who}, {scope}: {counted}. {told[0].upper()}{told[1:]}."
+
+
+def _differences(kind: str, rows: Sequence[Row]) -> str:
+    """Return differences with their bands, and what makes their word no praise: once, where it is the same of all."""
+    doubts = [doubt(row) for row in rows]
+    told = [
+        f"{metric_name(kind, row)} ({place_name(kind, row)}) by {signed(row['estimate'])} {band(row)}" for row in rows
+    ]
+    if len(rows) > 1 and doubts[0] and len(set(doubts)) == 1:
+        return f"{', '.join(told)} (in all of these, {doubts[0]})"
+    return ", ".join(f"{one}{in_brackets(why)}" for one, why in zip(told, doubts, strict=True))
 
 
 def _predictions(compared: Compared, rows: Sequence[Row]) -> tuple[int, int] | None:
