@@ -157,7 +157,7 @@ def test_a_comparison_counts_the_errors_of_rows_and_of_draws() -> None:
             for (setting, seed), value in np.ndenumerate(values)
         ]
     model = {name: place[name] for name in ("n_demos", "instruction", "predict", "method")}
-    model |= {"is_constant": False, "has_enough_rows": True}
+    model |= {"is_constant": False, "has_enough_rows": True, "majority_accuracy": 0.7, "constant_f1": 0.5}
     boundaries = pa.Table.from_pylist([{"run": "a", **place, "seed": 0, "draw": 0, "rb_at_10": 1.0}]).slice(1)
     sql = (relations.ANALYTICS / "comparisons" / "majority_bias_comparison.sql").read_text()
     found = found_by(

@@ -9,7 +9,10 @@
 -- below least_effect is negligible. word_p_adjusted: what it goes by, as in label_bias_verdicts. verdict_p, verdict_low,
 -- verdict_high, verdict_smallest_detectable: the p and the band that it goes by, and the smallest difference that would
 -- mostly be found, under the same names in comparisons of every kind.
--- n_constant, n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label.
+-- n_constant, n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label;
+-- is_constant, other_is_constant: in all of them. baseline: of accuracy and macro_f1, that of always giving the most
+-- frequent gold label, the mean over the same tasks; null of other metrics. is_at_baseline, other_is_at_baseline: the
+-- value of run, and of other_run, is not above it.
 -- All but counts is null where a task lacks the metric; errors and p also where rows of a gold label are too few
 -- (row_influences), and the verdict is 'unclear' then.
 with
@@ -48,6 +51,7 @@ task_metrics as (
             nullif(avg(coalesce(other.bias_score, 'nan') order by demo_set), 'nan'),
             avg(other.relative_variance order by demo_set)
         ]) as other_value,
+        unnest([max(own.majority_macro_f1), max(own.majority_accuracy), null, null, null]) as baseline,
         any_value(shared.n_rows) as n_rows,
         any_value(shared.has_same_bias_score_rows) as has_same_bias_score_rows
     from shared
@@ -105,6 +109,7 @@ means as (
         count(*) filter (other.is_constant) as other_n_constant,
         nullif(avg(coalesce(value, 'nan') order by task), 'nan') as value,
         nullif(avg(coalesce(other_value, 'nan') order by task), 'nan') as other_value,
+        avg(baseline order by task) as baseline,
         count(*) as n_tasks,
         sum(n_rows)::bigint as n_rows
     from by_task
@@ -253,6 +258,11 @@ select
     word_p_adjusted as verdict_p,
     simultaneous_low as verdict_low,
     simultaneous_high as verdict_high,
-    smallest_detectable as verdict_smallest_detectable
+    smallest_detectable as verdict_smallest_detectable,
+    n_constant = n_tasks as is_constant,
+    other_n_constant = n_tasks as other_is_constant,
+    baseline,
+    value <= baseline + 1e-9 as is_at_baseline,
+    other_value <= baseline + 1e-9 as other_is_at_baseline
 from judged
 order by all

@@ -21,7 +21,9 @@
 -- 'other numbers of seeds', sd_f1, which is the wider the fewer seeds it is over; 'too few seeds', where one seed cannot
 -- tell what draws change, and below 6 of rb_at_10; 'not over other rows', rb_at_10 that seeds alone show.
 -- is_constant, other_is_constant: more than 95 % of the answers of run and of other_run are the same (majority_by_model).
--- All but these is null where a side lacks the metric.
+-- All but these is null where a side lacks the metric. baseline: of accuracy, that of always giving the most frequent gold
+-- label, and of F1 that of the best constant answer; null of other metrics. is_at_baseline, other_is_at_baseline: the value
+-- of run, and of other_run, is not above it.
 with
 
 pairs as (
@@ -159,6 +161,8 @@ sides as (
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
         is_constant,
         has_enough_rows,
+        majority_accuracy,
+        constant_f1,
         numbers.n_seeds
     from majority_by_model
     inner join (
@@ -213,6 +217,10 @@ tested as materialized (
         other.is_constant as other_is_constant,
         own.n_seeds = other.n_seeds as has_as_many_seeds,
         own.has_enough_rows and other.has_enough_rows as has_enough_rows,
+        case
+            when test.metric = 'accuracy' then own.majority_accuracy
+            when test.metric in ('mean_f1', 'tails_f1', 'middle_f1') then own.constant_f1
+        end as baseline,
         row_sign,
         family as unit,
         tests.* exclude (family, test)
@@ -291,6 +299,9 @@ select
     verdict_p,
     verdict_low,
     verdict_high,
-    verdict_smallest_detectable
+    verdict_smallest_detectable,
+    baseline,
+    value <= baseline + 1e-9 as is_at_baseline,
+    other_value <= baseline + 1e-9 as other_is_at_baseline
 from judged
 order by all

@@ -143,7 +143,7 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
     assert " of 4 comparisons told apart on these tasks." in " ".join(sentences(compared))
     words = {row["metric"]: row["word"] for row in lines_of_tests(compared)}
     assert words["accuracy"] == f"{VERDICTS[row['verdict']]} on these tasks"
-    assert f"{words['accuracy']}</td>" in render_compare_page(compared)
+    assert f">{words['accuracy']}</span>" in render_compare_page(compared)
     assert {row["metric"] for row in compared_rows(runs)} == {
         "macro_f1",
         "accuracy",

@@ -186,7 +186,10 @@ def _boundaries(
             for draw, change in enumerate(of_rows)
         ],
         "majority_by_model": [
-            {"run": run, "task": "t", **_PLACE, "is_constant": False, "has_enough_rows": True} | sides for run in runs
+            {"run": run, "task": "t", **_PLACE, "is_constant": False, "has_enough_rows": True}
+            | {"majority_accuracy": 0.5, "constant_f1": 1 / 3}
+            | sides
+            for run in runs
         ],
     }
     given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}

@@ -31,7 +31,7 @@ def test_the_command_prints_verdicts_rows_and_a_page(
     assert len(words) == 4
     assert n_apart >= 2
     assert f"other against first, 7 tasks with 56 rows: {n_apart} of 4 comparisons told apart" in found.out
-    assert re.search(r"accuracy +│ +0\.5000 │ +0\.7679 │ +\+0\.268", found.out)
+    assert re.search(r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268", found.out)
     assert found.out.endswith(f"page: {page}\n")
     text = Page(page.read_text()).text
     assert f"{n_apart} of 4 comparisons told apart" in text

@@ -120,6 +120,16 @@ def test_tables_have_captions_and_scoped_headers_and_figures_have_text(run: Run,
     assert "LOOC" in text
 
 
+def test_a_suite_of_one_task_repeats_no_table_of_tasks(tmp_path: Path) -> None:
+    for n_equivalent, is_shown in ((1, False), (2, True)):
+        run = make_run(
+            tmp_path / f"run{n_equivalent}", n_tasks=3, n_demos=(0,), calibration=(), n_equivalent=n_equivalent
+        )
+        files = write_report(run.uri)
+        assert ("semantically equivalent labels" in page_of(run).text) is is_shown
+        assert any("_semantically_equivalent" in name for name in files) is is_shown
+
+
 def test_missing_facts_of_plan_and_environment_are_left_out(findings: Findings) -> None:
     page = Page(render_page(replace(findings, plan={}, environment={}), []))
     assert "Settings" in page.text

@@ -25,6 +25,8 @@ def compared(runs: dict[str, Array], unit: str = "task") -> duckdb.DuckDBPyConne
             "n_demos": 0,
             "demo_set": 0,
             "method": "none",
+            "majority_accuracy": 0.5,
+            "majority_macro_f1": 1 / 3,
             **dict(zip(METRICS, own, strict=True)),
         }
         for run, table in runs.items()

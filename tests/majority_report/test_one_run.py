@@ -23,6 +23,7 @@ from biaseval.report.majority_findings import read_majority_findings
 from biaseval.report.majority_words import cautions
 from biaseval.report.ternary import plot_ternary
 from biaseval.store import Run
+from tests.browser import found_by_script, needs_browser
 from tests.majority_report.runs import HOSTILE, make_run, table, tables, ternary
 from tests.majorityplans import ANSWERS, F1, LARGE, MajorityPlan
 from tests.measuring import measure
@@ -334,3 +335,21 @@ def test_the_page_of_a_run_has_the_settings_in_the_layout_of_table_2(runs: list[
 def test_findings_of_a_run_name_the_ways_in_the_order_of_tables(runs: list[str]) -> None:
     findings = read_majority_findings(Run.open(runs[0]))
     assert findings.ways() == [("likelihood", "none"), ("likelihood", "looc")]
+
+
+@needs_browser
+def test_tables_fit_a_screen_and_scroll_by_themselves_on_a_small_one(adapted_run: str, tmp_path: Path) -> None:
+    findings = read_majority_findings(Run.open(adapted_run))
+    constant = {"verdict": "unclear", "reason": "constant answer"}
+    verdicts = [row | constant if row["metric"] != "mean_f1" else row for row in findings.verdicts]
+    source = render_majority_page(replace(findings, verdicts=verdicts), f1_figures(findings))
+    assert "not judged beside a constant answer" in source
+    too_wide = "return [...document.querySelectorAll('.wide')].filter(one => one.scrollWidth > one.clientWidth).length"
+    assert found_by_script(source, too_wide, tmp_path, 1280) == 0
+    page_is = "return document.documentElement.scrollWidth - window.innerWidth"
+    assert found_by_script(source, page_is, tmp_path, 500) <= 0
+
+
+def test_the_caption_says_that_intervals_and_p_need_not_agree(adapted_run: str) -> None:
+    text = Page(Run.open(adapted_run).read_text("report.html")).text
+    assert "they may leave out 0 where the p (Holm) of rows and draws does not reach .05" in text

@@ -58,12 +58,21 @@ def test_the_smallest_and_long_names_leave_room_for_the_plot(tmp_path: Path) -> 
     assert all(b"</svg>" in figure.svg for figure in prediction_bias_figures(read_qa_findings(many)))
 
 
+def test_the_plot_of_few_lines_takes_a_third_of_its_figure(findings: QaFindings) -> None:
+    for figure in prediction_bias_figures(findings)[:4]:
+        [whole] = re.findall(r'viewBox="0 0 \S+ (\S+)"', figure.svg.decode())
+        [path] = re.findall(r'<g id="patch_2">\s*<path d="([^"]*)"', figure.svg.decode())
+        heights = [float(y) for y in re.findall(r"[ML] \S+ (\S+)", path)]
+        assert max(heights) - min(heights) > float(whole) / 3, figure.name
+
+
 def test_figures_tell_their_numbers_in_words(run: Run, findings: QaFindings) -> None:
     alternatives = page_of(run).values("alt")
     significance = findings.by_heuristic["strong", "squad", "ans_len"]["bias_significance"]
     assert any(
-        text.startswith("Bias significance, EM") and f"ans-len {significance:.2f}" in text for text in alternatives
+        text.startswith("Bias significance, exact match") and f"ans-len {significance:.2f}" in text
+        for text in alternatives
     )
-    [curve] = [text for text in alternatives if text.startswith("EM by ans-len on squad")]
+    [curve] = [text for text in alternatives if text.startswith("Exact match by ans-len on squad")]
     for row in findings.curves["squad", "ans_len"]:
         assert f"{100 * row['exact_match']:.1f} at {row['value_low']:g}" in curve

@@ -40,7 +40,7 @@ def test_every_significance_stands_beside_the_worse_groups_performance(run: Run,
             cells.append(cell)
         values = [value for row in own.values() if (value := row[f"bias_significance{suffix}"]) is not None]
         worse = [row[f"worse_high{suffix}"] for row in own.values() if row[f"worse_high{suffix}"] is not None]
-        assert f"{model} {' '.join(cells)} {shown(np.mean(values))} ({np.mean(worse):.2f}) 3 of 3 " in text
+        assert f"{model} {' '.join(cells)} {shown(np.mean(values))} ({np.mean(worse):.2f}) {len(values)} of 3 " in text
 
 
 def test_performance_and_its_mean_elsewhere_stand_with_intervals_and_counts(run: Run, findings: QaFindings) -> None:

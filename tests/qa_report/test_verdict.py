@@ -33,10 +33,25 @@ def test_the_verdict_tells_the_biases_that_were_put_into_the_answers(findings: Q
     by = points(strong["difference"], strong["difference_low"], strong["difference_high"])
     other = points(-weak["difference"], -weak["difference_high"], -weak["difference_low"])
     assert told(findings)["Biases more than chance"] == (
-        f"strong answers ans-len ≤ 1 better by {by} points (exact match of the others "
-        f"{np.mean(right(0.98, 0.6, 0.02)[100:]) * 100:.1f} %); weak answers sim-word > {weak['threshold']:g} "
-        f"better by {other} points (exact match of the others {np.mean(right(0.3, 0.1, 0.6)[::2]) * 100:.1f} %)."
+        f"strong answers ans-len ≤ 1 better by a bias significance of {strong['bias_significance']:.1f} points (plain "
+        f"difference {by}; exact match of the others {np.mean(right(0.98, 0.6, 0.02)[100:]) * 100:.1f} %); weak "
+        f"answers sim-word > {weak['threshold']:g} better by a bias significance of {weak['bias_significance']:.1f} "
+        f"points (plain difference {other}; exact match of the others "
+        f"{np.mean(right(0.3, 0.1, 0.6)[::2]) * 100:.1f} %)."
     )
+
+
+def test_the_text_has_the_number_of_the_figure_and_names_the_other(run: Run, findings: QaFindings) -> None:
+    row = findings.by_heuristic["strong", "squad", "ans_len"]
+    assert f"{row['bias_significance']:.1f}" != f"{row['difference']:.1f}"
+    first = run.read_text("report.html").partition('<dl class="terms">')[0]
+    [figure] = re.findall(r'alt="(.*?)"', first)
+    assert f"strong ans-len {row['bias_significance']:.2f} (more than chance)" in figure
+    assert (
+        f"bias significance of {row['bias_significance']:.1f} points (plain difference {row['difference']:.1f} ["
+        in first
+    )
+    assert "the plain difference of the groups is larger" in first
 
 
 def test_the_verdict_tells_exact_match_and_f1_of_both_kinds_of_sets(findings: QaFindings) -> None:
@@ -113,7 +128,8 @@ def test_the_direction_is_told_where_higher_values_are_better(tmp_path: Path) ->
     assert row["biased_segment"] == "higher"
     by = points(-row["difference"], -row["difference_high"], -row["difference_low"])
     text = told(findings)["Biases more than chance"]
-    assert text.startswith(f"common answers sim-word > {row['threshold']:g} better by {by} points (")
+    assert text.startswith(f"common answers sim-word > {row['threshold']:g} better by a bias significance of ")
+    assert f" points (plain difference {by}; exact match of the others " in text
     assert "ans-len" not in text
     assert "Models against each other" not in told(findings)  # a single model is compared with none
     assert "searched on the predictions that are measured" in " ".join(qa_caveats(findings))
@@ -271,6 +287,73 @@ def test_a_model_that_answers_badly_has_no_success(tmp_path: Path) -> None:
     [caveat] = [one for one in qa_caveats(read_qa_findings(run)) if "Fewer than half" in one]
     assert "broken (10.0 % on squad)" in caveat
     assert "good" not in caveat
+
+
+def test_no_bias_of_a_model_that_answers_hardly_anything_right_is_no_verdict(tmp_path: Path) -> None:
+    models = {"fair": right(0.7, 0.7), "empty": right(0.02, 0.02)}
+    findings = read_qa_findings(make_run(tmp_path / "both", models=models))
+    assert findings.averages["empty", "squad"]["n_significant"] == 0
+    few = (
+        "oo few right answers to tell of empty (exact match 2.0 %): below 10 % exact match, groups can hardly lie "
+        "apart, whatever a model relies on."
+    )
+    text = told(findings)["Biases"]
+    assert text.startswith("none of 3 is more than chance. Average significance, and what the same search finds: fair ")
+    assert text.endswith(f" T{few}")
+    advice = told(findings)["What to do"]
+    assert advice.startswith(
+        "nothing can be told of empty before more answers are right: train on, or take another. No "
+    )
+    lines = re.findall(r"<tr>.*?</tr>", render_qa_page(findings, []), re.S)
+    assert next(
+        Page(line).text.strip().endswith("too few right answers to tell") for line in lines if "empty</th>" in line
+    )
+    alone = read_qa_findings(make_run(tmp_path / "alone", models={"empty": right(0.02, 0.02)}))
+    assert told(alone)["Biases"] == f"t{few}"
+    assert "none" not in told(alone)["What to do"]
+
+
+def test_a_bias_of_a_model_with_few_right_answers_is_told_where_it_shows(tmp_path: Path) -> None:
+    found = read_qa_findings(make_run(tmp_path, models={"lean": right(0.18, 0.0)}, heuristics=["ans_len"]))
+    assert found.by_dataset["lean", "squad"]["exact_match"] < 0.1
+    assert told(found)["Biases more than chance"].startswith(
+        "lean answers ans-len ≤ 2 better by a bias significance of "
+    )
+
+
+def test_averages_over_other_heuristics_say_which(tmp_path: Path) -> None:
+    """The second model lacks answers, so that one of its groups is too small."""
+
+    def drop(plan: QaPlan) -> None:
+        for model in plan.spec["models"]:
+            files = dict.fromkeys(("squad", "trivia", "news"), "p.json")
+            model |= {"path": None, "predictions": files, "on_missing": "drop"}
+
+    fewer: list[float | None] = [*right(0.5, 0.5)[:120], *[None] * 80]
+    spec: Row = {"heuristics": ["ans_len", "sim_word"], "change": drop, "bootstrap": {"trials": 20, "sample": 50}}
+    models = {"full": right(0.5, 0.5), "gaps": fewer}
+    findings = read_qa_findings(make_run(tmp_path / "fewer", models=models, **spec))
+    assert findings.averages["gaps", "squad"]["measurable"] == ["sim_word"]
+    text = told(findings)["Biases"]
+    assert re.search(r"full \S+ \(\S+ in answers without bias; over ans-len and sim-word\)", text)
+    assert re.search(r"gaps \S+ \(\S+ in answers without bias; over sim-word\)", text)
+    source = render_qa_page(findings, [])
+    for caption in ("Exact match in percent, significance", "Bias significance in EM points on squad"):
+        shown = table(source, caption).text
+        assert re.search(r" full .* over ans-len and sim-word .* gaps .* over sim-word ", shown), caption
+    assert "Averages over other heuristics cannot be compared." in source
+    same = read_qa_findings(make_run(tmp_path / "same", models={"full": right(0.5, 0.5), "twin": right(0.5, 0.4)}))
+    assert 'class="over"' not in render_qa_page(same, [])
+
+
+def test_the_first_screen_explains_its_abbreviations(run: Run, findings: QaFindings) -> None:
+    source = run.read_text("report.html")
+    [first] = re.findall(r'<section aria-labelledby="verdict".*?</section>', source, re.S)
+    terms = Page(re.findall(r'<dl class="terms">.*?</dl>', first, re.S)[0]).text
+    for name in ("Exact match (EM)", "F1", "Bias significance", "ans-len", "sim-word", "word-dist"):
+        assert f" {name} " in terms
+    shown = Page(first.replace("Exact match (EM)", "")).text + " ".join(re.findall(r'alt="(.*?)"', first))
+    assert not re.search(r"\bEM\b", shown)
 
 
 def test_without_significant_bias_the_page_says_so(tmp_path: Path) -> None:

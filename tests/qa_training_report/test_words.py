@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
+from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_advice import advise
+from biaseval.report.qa_figures import prediction_bias_figures
 from biaseval.report.qa_findings import QaFindings, read_qa_findings
 from biaseval.report.qa_training_data import QaTraining
+from biaseval.report.qa_training_figures import training_figures
 from biaseval.report.qa_training_verdict import debiasing
 from biaseval.report.qa_training_words import correlated
 from biaseval.store import Run
@@ -30,8 +34,9 @@ def test_the_verdict_counts_what_debiasing_gains_and_costs(
         "Debiasing",
         "on squad, the significance of the bias that a reader addresses falls in 3 of 17 (RESAM on ans-len −5.64 "
         "[−7.14, −4.14], PoE on ans-len −4.81 [−6.31, −3.31], 1 more) and rises in none (besides 6 that are nearly "
-        "broken). F1 of all 23: on squad shown to change in none; elsewhere (mean of 3 sets) falls in 7 and rises in "
-        "6. 25 readers trained, 1 given up.",
+        "broken); other numbers of training steps: RESAM on word-dist 16,000 (the standard reader 14,000), RESAM on "
+        "sim-word 18,000 (the standard reader 14,000) and 16 more. F1 of all 23: on squad shown to change in none; "
+        "elsewhere (mean of 3 sets) falls in 7 and rises in 6. 25 readers trained, 1 given up.",
     )
     model = "bert-base+confidence_regularization(ans_len)"
     [line] = debiasing(findings, changed(training, model, "ans_len", verdict="higher"))
@@ -42,10 +47,11 @@ def test_the_verdict_counts_what_debiasing_gains_and_costs(
     assert "(besides 6 that are nearly broken and 1 that cannot be tested)" in line.text
     # Next to the word, on whose answers the threshold was searched.
     [line] = debiasing(findings, changed(training, "bert-base+resample(ans_len)", "ans_len", searched_on="bert-base"))
-    assert "; thresholds were searched on the answers of bert-base, which favours “falls”. F1" in line.text
+    searched = "; thresholds were searched on the answers of bert-base, which favours “falls”; other numbers of"
+    assert searched in line.text
     none = {place: row | {"verdict": row["verdict"] and "unclear"} for place, row in training.debiasing.items()}
     [line] = debiasing(findings, dataclasses.replace(training, debiasing=none))
-    assert "addresses is shown to change in none of 17 (besides 6 that are nearly broken)." in line.text
+    assert "addresses is shown to change in none of 17 (besides 6 that are nearly broken); other numbers" in line.text
     own = read_qa_findings(seeded)
     read = trained(seeded, own)
     [line] = debiasing(own, read)
@@ -55,6 +61,27 @@ def test_the_verdict_counts_what_debiasing_gains_and_costs(
     one = Study(methods=("standard",), outside=(), heuristics=("ans_len",)).write(tmp_path / "one")
     own = read_qa_findings(one)
     assert debiasing(own, trained(one, own)) == [("Readers", "1 reader trained.")]
+
+
+def test_readers_with_other_steps_are_told_beside_the_verdict_and_drawn_there(tmp_path: Path) -> None:
+    study = Study(methods=("standard", "product_of_experts"), biases=("ans_len",), outside=(), heuristics=("ans_len",))
+    run = study.write(tmp_path / "small")
+    own = read_qa_findings(run)
+    read = trained(run, own)
+    steps = {row["method"]: row["steps"] for row in read.readers}
+    [line] = debiasing(own, read)
+    told_steps = f"PoE on ans-len {steps['product_of_experts']:,} (the standard reader {steps['standard']:,})"
+    assert f"; other numbers of training steps: {told_steps}. F1 of the reader: " in line.text
+    figures = [*prediction_bias_figures(own), *training_figures(own, read)]
+    source = render_qa_page(own, figures, read)
+    first = source[source.index('id="verdict"') : source.index('<dl class="terms">')]
+    [drawn] = re.findall(r'alt="(.*?)"', first)
+    assert "ans-len: standard 12.51 (69.01), PoE 7.70 (65.40)" in drawn
+    assert source.count(f'alt="{drawn}"') == 1
+    assert "<dt>PoE</dt> <dd>Product of experts: " in source
+    equal = dataclasses.replace(read, readers=tuple(row | {"steps": 14000} for row in read.readers))
+    [line] = debiasing(own, equal)
+    assert "steps" not in line.text
 
 
 def test_nearly_broken_readers_are_named_and_not_praised(findings: QaFindings, training: QaTraining) -> None:

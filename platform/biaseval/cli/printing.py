@@ -64,17 +64,19 @@ def print_metrics(run_uri: str, headline: str) -> None:
 def print_comparison(compared: Compared) -> None:
     """Print what runs share and how they differ: every test of two runs, an overview of more."""
     from biaseval.report.compare_tables import overview, test_lines
-    from biaseval.report.compare_words import caveats, sentences
+    from biaseval.report.compare_words import caveats, in_brackets, sentences
     from biaseval.report.summary import signed
 
     for sentence in (*sentences(compared), *(f"note: {caveat}" for caveat in caveats(compared))):
         typer.echo(sentence)
+    baseline = ["baseline"] if any(row.get("baseline") is not None for row in compared.tests) else []
     if len(compared.others) == 1:
         names = (
             "setting",
             "metric",
             compared.reference,
             compared.others[0],
+            *baseline,
             "difference",
             "interval",
             "p",
@@ -85,24 +87,30 @@ def print_comparison(compared: Compared) -> None:
             [
                 f"{row['who']}: {row['place']}" if row["who"] != row["other_run"] else row["place"],
                 row["metric_name"],
-                *(_cell(row[name]) for name in ("value", "other_value")),
+                *(_cell(row[name]) for name in ("value", "other_value", *baseline)),
                 signed(row["estimate"]),
                 row["band"],
                 *(_cell(row[name]) for name in ("verdict_p", "detectable")),
-                row["word"],
+                f"{row['word']}{in_brackets(row['doubt'])}",
             ]
             for row in test_lines(compared)
         ]
     else:
         shown = overview(compared)
-        columns = [("setting", False), ("metric", False), (compared.reference, True)]
-        columns += [(name, True) for name in shown.columns]
+        columns = [("setting", False), ("metric", False)]
+        columns += [(name, True) for name in (*baseline, compared.reference, *shown.columns)]
         rows = [
             [
                 line.place,
                 line.metric,
+                *(_cell(line.baseline) for _ in baseline),
                 _cell(line.reference),
-                *("" if cell is None else f"{_cell(cell.value)} {cell.difference} {cell.word}" for cell in line.cells),
+                *(
+                    ""
+                    if cell is None
+                    else f"{_cell(cell.value)} {cell.difference} {cell.word}{in_brackets(cell.doubt)}"
+                    for cell in line.cells
+                ),
             ]
             for line in shown.lines
         ]

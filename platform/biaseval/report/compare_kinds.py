@@ -19,6 +19,8 @@ class ComparedKind:
 
     metrics: Mapping[str, str]
     """Their display names, in the order of tables."""
+    better_low: frozenset[str]
+    """Those of which less is better; of the others more is."""
     first_metric: str
     """That of the matrix of all pairs."""
     place: Callable[[Row], Place]
@@ -39,6 +41,8 @@ class ComparedKind:
     """Columns of the guard to what it means that they are false."""
     caveat: Callable[[Sequence[Row]], str]
     """Returns what a reader must know of the tests; "" where there is nothing."""
+    bands_and_p: str = ""
+    """Behind a blank, what captions say of intervals and p that need not agree; "" where they do."""
 
 
 def count(number: int, thing: str) -> str:
@@ -86,6 +90,7 @@ def _caveat_of_rows(tests: Sequence[Row]) -> str:
 
 _LABEL_BIAS = ComparedKind(
     metrics={**METRICS, "relative_variance": "variance"},
+    better_low=frozenset({"rsd", "bias_score", "relative_variance"}),
     first_metric="rsd",
     place=lambda row: (row["n_demos"], method_order(row["method"])),
     place_name=_label_place_name,
@@ -135,6 +140,7 @@ _MAJORITY_BIAS = ComparedKind(
         "tails_f1": "F1 at the tails",
         "middle_f1": "F1 in the middle",
     },
+    better_low=frozenset({"sd_f1"}),
     first_metric="mean_f1",
     place=lambda row: (row["n_demos"], way_order(row), list(INSTRUCTIONS).index(row["instruction"])),
     place_name=_majority_place_name,
@@ -160,6 +166,7 @@ _MAJORITY_BIAS = ComparedKind(
         "or more, as a family of its own, and only where other test rows show the same; it is their mean, which is not "
         "the RB@10 of means over seeds below. An interval may leave 0 out where the p of both together is above 5 %."
     ),
+    bands_and_p=" An interval over rows and draws may leave out 0 where the p (Holm) does not reach 5 %.",
 )
 
 
@@ -198,6 +205,7 @@ def _caveat_of_gaps(tests: Sequence[Row]) -> str:
 
 _QA_BIAS = ComparedKind(
     metrics={"exact_match": "exact match", "f1": "F1", "gap": "gap"},
+    better_low=frozenset({"gap"}),
     first_metric="exact_match",
     place=lambda row: (row["dataset"],),
     place_name=lambda row: str(row["dataset"]),

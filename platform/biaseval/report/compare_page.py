@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from biaseval.analysis.compared_kinds import KINDS
 from biaseval.analysis.comparing import Compared, compare_runs
@@ -13,10 +14,12 @@ from biaseval.report.compare_tables import header, listed_rows, matrix, overview
 from biaseval.report.compare_words import (
     against_reference,
     caveats,
+    doubt,
     is_of_these_tasks,
     is_without_difference,
     not_shared,
     sentences,
+    tone,
     verdict_word,
 )
 from biaseval.report.comparison import comparison_content
@@ -86,6 +89,10 @@ def render_compare_page(compared: Compared, majority: dict[str, object] | None =
             listed=listed_rows(compared),
             shared=_shared(compared),
             word_of=verdict_word,
+            doubt_of=doubt,
+            tone_of=partial(tone, compared.kind),
+            has_baseline=any(row.get("baseline") is not None for row in compared.tests),
+            bands_and_p=COMPARED_KINDS[compared.kind].bands_and_p,
             has_words_of_these_tasks=any(is_of_these_tasks(row) for row in compared.tests),
             majority=majority,
             **(majority or {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from biaseval.analysis.comparing import Compared
@@ -12,11 +12,13 @@ from biaseval.report.compare_words import (
     TOLD_APART,
     against_reference,
     band,
+    doubt,
     metric_name,
     metric_order,
     place_name,
     place_of,
     subject,
+    tone,
     verdict_word,
 )
 from biaseval.report.findings import Row
@@ -38,7 +40,10 @@ class OverviewCell:
     value: float | None
     difference: str
     word: str
-    is_told_apart: bool
+    doubt: str
+    """What makes the word no praise; "" where nothing does."""
+    tone: str
+    """How the word is coloured (`compare_words.tone`)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class OverviewLine:
     metric: str
     reference: float | None
     """Of the first run; None where what it shares with the others is not the same, so that it has several values."""
+    baseline: float | None
+    """What always giving the most frequent label has, where that is measured and all columns have the same."""
     cells: list[OverviewCell | None]
     """In the order of the columns; None where there is nothing to compare."""
 
@@ -91,22 +98,28 @@ def _overview_line(
     columns: Sequence[tuple[str, str | None]],
 ) -> OverviewLine:
     first = next(iter(found.values()))
-    values = [row["value"] for row in found.values() if row["value"] is not None]
-    is_one = bool(values) and max(values) - min(values) <= 1e-9
     place = place_name(compared.kind, first)
     return OverviewLine(
         place=f"{model}, {place}" if model else place,
         metric=metric_name(compared.kind, first),
-        reference=values[0] if is_one else None,
+        reference=_one_value(found.values(), "value"),
+        baseline=_one_value(found.values(), "baseline"),
         cells=[_overview_cell(compared, found.get(column)) for column in columns],
     )
+
+
+def _one_value(rows: Iterable[Row], column: str) -> float | None:
+    """Return the value that all rows have that have one; None where none has, or they differ."""
+    values: list[float] = [row[column] for row in rows if row.get(column) is not None]
+    return values[0] if values and max(values) - min(values) <= 1e-9 else None
 
 
 def _overview_cell(compared: Compared, row: Row | None) -> OverviewCell | None:
     if row is None:
         return None
-    word = verdict_word(row)
-    return OverviewCell(row["other_value"], signed(row["estimate"]), word, row["verdict"] in TOLD_APART)
+    return OverviewCell(
+        row["other_value"], signed(row["estimate"]), verdict_word(row), doubt(row), tone(compared.kind, row)
+    )
 
 
 @dataclass(frozen=True)
@@ -202,6 +215,8 @@ def test_lines(compared: Compared) -> list[Row]:
             "detectable": row["verdict_smallest_detectable"] or None,
             "word": verdict_word(row),
             "is_told_apart": row["verdict"] in TOLD_APART,
+            "doubt": doubt(row),
+            "tone": tone(compared.kind, row),
         }
         for row in against_reference(compared)
     ]

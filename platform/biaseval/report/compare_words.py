@@ -27,6 +27,9 @@ _NOT_JUDGED = {None: "not judged", "too few": "not judged"}
 TOLD_APART = ("higher", "lower")
 """The verdicts that say that two runs differ."""
 
+_DOUBTS = {"is_constant": "always the same answer", "is_at_baseline": "not above the majority class"}
+"""What a side may be that makes a word no praise: its column to how pages say it."""
+
 _N_SHOWN = 6
 """Differences that a sentence lists."""
 
@@ -74,6 +77,29 @@ def verdict_word(row: Row) -> str:
     word = VERDICTS[row["verdict"]]
     is_said = row["verdict"] not in (None, "too few")
     return f"{word} on {_these(row)}" if is_said and is_of_these_tasks(row) else word
+
+
+def doubt(row: Row) -> str:
+    """Return what makes the word of a test no praise: what is true of which side; nothing where there is nothing."""
+    sides: dict[str, list[str]] = {}
+    for prefix in ("", "other_"):
+        found = next((words for column, words in _DOUBTS.items() if row.get(f"{prefix}{column}")), None)
+        if found is not None:
+            sides.setdefault(found, []).append(row[f"{prefix}run"])
+    return "; ".join(f"{words}: {join(runs)}" for words, runs in sides.items())
+
+
+def in_brackets(text: str) -> str:
+    """Return a text behind a blank and in brackets, where there is one."""
+    return f" ({text})" if text else ""
+
+
+def tone(kind: str, row: Row) -> str:
+    """Return how a page colours the word of a test: ``gain`` or ``cost`` of the other run, nothing where in doubt."""
+    if row["verdict"] not in TOLD_APART or doubt(row):
+        return ""
+    is_low_better = row["metric"] in COMPARED_KINDS[kind].better_low
+    return "gain" if (row["verdict"] == "lower") == is_low_better else "cost"
 
 
 def _these(row: Row) -> str:
@@ -173,14 +199,9 @@ def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row
         parts.append(f"{predictions[1]:,} of {count(predictions[0], 'prediction')} differ")
     apart = sorted((row for row in rows if row["verdict"] in TOLD_APART), key=lambda row: -abs(row["estimate"]))
     for word in TOLD_APART:
-        named = [
-            f"{metric_name(compared.kind, row)} ({place_name(compared.kind, row)}) "
-            f"by {signed(row['estimate'])} {band(row)}"
-            for row in apart[:_N_SHOWN]
-            if row["verdict"] == word
-        ]
-        if named:
-            parts.append(f"{VERDICTS[word]}: {', '.join(named)}")
+        own = [row for row in apart[:_N_SHOWN] if row["verdict"] == word]
+        if own:
+            parts.append(f"{VERDICTS[word]}: {_differences(compared.kind, own)}")
     if len(apart) > _N_SHOWN:
         parts.append(f"{len(apart) - _N_SHOWN} more differ by less (table)")
     if unclear := [row for row in rows if row["verdict"] == "unclear"]:
@@ -197,6 +218,17 @@ def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row
     where = f" on {_these(rows[0])}" if rows and is_of_these_tasks(rows[0]) else ""
     counted = f"{len(apart)} of {count(len(rows), 'comparison')} told apart{where}"
     return f"{who}, {scope}: {counted}. {told[0].upper()}{told[1:]}."
+
+
+def _differences(kind: str, rows: Sequence[Row]) -> str:
+    """Return differences with their bands, and what makes their word no praise: once, where it is the same of all."""
+    doubts = [doubt(row) for row in rows]
+    told = [
+        f"{metric_name(kind, row)} ({place_name(kind, row)}) by {signed(row['estimate'])} {band(row)}" for row in rows
+    ]
+    if len(rows) > 1 and doubts[0] and len(set(doubts)) == 1:
+        return f"{', '.join(told)} (in all of these, {doubts[0]})"
+    return ", ".join(f"{one}{in_brackets(why)}" for one, why in zip(told, doubts, strict=True))
 
 
 def _predictions(compared: Compared, rows: Sequence[Row]) -> tuple[int, int] | None:

@@ -51,7 +51,8 @@ class Findings:
     scope: Row
     """The run's numbers of tasks, test rows and labels."""
     by_suite: dict[str, list[Row]]
-    """Suite to the rows of ``label_bias_by_model``, by n_demos and method."""
+    """Suite to the rows of ``label_bias_by_model``, by n_demos and method: all tasks, and suites of several. Of
+    a single task the tables of tasks have the same."""
     by_task: list[Row]
     """The rows of ``label_bias_by_task_over_sets`` and ``label_bias_task_tests``, by task, n_demos and method."""
     remedies: list[Row]
@@ -136,7 +137,7 @@ def read_findings(run: Run) -> Findings:
         scope=scope,
         by_suite={
             suite: sorted((row for row in means if row["suite"] == suite), key=_setting_order)
-            for suite in sorted({row["suite"] for row in means})
+            for suite in sorted({row["suite"] for row in means if row["suite"] == "all" or row["n_tasks"] > 1})
         },
         by_task=by_task,
         remedies=sorted(shown["remedies"], key=_setting_order),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -15,9 +16,10 @@ from biaseval.report.findings import Row
 from biaseval.report.page import page_templates
 from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
 from biaseval.report.qa_findings import QaFindings, heuristic_name
-from biaseval.report.qa_summary import qa_caveats, side
+from biaseval.report.qa_summary import averaged_over, qa_caveats, side
 from biaseval.report.qa_training import QaTraining, training_context
-from biaseval.report.qa_training_figures import scatter_suite
+from biaseval.report.qa_training_figures import bias_suite, scatter_suite
+from biaseval.report.qa_training_names import BIAS_MODEL, METHODS
 from biaseval.report.qa_verdict import conclude_qa, first_rows, measured_qa
 
 _NOT_MEASURED = "–"
@@ -46,8 +48,8 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
         figures: of the run, with those of its trained readers.
         training: what the run tells of the readers that it trained; None: it trained none.
     """
-    first_figure = _first(findings, figures)
-    figures = [figure for figure in figures if figure is not first_figure]
+    first = _first(findings, figures, training)
+    figures = [figure for figure in figures if first is None or figure is not first.figure]
     return (
         page_templates()
         .get_template("qa.html.j2")
@@ -55,7 +57,8 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
             findings=findings,
             measured=measured_qa(findings),
             verdict=conclude_qa(findings, training),
-            first=first_figure,
+            first=first,
+            terms=_terms(findings, training),
             first_rows=first_rows(findings),
             n_first_rows=_N_FIRST_ROWS,
             cautions=[*qa_caveats(findings), *findings.plan.get("notes", [])],
@@ -69,6 +72,7 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
             explanation=_explanation,
             heuristic_name=heuristic_name,
             side=side,
+            averaged_over=partial(averaged_over, findings),
             with_threshold=_with_threshold,
             points=points,
             significance_of=significance,
@@ -189,14 +193,59 @@ def _shown_models(findings: QaFindings, dataset: str, heuristic: str) -> list[st
     return [model for model in findings.models if (model, dataset, heuristic) in findings.examples]
 
 
-def _first(findings: QaFindings, figures: Sequence[Figure]) -> Figure | None:
-    """Return the figure beside the verdict: what debiasing gains and costs, else the significances."""
+_SCATTER = (
+    "Debiased readers against the standard reader: change of the bias that they address, and of mean F1 out of "
+    "distribution. Hollow: nearly broken. Thin lines: 95 % intervals, of up to 30 readers."
+)
+_READERS = (
+    "Bias significance of the standard and the debiased readers, each of these on the bias that it addresses, and the "
+    "most that the worse group’s exact match reaches. Hollow: nearly broken."
+)
+_SIGNIFICANCES = (
+    "Bias significance: how far apart the exact match of two groups of questions lies, where samples of both are taken "
+    "at their closest; the plain difference of the groups is larger. Filled: more than chance."
+)
+
+
+class _First(NamedTuple):
+    """The figure of the verdict."""
+
+    figure: Figure
+    caption: str
+    is_broad: bool = False
+    """It stands below the sentences, as there is no room for it beside them."""
+
+
+def _first(findings: QaFindings, figures: Sequence[Figure], training: QaTraining | None) -> _First | None:
+    """Return what debiasing gains and costs, else the biases of all readers, else the significances."""
+    named = {figure.name: figure for figure in figures}
+    debiased = [] if training is None else [block for block in training.blocks if block.methods]
     for dataset in findings.in_distribution:
-        for name in (scatter_suite(dataset), f"{SIGNIFICANCE}_{dataset}_exact_match"):
-            for figure in figures:
-                if figure.name == name:
-                    return figure
+        if figure := named.get(scatter_suite(dataset)):
+            return _First(figure, _SCATTER)
+        for block in debiased:
+            if figure := named.get(bias_suite(block, dataset)):
+                return _First(figure, _READERS, is_broad=True)
+        if figure := named.get(f"{SIGNIFICANCE}_{dataset}_exact_match"):
+            return _First(figure, _SIGNIFICANCES)
     return None
+
+
+def _terms(findings: QaFindings, training: QaTraining | None) -> dict[str, str]:
+    """Return what the first screen calls things, and what that means."""
+    methods = [] if training is None else dict.fromkeys(row["method"] for row in training.readers)
+    return {
+        "Exact match (EM)": "share of the answers that equal a gold answer.",
+        "F1": "overlap of words with the nearest gold answer.",
+        "Bias significance": "by how many points one group of questions is answered better than the other, samples of "
+        "both taken at their closest (Mikula et al. 2024); the plain difference is larger.",
+        **{heuristic_name(heuristic): f"{_explanation(heuristic)}." for heuristic in findings.heuristics},
+        **{METHODS[method].shown: METHODS[method].meaning for method in methods if method not in _SELF_EVIDENT},
+    }
+
+
+_SELF_EVIDENT = ("standard", BIAS_MODEL)
+"""Methods of training that need no term."""
 
 
 def _by_suite(figures: Sequence[Figure], kind: str) -> dict[str, list[Figure]]:

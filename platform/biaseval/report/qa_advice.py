@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from biaseval.report.findings import Row
 from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_summary import has_few_right
 from biaseval.report.qa_training_cells import number
 from biaseval.report.qa_training_data import Block, QaTraining
 from biaseval.report.qa_training_names import MEAN
@@ -29,11 +30,18 @@ def advise(findings: QaFindings, training: QaTraining | None) -> list[Line]:
     told = [f"first mend {_some(stuck)}, which nearly always gives the same answer."] if len(stuck) == 1 else []
     if len(stuck) > 1:
         told = [f"first mend {_some(stuck)}, which nearly always give the same answer."]
-    tests = [
-        row
-        for (model, dataset, _), row in findings.tests.items()
-        if dataset in findings.in_distribution and not _is_stuck(findings, model, dataset)
-    ]
+    tests, few = [], dict[str, None]()
+    for (model, dataset, _), row in findings.tests.items():
+        if dataset not in findings.in_distribution or _is_stuck(findings, model, dataset):
+            continue
+        if has_few_right(findings, model, dataset) and not row["is_supported"]:
+            few[model] = None
+        else:
+            tests.append(row)
+    if few:
+        told.append(
+            f"Nothing can be told of {_some(list(few))} before more answers are right: train on, or take another."
+        )
     told += _of_biases(findings, tests, is_trained=training is not None)
     told += _of_readers(findings, training) if training is not None else []
     text = " ".join(told)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIGNIFICANCE, ELSEWHERE, CURVES = "significance", "out_of_distribution", "curve"
 """What a figure shows; also how its file's name begins."""
 
-_METRICS = {"exact_match": "EM", "f1": "F1"}
+_METRICS = {"exact_match": "exact match", "f1": "F1"}
 _WIDTH_INCHES = 4.2
 _GRID = "#dddddd"
 _INK = "#333333"
@@ -89,11 +89,16 @@ def _significance(findings: QaFindings, dataset: str, metric: str) -> Figure:
         dataset,
         metric,
         title,
-        f"{_METRICS[metric]} points",
+        f"points of {_METRICS[metric]}",
         groups,
         values,
         supported if metric == "exact_match" and _is_tested(findings, dataset) else None,
     )
+
+
+def _title(metric: str) -> str:
+    """Return a metric's name at the beginning of a title."""
+    return f"{_METRICS[metric][0].upper()}{_METRICS[metric][1:]}"
 
 
 def _is_tested(findings: QaFindings, dataset: str) -> bool:
@@ -106,7 +111,7 @@ def _performance(findings: QaFindings, metric: str) -> Figure:
         rows = [findings.by_dataset.get((model, dataset)) for dataset in findings.datasets]
         if any(rows):
             values[model] = [None if row is None else _estimate(row, metric) for row in rows]
-    title = f"{_METRICS[metric]} by data set"
+    title = f"{_title(metric)} by data set"
     return _grouped(
         findings,
         f"{ELSEWHERE}_{metric}",
@@ -174,6 +179,8 @@ def _plot_grouped(
 
     What is not more than chance has a hollow mark and a thin line.
     """
+    from matplotlib.lines import Line2D
+
     step = 1 / (len(values) + 1)
     names = short_names(list(values))
     for number, (model, own) in enumerate(values.items()):
@@ -188,6 +195,8 @@ def _plot_grouped(
                 for place, value, is_own in zip(heights, estimates, filled, strict=True)
                 if is_own == is_filled
             ]
+            if not shown:  # marks of nothing that are not clipped have a place, at which the layout leaves room
+                continue
             axes.hlines(
                 [place for place, _ in shown], 0, [value for _, value in shown], color=color, alpha=0.45,
                 linewidth=2.2 if is_filled and supported is not None else 1,
@@ -195,7 +204,6 @@ def _plot_grouped(
             axes.plot(
                 [value for _, value in shown], [place for place, _ in shown], color=color, marker=marker, linestyle="",
                 markersize=4.5, markerfacecolor=color if is_filled else "white", clip_on=False,
-                label=names[model] if is_filled else None,
             )  # fmt: skip
         for height, low, high in _intervals(heights, estimates):
             axes.hlines(height, low, high, color=color, linewidth=2.2)
@@ -215,10 +223,18 @@ def _plot_grouped(
         axes.axhline(edge - 0.5, color=_GRID, linewidth=0.7)
     axes.grid(axis="x", color=_GRID, linewidth=0.7)
     axes.set_axisbelow(True)
-    if axes.figure is not None and axes.get_legend_handles_labels()[0]:
-        axes.figure.legend(
-            loc="outside lower left", ncols=_N_LEGEND_COLUMNS, frameon=False, fontsize=8.5, handletextpad=0.2
-        )
+    handles = [
+        Line2D([], [], color=style.color, marker=style.marker, linestyle="", markersize=4.5, label=names[model])
+        for model, style in styles.items()
+    ]
+    axes.figure.legend(
+        handles=handles,
+        loc="outside lower left",
+        ncols=_N_LEGEND_COLUMNS,
+        frameon=False,
+        fontsize=8.5,
+        handletextpad=0.2,
+    )
 
 
 def _intervals(heights: Sequence[float], estimates: Sequence[Estimate]) -> list[tuple[float, float, float]]:
@@ -238,7 +254,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
         for model in findings.models
         if (row := findings.by_heuristic.get((model, dataset, heuristic))) and row["threshold"] is not None
     }
-    title = f"{_METRICS[metric]} by {heuristic_name(heuristic)}"
+    title = f"{_title(metric)} by {heuristic_name(heuristic)}"
     by_model = {model: own for model in findings.models if (own := [row for row in rows if row["model"] == model])}
     lines = [
         f"{model} " + ", ".join(f"{100 * row[metric]:.1f} at {bins[row['bin']].name}" for row in own)
@@ -247,7 +263,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
     name = f"{CURVES}_{dataset}_{heuristic.replace(':', '-')}_{metric}"
     plot = partial(
         _plot_curve,
-        title=f"{_METRICS[metric]} by {_short(heuristic_name(heuristic), _N_CHARACTERS)}",
+        title=f"{_title(metric)} by {_short(heuristic_name(heuristic), _N_CHARACTERS)}",
         metric=metric,
         bins=bins,
         by_model=by_model,

@@ -12,6 +12,9 @@ _N_NARROWEST = 3
 _LOW_EXACT_MATCH = 0.5
 """Below this share of exact answers a low significance is no success (P3's debiased models had 0.19 to 0.38)."""
 
+FEW_RIGHT = 0.1
+"""Below this share of exact answers a model's groups can hardly lie apart, whatever it relies on."""
+
 
 def qa_caveats(findings: QaFindings) -> list[str]:
     """Return what a reader must know before trusting the numbers, beside the plan's notes, a sentence each."""
@@ -23,6 +26,29 @@ def qa_caveats(findings: QaFindings) -> list[str]:
         *_missing(findings),
         *_not_measured(findings),
     ]
+
+
+def has_few_right(findings: QaFindings, model: str, dataset: str) -> bool:
+    """Return whether a model answers too few questions exactly for a bias to show, so that none found tells nothing."""
+    row = findings.by_dataset.get((model, dataset))
+    return row is not None and bool(row["exact_match"] < FEW_RIGHT)
+
+
+def averaged_over(findings: QaFindings, model: str, dataset: str, suffix: str = "") -> str:
+    """Return which heuristics a model's average significance is over; nothing where all models have it over the same.
+
+    Args:
+        findings: of the run.
+        model: whose average it is.
+        dataset: that it is on.
+        suffix: ``_f1`` of the significance of F1.
+    """
+    own: dict[str, list[str]] = {}
+    for (name, place, heuristic), row in findings.by_heuristic.items():
+        if place == dataset and row[f"bias_significance{suffix}"] is not None:
+            own.setdefault(name, []).append(heuristic_name(heuristic))
+    is_same = len({tuple(sorted(names)) for names in own.values()}) < 2
+    return "" if is_same or model not in own else f"over {join(own[model])}"
 
 
 def side(row: Row, is_better: bool = True) -> str:
@@ -72,7 +98,7 @@ def _low_exact_match(findings: QaFindings) -> list[str]:
         return []
     return [
         f"Fewer than half of the answers are exact: {join(low)}. A model that answers badly everywhere has a low "
-        "significance, which is no success; the EM in brackets tells."
+        "significance, which is no success; the exact match in brackets tells."
     ]
 
 

@@ -153,8 +153,8 @@ def _bias_figure(findings: QaFindings, name: str, title: str, dataset: str, seri
         for heuristic in heuristics
     )
     text = (
-        f"Bias significance in EM points on {dataset}, and in brackets the upper bound of the worse group’s EM, "
-        f"{title}: {words}."
+        f"Bias significance in points of exact match on {dataset}, and in brackets the upper bound of the worse "
+        f"group’s, {title}: {words}."
     )
     plot = partial(_plot_bias, title=title, heuristics=heuristics, series=series)
     return Figure(name, name, "exact_match", text, draw(name, plot, size))
@@ -191,8 +191,8 @@ def _plot_bias(axes: Axes, title: str, heuristics: Sequence[str], series: Sequen
     beside.set_xlim(0, 100)
     axes.set_title(f"Bias significance, {title}", loc="left", fontweight="bold")
     beside.set_title("Worse group", loc="left", fontweight="bold")
-    axes.set_xlabel("EM points")
-    beside.set_xlabel("EM at most (%)")
+    axes.set_xlabel("points of exact match")
+    beside.set_xlabel("exact match, at most (%)")
     beside.tick_params(axis="y", labelleft=False)
     for panel in (axes, beside):
         panel.tick_params(axis="y", length=0)
@@ -284,7 +284,7 @@ def _plot_scatter(axes: Axes, shifts: Sequence[_Shift]) -> None:
         face = "white" if shift.is_broken else color
         axes.plot([x], [y], color=color, marker=marker, markerfacecolor=face, markersize=5, linestyle="")
     axes.set_title("Bias and F1 elsewhere", loc="left", fontweight="bold")
-    axes.set_xlabel("change of significance (EM points)")
+    axes.set_xlabel("change of significance (points)")
     axes.set_ylabel("change of mean F1 elsewhere (points)")
     axes.grid(color=_GRID, linewidth=0.7)
     axes.set_axisbelow(True)

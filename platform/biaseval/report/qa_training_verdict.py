@@ -46,7 +46,8 @@ def _changes(findings: QaFindings, training: QaTraining, dataset: str) -> str:
     bias = _bias(tested, labels) if tested else "cannot be tested in any whole reader"
     return (
         f"on {dataset}, the significance of the bias that a reader addresses {bias}"
-        f"{_left_out(rows, whole, tested)}{searched(tested, 'falls')}. F1 of {_the(len(models))}: {'; '.join(costs)}"
+        f"{_left_out(rows, whole, tested)}{searched(tested, 'falls')}{_steps(training, rows, labels)}. "
+        f"F1 of {_the(len(models))}: {'; '.join(costs)}"
     )
 
 
@@ -70,6 +71,22 @@ def _left_out(rows: Sequence[Row], whole: Sequence[Row], tested: Sequence[Row]) 
         *([f"{n_untested} that cannot be tested"] if n_untested and tested else []),
     ]
     return f" (besides {join(told)})" if told else ""
+
+
+def _steps(training: QaTraining, rows: Sequence[Row], labels: dict[str, str]) -> str:
+    """Return behind a semicolon which readers made another number of steps than the standard reader of each."""
+    readers = {row["model"]: row for row in training.readers}
+    told = []
+    for row in rows:
+        own = readers[row["model"]]
+        standard = readers.get(own["standard"])
+        if standard is not None and own["steps"] != standard["steps"]:
+            told.append(f"{labels[row['model']]} {own['steps']:,} (the standard reader {standard['steps']:,})")
+    if not told:
+        return ""
+    more = len(told) - _N_NAMED
+    named = join([*told[:_N_NAMED], f"{more} more"] if more > 0 else told)
+    return f"; other numbers of training steps: {named}"
 
 
 def _answers(training: QaTraining, models: Sequence[str], place: str) -> str:

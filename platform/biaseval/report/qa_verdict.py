@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from biaseval.report.findings import Row
 from biaseval.report.qa_advice import advise
 from biaseval.report.qa_findings import QaFindings, heuristic_name
-from biaseval.report.qa_summary import obstacle, side
+from biaseval.report.qa_summary import FEW_RIGHT, averaged_over, has_few_right, obstacle, side
 from biaseval.report.qa_training_cells import number
 from biaseval.report.qa_training_data import QaTraining
 from biaseval.report.qa_training_verdict import debiasing
@@ -59,6 +59,8 @@ def first_rows(findings: QaFindings) -> list[Row]:
             "average": findings.averages.get((model, dataset)),
             "answers": findings.by_dataset[model, dataset],
             "elsewhere": findings.elsewhere.get(model),
+            "over": averaged_over(findings, model, dataset),
+            "has_few_right": has_few_right(findings, model, dataset),
         }
         for model in findings.models
         for dataset in findings.in_distribution
@@ -92,7 +94,9 @@ def _constant(findings: QaFindings) -> list[Line]:
 
 
 def _biases(findings: QaFindings) -> list[Line]:
-    """Return which biases of each model are more than chance; where none is, what a search finds in noise."""
+    """Return which biases of each model are more than chance; where none is, what a search finds in noise, or that too
+    few answers are right for any to show.
+    """
     if not findings.in_distribution:
         return []
     rows = [row for row in _averages(findings) if row["bias_significance"] is not None]
@@ -102,23 +106,42 @@ def _biases(findings: QaFindings) -> list[Line]:
     if not tested:
         return [Line("Biases", "whether they are more than chance was not tested.")]
     found = [row for row in tested if row["n_significant"]]
-    without = [row for row in tested if not row["n_significant"]]
+    few = [row for row in tested if row not in found and has_few_right(findings, row["model"], row["dataset"])]
+    without = [row for row in tested if row not in found and row not in few]
+    if not found and not without:
+        return [Line("Biases", f"{_too_few(findings, few)}.")]
     if not found:
         n_biases = sum(row["n_measurable"] for row in without)
         n_models = len({row["model"] for row in without})
         of = f"{n_biases}" + (f" ({n_models} models)" if n_models > 1 else "")
-        averages = _some([f"{_place(findings, row)}{_in_noise(row)}" for row in without])
+        averages = _some([f"{_place(findings, row)}{_in_noise(findings, row)}" for row in without])
         return [
             Line(
                 "Biases",
-                f"none of {of} is more than chance. Average significance, and what the same search finds: {averages}.",
+                f"none of {of} is more than chance. Average significance, and what the same search finds: {averages}."
+                f"{f' {_capital(_too_few(findings, few))}.' if few else ''}",
             )
         ]
     told = [f"{_place(findings, row)}{_named(findings, row)}" for row in found]
     told = told if len(told) <= _N_MODELS else [*told[:_N_MODELS], _further(findings, len(told) - _N_MODELS)]
     if without:
-        told.append(f"none of {_some([_place(findings, row, ' on ').rstrip() for row in without])}")
+        told.append(f"none of {_some([_place(findings, row).rstrip() for row in without])}")
+    if few:
+        told.append(_too_few(findings, few))
     return [Line("Biases more than chance", f"{'; '.join(told)}.")]
+
+
+def _too_few(findings: QaFindings, rows: Sequence[Row]) -> str:
+    """Return of which models nothing can be told, and why."""
+    named = [
+        f"{_place(findings, row)}(exact match "
+        f"{number(100 * findings.by_dataset[row['model'], row['dataset']]['exact_match'], 1)} %)"
+        for row in rows
+    ]
+    return (
+        f"too few right answers to tell of {_some(named)}: below {100 * FEW_RIGHT:.0f} % exact match, groups can "
+        "hardly lie apart, whatever a model relies on"
+    )
 
 
 def _further(findings: QaFindings, n_more: int) -> str:
@@ -130,24 +153,29 @@ def _averages(findings: QaFindings) -> list[Row]:
     return [row for place in places if (row := findings.averages.get(place)) is not None]
 
 
-def _place(findings: QaFindings, row: Row, between: str = " on ") -> str:
-    """Return the model of a row, with its data set where there are several."""
-    return f"{row['model']}{between}{row['dataset']} " if len(findings.in_distribution) > 1 else f"{row['model']} "
+def _place(findings: QaFindings, row: Row) -> str:
+    """Return the model of a row, with its data set where there are several, and a blank."""
+    return f"{row['model']} on {row['dataset']} " if len(findings.in_distribution) > 1 else f"{row['model']} "
 
 
-def _in_noise(row: Row) -> str:
+def _in_noise(findings: QaFindings, row: Row) -> str:
     value, null = number(row["bias_significance"]), number(row["bias_significance_null"])
-    return f"{value} ({null} in answers without bias)"
+    over = averaged_over(findings, row["model"], row["dataset"])
+    return f"{value} ({null} in answers without bias{f'; {over}' if over else ''})"
 
 
 def _named(findings: QaFindings, row: Row) -> str:
-    """Return how much better a model answers one group than the other, and how well the other."""
+    """Return how much better a model answers one group than the other by the significance, which figures show, then
+    plainly, and how well the other.
+    """
     own = [findings.by_heuristic.get((row["model"], row["dataset"], heuristic)) for heuristic in findings.heuristics]
     biases = sorted(
-        (one for one in own if one is not None and findings.is_supported(one)), key=lambda one: -abs(one["difference"])
+        (one for one in own if one is not None and findings.is_supported(one)),
+        key=lambda one: -one["bias_significance"],
     )
     told = [
-        f"{side(one)} better by {_difference(one)} points (exact match of the others "
+        f"{side(one)} better by a bias significance of {number(one['bias_significance'], 1)} points (plain difference "
+        f"{_difference(one)}; exact match of the others "
         f"{number(one['higher_exact_match' if one['biased_segment'] == 'lower' else 'lower_exact_match'], 1)} %)"
         for one in biases[:_N_BIASES]
     ]

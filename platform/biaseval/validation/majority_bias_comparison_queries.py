@@ -28,7 +28,9 @@ def of_runs() -> dict[str, str]:
 
 
 _BY_MODEL = """
-select distinct task as run, n_demos, instruction, predict, method, false as is_constant, true as has_enough_rows
+select distinct
+    task as run, n_demos, instruction, predict, method, false as is_constant, true as has_enough_rows,
+    null::double as majority_accuracy, null::double as constant_f1
 from majority_predictions
 """
 
