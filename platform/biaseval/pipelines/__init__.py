@@ -2,14 +2,17 @@
 
 ``kind`` is what it knows of a kind of run, ``kinds`` lists them, and each has a file. ``directory`` guards run
 directories. ``causal`` is what the kinds that score labels share, with the stages ``label_scores`` and ``adapters``;
-``questions`` has the stages of QA models. ``train`` makes the stages that train alone, ``status`` looks at a directory.
+``questions`` has the stages of QA models. ``imported`` makes a run of scores that are there, ``exported`` gives scores
+away. ``train`` makes the stages that train alone, ``status`` looks at a directory.
 """
 
+from biaseval.pipelines.exported import export_samples
 from biaseval.pipelines.kind import Description, Trained
 from biaseval.pipelines.run import (
     analyse_run,
     describe,
     headline,
+    import_scores,
     report_run,
     run_spec,
     score_prompts,
@@ -24,7 +27,9 @@ __all__ = [
     "Trained",
     "analyse_run",
     "describe",
+    "export_samples",
     "headline",
+    "import_scores",
     "report_run",
     "run_spec",
     "run_status",
