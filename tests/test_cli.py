@@ -31,9 +31,13 @@ from tests.tinymodels import make_llama, make_tokenizer
 
 CONTRACT = (
     *("run", "plan", "score", "init", "doctor", "analyse", "check", "status", "report", "compare", "sql"),
-    *("tasks check", "train lora", "train instruct", "train qa", "tune", "import lm-eval", "figures", "demo"),
+    *("tasks check", "train lora", "train instruct", "train qa", "tune", "figures", "demo"),
+    *("import lm-eval", "import table", "export lm-eval"),
 )
-"""Every command that the design promises."""
+"""Every command that users are promised."""
+
+GROUPS: list[list[str]] = [[], ["tasks"], ["train"], ["import"], ["export"]]
+"""What stands before a command."""
 
 HEAVY = {
     *("torch", "transformers", "ray", "peft", "deepspeed", "optuna"),
@@ -77,7 +81,7 @@ def test_the_help_of_all_lists_what_works_and_nothing_else(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    shown = "\n".join(call(capsys, monkeypatch, *group, "--help").out for group in ([], ["tasks"], ["train"]))
+    shown = "\n".join(call(capsys, monkeypatch, *group, "--help").out for group in GROUPS)
     listed = {line.split()[1] for line in shown.splitlines() if line.startswith("│") and line[2:3].isalpha()}
     assert listed == {word for name in _commands() for word in name.split()}
 
@@ -93,7 +97,7 @@ def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str], monkeypatc
     assert call(capsys, monkeypatch, "run").code == 2
     assert call(capsys, monkeypatch, "nonsense").code == 2
     assert call(capsys, monkeypatch, "sql", "one").code == 2
-    assert "biaseval import lm-eval is not part" in call(capsys, monkeypatch, "import", "samples.jsonl").err
+    assert call(capsys, monkeypatch, "import", "samples.jsonl").code == 2
 
 
 @pytest.mark.parametrize(

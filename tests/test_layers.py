@@ -18,7 +18,7 @@ LAYERS = [
     {"pipelines"},
     {"execute", "report"},
     {"analysis", "training"},
-    {"label_bias", "majority_bias"},
+    {"label_bias", "majority_bias", "outputs"},
     {"examples"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
@@ -87,6 +87,7 @@ def test_the_source_root_does_not_shadow_the_standard_library() -> None:
     [
         *("cli", "spec", "store", "analysis", "report", "pipelines"),
         *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.attributes", "qa_bias.significance"),
+        *("outputs.lm_eval", "outputs.table"),
         *("tuning.samplers", "analysis.objectives"),
     ],
 )

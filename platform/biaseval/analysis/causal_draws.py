@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.relations import connect, read_parquet, rows
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
-from biaseval.spec import CausalSpec, LabelBiasSpec, MajorityBiasSpec
+from biaseval.spec import CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run
 from biaseval.tables import (
     BOOTSTRAP_DRAWS,
@@ -36,7 +36,7 @@ _FEWEST_TASKS = 6
 """Of which a two-sided test can reach 5 %."""
 
 
-def derive_label_bias(run: Run, spec: LabelBiasSpec) -> None:
+def derive_label_bias(run: Run, spec: LabelBiasSpec | ImportedSpec) -> None:
     """Write ``bootstrap_draws``, ``sign_flips`` and ``run_settings`` of a scored label-bias run."""
     draws = _bootstrap_draws(run.read_table(TASKS.name), spec.seed)
     run.write_part(BOOTSTRAP_DRAWS.name, 0, draws)
@@ -145,7 +145,7 @@ def _test_rows(run: Run) -> tuple[int, list[int]]:
     return found["n_rows"], found["seeds"] or []
 
 
-def _run_settings(run: Run, spec: CausalSpec, predict: Sequence[str]) -> pa.Table:
+def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[str]) -> pa.Table:
     """Return one row: the facts of the spec that the metrics need, the size of the model, and how long it scored."""
     environment = run.read_json("environment.json") if run.has("environment.json") else {}
     settings = {

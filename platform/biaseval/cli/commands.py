@@ -14,14 +14,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from biaseval.cli import making, reading, training
+from biaseval.cli import exchange, making, reading, training
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
 
 NOT_YET: Mapping[str, str] = {
     "doctor": "biaseval plan SPEC says what is wrong with a spec, its files and its model",
     "check": "biaseval sql RUN QUERY --format json gives the numbers to check",
-    "import lm-eval": "biaseval score scores prompts anew",
     "figures": "biaseval report RUN writes RUN/figures",
 }
 """The commands that are to come, and what there is in their place."""
@@ -50,6 +49,10 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(help="Check task files.", no_args_is_help=True)
 app.add_typer(tasks_app, name="tasks")
+import_app = typer.Typer(help="Measure scores that somebody else made.", no_args_is_help=True)
+app.add_typer(import_app, name="import")
+export_app = typer.Typer(help="Give a run's scores to other tools.", no_args_is_help=True)
+app.add_typer(export_app, name="export")
 train_app = typer.Typer(help="Train adapters and models.", no_args_is_help=True)
 app.add_typer(train_app, name="train")
 
@@ -78,6 +81,9 @@ for _command in (
 ):
     app.command()(_command)
 tasks_app.command("check")(reading.tasks_check)
+import_app.command("lm-eval")(exchange.import_lm_eval)
+import_app.command("table")(exchange.import_table)
+export_app.command("lm-eval")(exchange.export_lm_eval)
 train_app.command("lora")(training.train_lora)
 train_app.command("instruct")(training.train_instruct)
 train_app.command("qa")(training.train_qa)

@@ -2,17 +2,19 @@
 
 ``kind`` is what it knows of a kind of run, ``kinds`` lists them, and each has a file. ``directory`` guards run
 directories. ``causal`` is what the kinds that score labels share, with the stages ``label_scores`` and ``adapters``;
-``questions`` has the stages of QA models. ``train`` makes the stages that train alone, ``status`` looks at a directory,
-``init`` writes a spec to begin with.
+``questions`` has the stages of QA models. ``imported`` makes a run of scores that are there, ``exported`` gives scores
+away. ``train`` makes the stages that train alone, ``status`` looks at a directory, ``init`` writes a first spec.
 """
 
 from biaseval.pipelines.directory import read_spec
+from biaseval.pipelines.exported import export_samples
 from biaseval.pipelines.init import first_spec, init_name
 from biaseval.pipelines.kind import Description, Trained
 from biaseval.pipelines.run import (
     analyse_run,
     describe,
     headline,
+    import_scores,
     reanalyse_run,
     report_run,
     run_spec,
@@ -28,8 +30,10 @@ __all__ = [
     "Trained",
     "analyse_run",
     "describe",
+    "export_samples",
     "first_spec",
     "headline",
+    "import_scores",
     "init_name",
     "read_spec",
     "reanalyse_run",

@@ -106,12 +106,13 @@ def _page(run: Run) -> Page:
     return label_bias_page(run)
 
 
-_HEADLINE = """
+HEADLINE = """
 select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
 from label_bias_by_model
 where suite = 'all'
 order by n_demos, array_position({methods}, method)
 """
+"""The query whose rows are the metrics of a whole run."""
 
 LABEL_BIAS = Kind(
     read=_read,
@@ -122,5 +123,5 @@ LABEL_BIAS = Kind(
     changes=_changes,
     derive=derive_label_bias,
     page=_page,
-    headline=lambda spec: _HEADLINE,
+    headline=lambda spec: HEADLINE,
 )

@@ -24,11 +24,12 @@ from biaseval.pipelines.directory import (
     sweep_unplanned,
     write_plan,
 )
+from biaseval.pipelines.imported import imported_spec
 from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.prompts_file import score_spec
 from biaseval.progress import making_progress, say
-from biaseval.spec import AnySpec, ExecutionSpec, ModelSpec, of_analysis, override_keys, stored_spec
+from biaseval.spec import AnySpec, ExecutionSpec, ModelSpec, Source, of_analysis, override_keys, stored_spec
 from biaseval.store import Run
 from biaseval.units import Done, Unit, files_of, missing_units
 
@@ -70,6 +71,30 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     spec = score_spec(model, execution, prompts_file)
     with planned_run(spec, out_uri) as run:
         make_missing(run, kind_of(spec).stages(run, spec, read_plan(run)), execution)
+    return run
+
+
+def import_scores(source: Source, files: Sequence[Path], run_uri: str, name: str | None = None) -> Run:
+    """Make a finished label-bias run of scores that somebody else made; no model, no Ray.
+
+    Args:
+        source: what the files are.
+        files: with scores of one model.
+        run_uri: the run's directory; the same files give the same run.
+        name: of the run; None: what the files call the model.
+
+    Returns:
+        The run, with metrics and report.
+
+    Raises:
+        InputError: bad input; nothing is written.
+    """
+    spec = imported_spec(source, files, name)
+    kind = kind_of(spec)
+    with planned_run(spec, run_uri) as run:
+        say("computing the metrics")
+        analyse(run, kind, spec)
+        _write_page(run, kind)
     return run
 
 

@@ -14,6 +14,7 @@ from biaseval.errors import InputError
 from biaseval.spec.data import LABEL, DataSpec, ItemSpec, item_pieces, label_key
 from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
 from biaseval.spec.growth import grown_keys, of_analysis
+from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, PromptSpec, TasksSpec
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
@@ -38,7 +39,7 @@ CausalSpec = LabelBiasSpec | MajorityBiasSpec
 Spec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec | InstructSpec | SearchSpec
 """Every kind of spec that a file may hold."""
 
-AnySpec = Spec | ScoreSpec
+AnySpec = Spec | ScoreSpec | ImportedSpec
 """Every kind of spec that a run directory may hold."""
 
 _KINDS: dict[str, type[Spec]] = {get_args(own.model_fields["kind"].annotation)[0]: own for own in get_args(Spec)}
@@ -106,7 +107,8 @@ def stored_spec(content: object, source: str) -> AnySpec:
     """
     if not isinstance(content, Mapping):
         raise InputError(f"{source}: is no spec; name the directory of a run")
-    return validated(content, source, _STORED)
+    is_imported = content.get("kind") == "label_bias" and "imported" in content
+    return validated(content, source, {"label_bias": ImportedSpec} if is_imported else _STORED)
 
 
 __all__ = [
@@ -125,6 +127,8 @@ __all__ = [
     "DataSpec",
     "ExecutionSpec",
     "GeneratedSpec",
+    "ImportedSection",
+    "ImportedSpec",
     "InstructSpec",
     "InstructTrainingSpec",
     "ItemSpec",
@@ -149,6 +153,7 @@ __all__ = [
     "SearchSpec",
     "SearchedSpec",
     "SimplexSpec",
+    "Source",
     "Spec",
     "StopEarlySpec",
     "TasksSpec",

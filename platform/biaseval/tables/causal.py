@@ -104,8 +104,8 @@ LABEL_SCORES = TableSchema(
         [
             ("prompt_id", pa.string()),
             ("label", pa.string()),
-            ("token_logprobs", pa.list_(pa.float32())),  # nats; the label's tokens, then EOS
-            ("n_label_tokens", pa.int32()),  # without EOS
+            ("token_logprobs", pa.list_(pa.float32())),  # nats; the label's tokens, then EOS; imported: their sum alone
+            ("n_label_tokens", pa.int32()),  # without EOS; null: imported, not known
         ]
     ),
 )

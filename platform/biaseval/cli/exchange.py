@@ -1,0 +1,90 @@
+"""Commands that take scores which somebody else made, and give scores to others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from biaseval.cli.arguments import RunArgument
+from biaseval.cli.printing import print_metrics
+
+if TYPE_CHECKING:
+    from biaseval.spec import Source
+
+DirOption = Annotated[
+    str, typer.Option("--run-dir", metavar="DIR", help="The directory of the run that is made, local or s3://.")
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option("--name", metavar="MODEL", help="What to call the model; if left out, as the files do."),
+]
+
+
+def import_lm_eval(
+    samples: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SAMPLES...",
+            help="samples_TASK_DATE.jsonl of `lm_eval --log_samples`, each beside its results_DATE.json.",
+        ),
+    ],
+    run_dir: DirOption,
+    name: NameOption = None,
+) -> None:
+    """Measure label bias in what lm-evaluation-harness logged; no model, no scoring.
+
+    Multiple choice: tasks whose docs share their labels, and docs with options of their own, whose labels are then the
+    positions A, B, C … Several tasks are a suite; the same task with several numbers of few-shot examples, or seeds of
+    them, has as many settings. The run is one of label_bias: report, sql, compare and status take it.
+
+    Example: biaseval import lm-eval out/samples_mmlu_*.jsonl --run-dir runs/pythia-mmlu --name pythia
+    """
+    _import("lm-eval", samples, run_dir, name)
+
+
+def import_table(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="CSV, JSONL or Parquet with a row per prompt and label."),
+    ],
+    run_dir: DirOption,
+    name: NameOption = None,
+) -> None:
+    """Measure label bias in a table of label scores, whoever wrote it; no model, no scoring.
+
+    Columns: task, label, logprob (of the label's tokens together, nats) and gold; prompt_id, or the prompt's input or
+    text, which tell prompts apart; n_demos and demo_set (0); purpose (main; bias_score for held-out rows; cc, dc, looc
+    for inputs of calibration).
+
+    Example: biaseval import table scores.csv --run-dir runs/theirs --name theirs
+    """
+    _import("table", files, run_dir, name)
+
+
+def export_lm_eval(
+    run: RunArgument,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="An empty or new folder, local or s3://.")],
+) -> None:
+    """Write the test rows of a label-bias run as lm-evaluation-harness logs samples, for tools that read those.
+
+    A folder for each number and set of demonstrations, with samples_TASK_DATE.jsonl and results_DATE.json. A label's
+    log-likelihood is the one by which the run predicts, before calibration; `biaseval import lm-eval` takes it back.
+
+    Example: biaseval export lm-eval runs/quickstart --out samples
+    """
+    from biaseval.pipelines import export_samples
+
+    for name in export_samples(run, out):
+        typer.echo(name)
+
+
+def _import(source: Source, files: Sequence[Path], run_dir: str, name: str | None) -> None:
+    from biaseval.pipelines import headline, import_scores
+    from biaseval.pipelines.directory import read_spec
+
+    run = import_scores(source, files, run_dir, name)
+    print_metrics(run.uri, headline(read_spec(run)))
+    typer.echo(f"report: {run.uri}/report.html")

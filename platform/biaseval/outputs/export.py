@@ -1,0 +1,125 @@
+"""A run's scores as lm-evaluation-harness writes them: lines of samples, and the results beside them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_DELIMITER = " "
+"""Between a prompt and a label, as runs score them."""
+
+_METRIC = {"metric": "acc", "aggregation": "mean", "higher_is_better": True}
+
+
+@dataclass(frozen=True)
+class ExportedRow:
+    """A test row, and the log-likelihood by which the run predicts its label."""
+
+    row: int
+    instance_id: str
+    input: str | None
+    prompt: str
+    gold: str
+    log_likelihoods: Sequence[float]
+    """In the order of the task's labels."""
+
+
+@dataclass(frozen=True)
+class ExportedTask:
+    """A task in one setting."""
+
+    task: str
+    definition: str
+    labels: Sequence[str]
+    rows: Sequence[ExportedRow]
+
+    def samples(self) -> list[dict[str, Any]]:
+        """Return the lines of samples."""
+        return [self._sample(row) for row in self.rows]
+
+    def accuracies(self) -> list[float]:
+        """Return 1 for each row whose most likely label is right, the first of equal ones, else 0."""
+        return [float(self.labels[_most_likely(row.log_likelihoods)] == row.gold) for row in self.rows]
+
+    def config(self, n_demos: int) -> dict[str, Any]:
+        """Return the task's configuration."""
+        return {
+            "task": self.task,
+            "doc_to_text": "prompt",
+            "doc_to_target": "label",
+            "doc_to_choice": list(self.labels),
+            "description": self.definition,
+            "target_delimiter": _DELIMITER,
+            "num_fewshot": n_demos,
+            "metric_list": [_METRIC],
+            "output_type": "multiple_choice",
+            "repeats": 1,
+        }
+
+    def _sample(self, row: ExportedRow) -> dict[str, Any]:
+        doc = {"id": row.instance_id, "input": row.input, "prompt": row.prompt, "label": row.gold}
+        # The harness does not say which labels a greedy continuation would be; nor do scores of labels alone.
+        responses = [[repr(value), "False"] for value in row.log_likelihoods]
+        return {
+            "doc_id": row.row,
+            "doc": doc,
+            "target": row.gold,
+            "arguments": {
+                f"gen_args_{number}": {"arg_0": row.prompt, "arg_1": f"{_DELIMITER}{label}"}
+                for number, label in enumerate(self.labels)
+            },
+            "resps": [[response] for response in responses],
+            "filtered_resps": responses,
+            "filter": "none",
+            "metrics": ["acc"],
+            "doc_hash": _hash(json.dumps(doc, indent=2, ensure_ascii=False)),
+            "prompt_hash": _hash(row.prompt),
+            "target_hash": _hash(row.gold),
+            "acc": float(self.labels[_most_likely(row.log_likelihoods)] == row.gold),
+        }
+
+
+def results_of(tasks: Sequence[ExportedTask], n_demos: int, demo_set: int, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the results of one setting.
+
+    Args:
+        tasks: of the setting.
+        n_demos: demonstrations in each prompt.
+        demo_set: which set of them; it stands where the harness has the seed that draws examples.
+        facts: of the run: ``model_name``, ``model_num_parameters``, ``date`` and ``scoring``.
+    """
+    found: dict[str, Any] = {}
+    for task in tasks:
+        own = task.accuracies()
+        error = statistics.stdev(own) / math.sqrt(len(own)) if len(own) > 1 else "N/A"
+        found[task.task] = {"alias": task.task, "acc,none": statistics.fmean(own), "acc_stderr,none": error}
+    return {
+        "results": found,
+        "configs": {task.task: task.config(n_demos) for task in tasks},
+        "versions": dict.fromkeys(found, "N/A"),
+        "n-shot": dict.fromkeys(found, n_demos),
+        "higher_is_better": {name: {"acc": True} for name in found},
+        "n-samples": {task.task: {"original": len(task.rows), "effective": len(task.rows)} for task in tasks},
+        "config": {
+            "model": "biaseval",
+            "model_args": {"scoring": facts["scoring"]},
+            "model_num_parameters": facts["model_num_parameters"],
+            "fewshot_seed": demo_set,
+        },
+        "date": facts["date"],
+        "model_source": "biaseval",
+        "model_name": facts["model_name"],
+    }
+
+
+def _most_likely(values: Sequence[float]) -> int:
+    return list(values).index(max(values))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,193 @@
+"""One line of samples of lm-evaluation-harness: what was scored, and which choice is right.
+
+A line has ``target`` as text, whatever it was: an index of the choices, or one of them. Where the task's configuration
+does not say which, the accuracy that the harness logged for the doc does; and where it is logged it must follow from
+the scores, so that what is imported is what was measured.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from biaseval.outputs.records import Record
+
+_NEEDED = ("doc_id", "doc", "target", "arguments", "filtered_resps")
+
+
+class DocError(Exception):
+    """What keeps a doc from being imported, and what to do."""
+
+
+@dataclass(frozen=True)
+class Doc:
+    """A doc with the scores of its choices."""
+
+    doc_id: str
+    choices: tuple[str, ...]
+    """In the order of the task. Contexts, where each choice is put before the same continuation."""
+    logprobs: tuple[float, ...]
+    """Of the choices' tokens together, nats."""
+    gold: int
+    """Which of the choices is right."""
+    prompt: str | None
+    """Null where each choice has its own."""
+    doc: str
+    """The doc as JSON: what is asked, whatever the prompt."""
+    place: str
+    filter: str
+
+    @property
+    def predicted(self) -> int:
+        """Return which choice is the most likely, the first of equal ones, as the harness does."""
+        return self.logprobs.index(max(self.logprobs))
+
+    @property
+    def is_tied(self) -> bool:
+        """Return whether another choice is as likely."""
+        return self.logprobs.count(max(self.logprobs)) > 1
+
+
+def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
+    """Return the doc that a line holds.
+
+    Args:
+        place: file and line, for messages.
+        record: the line.
+        config: the task's configuration.
+
+    Raises:
+        DocError: the line lacks something, or which of the choices is right cannot be told, or several are.
+    """
+    lacking = [key for key in _NEEDED if key not in record]
+    if lacking:
+        raise DocError(f"has no {', '.join(lacking)}; is no sample that lm_eval --log_samples wrote")
+    requests = _requests(record["arguments"])
+    logprobs = _logprobs(record["filtered_resps"])
+    if len(logprobs) != len(requests):
+        raise DocError(f"has {len(requests)} arguments and {len(logprobs)} filtered_resps; log the samples anew")
+    n_choices = _n_choices(requests)
+    requests, logprobs = requests[:n_choices], logprobs[:n_choices]
+    contexts, continuations = zip(*requests, strict=True)
+    has_inputs = len(set(contexts)) > 1 and len(set(continuations)) == 1
+    delimiter = str(config.get("target_delimiter", " "))
+    choices = contexts if has_inputs else tuple(text.removeprefix(delimiter) for text in continuations)
+    doc = Doc(
+        doc_id=str(record["doc_id"]),
+        choices=choices,
+        logprobs=logprobs,
+        gold=0,
+        prompt=None if has_inputs else contexts[0],
+        doc=json.dumps(record["doc"], ensure_ascii=False),
+        place=place,
+        filter=str(record.get("filter", "none")),
+    )
+    candidates = _candidates(record, choices, config, has_inputs=has_inputs)
+    if "acc" in record:
+        candidates = [index for index in candidates if float(index == doc.predicted) == record["acc"]]
+        if not candidates:
+            raise DocError(
+                f"acc {record['acc']} does not follow from its target {record['target']!r} and scores: the task is "
+                "scored in a way of its own; leave the file out"
+            )
+    elif config.get("process_results"):
+        raise DocError("has no acc, and the task is scored by a function of its own; leave the file out")
+    if len(candidates) != 1:
+        raise DocError(
+            f"target {record['target']!r} does not tell which of the choices {list(choices)} is right; leave the file "
+            "out"
+        )
+    return Doc(**{**vars(doc), "gold": candidates[0]})
+
+
+def _requests(arguments: Any) -> list[tuple[str, str]]:
+    """Return context and continuation of each request."""
+    try:
+        requests = [(own["arg_0"], own["arg_1"]) for own in arguments.values()]
+    except (AttributeError, KeyError, TypeError):
+        requests = []
+    if not requests or not all(isinstance(text, str) for request in requests for text in request):
+        raise DocError("arguments hold no pairs of context and continuation; log the samples as lm_eval 0.4.13 does")
+    return requests
+
+
+def _logprobs(responses: Any) -> tuple[float, ...]:
+    """Return the log-likelihood of each request; the harness writes numbers as text."""
+    try:
+        logprobs = tuple(float(response[0]) for response in responses)
+    except (TypeError, ValueError, IndexError) as error:
+        raise DocError(
+            "filtered_resps hold no log-likelihoods; leave the file out, or log it without a filter of its own"
+        ) from error
+    for logprob in logprobs:
+        if not math.isfinite(logprob):
+            raise DocError(f"filtered_resps hold {logprob}, which is no log-likelihood; score the task anew")
+    return logprobs
+
+
+def _n_choices(requests: Sequence[tuple[str, str]]) -> int:
+    """Return how many requests are of choices: acc_mutual_info scores each again, behind an empty context."""
+    half = len(requests) // 2
+    asked_again = requests[half:]
+    is_doubled = (
+        len(requests) % 2 == 0
+        and all(context == "" for context, _ in asked_again)
+        and any(context for context, _ in requests[:half])
+    )
+    return half if is_doubled else len(requests)
+
+
+def _candidates(record: Record, choices: Sequence[str], config: Mapping[str, Any], *, has_inputs: bool) -> list[int]:
+    """Return which choices may be meant by the target; one where that is clear.
+
+    Raises:
+        DocError: it names several choices, or none.
+    """
+    # Where choices are contexts, what is right is what doc_to_text gives, which is logged where it is a field.
+    key = config.get("doc_to_text" if has_inputs else "doc_to_target")
+    fields = record["doc"] if isinstance(record["doc"], dict) else {}
+    if isinstance(key, str) and key in fields:
+        meant = _meant(fields[key], choices)
+    elif isinstance(key, int):
+        meant = _meant(key, choices)
+    elif has_inputs:
+        meant = list(range(len(choices)))
+    else:
+        text = str(record["target"])
+        is_template = isinstance(key, str) and "{{" in key
+        meant = _meant(_literal(text), choices)
+        if not is_template and text in choices:
+            meant = [*meant, choices.index(text)]
+    meant = list(dict.fromkeys(meant))
+    if not meant:
+        raise DocError(f"target {record['target']!r} is none of the choices {list(choices)}; mend the task")
+    return meant
+
+
+def _literal(text: str) -> Any:
+    """Return the number or list that a target was, or else the text."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            return ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            return text
+    return text
+
+
+def _meant(value: Any, choices: Sequence[str]) -> list[int]:
+    """Return the choice that a target is the index or the text of; none where it is neither."""
+    if isinstance(value, list):
+        if len(value) > 1:
+            raise DocError(
+                f"target {value!r} names several right choices; label bias needs one gold label: leave the file out"
+            )
+        return _meant(value[0], choices) if value else []
+    if isinstance(value, int):
+        return [int(value)] if 0 <= value < len(choices) else []
+    return [choices.index(value)] if value in choices else []

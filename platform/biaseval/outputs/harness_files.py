@@ -1,0 +1,174 @@
+"""The files of lm-evaluation-harness: samples of a task, and the results beside them that say how they were made."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biaseval.errors import InputError, Problems
+from biaseval.outputs.scored import Setting
+
+_SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[0-9.+-]+)\.jsonl")
+_RESULTS = "results_{date}.json"
+_LOGGED = "lm_eval --log_samples --output_path DIR"
+
+_ALIKE = {
+    "model_name": "the model",
+    "model_sha": "the model's commit",
+    "model_dtype": "the model's dtype",
+    "peft": "the adapter",
+    "chat_template_sha": "the chat template",
+    "system_instruction_sha": "the system instruction",
+}
+"""What the results say that must be the same of all files of a run, and what it is."""
+
+_REFUSED = {
+    "generate_until": "it has the model write text, which gives labels no scores",
+    "loglikelihood": "it scores one continuation of a doc, so there are no labels to prefer",
+    "loglikelihood_rolling": "it measures perplexity, so there are no labels to prefer",
+}
+"""Types of output that say nothing of labels, and why."""
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """The samples of a task in one evaluation."""
+
+    path: Path
+    task: str
+    results_path: Path
+    results: Mapping[str, Any]
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The task's configuration."""
+        config: Mapping[str, Any] = self.results["configs"][self.task]
+        return config
+
+    @property
+    def n_shot(self) -> int:
+        """Examples in each prompt."""
+        return int(self.results["n-shot"][self.task])
+
+    @property
+    def seed(self) -> int:
+        """Of the generator that draws these examples; without any it draws none."""
+        return int(self.results["config"].get("fewshot_seed") or 0) if self.n_shot else 0
+
+    def alike(self) -> dict[str, object]:
+        """Return what must be the same of all files of a run."""
+        arguments = self.results["config"].get("model_args")
+        said = {**self.results, **self.results["config"], **(arguments if isinstance(arguments, dict) else {})}
+        return {key: said.get(key) or None for key in _ALIKE}
+
+
+def task_files(paths: Sequence[Path]) -> list[TaskFile]:
+    """Return what files of samples are of, from the results beside each.
+
+    Raises:
+        InputError: a file is no samples file by its name, has no results beside it or some that are not the harness's,
+            is of a task without labels, or of another model; the message lists what is wrong.
+    """
+    problems = Problems()
+    files: list[TaskFile] = []
+    known: dict[Path, Mapping[str, Any]] = {}
+    for path in paths:
+        with problems.noted():
+            files.append(_task_file(path, known))
+    problems.refuse()
+    problems.found += _unlike(files)
+    problems.refuse()
+    return files
+
+
+def settings_of(files: Sequence[TaskFile]) -> list[Setting]:
+    """Return the setting of each file: its number of examples, and which of their seeds it has.
+
+    Raises:
+        InputError: two files are of the same task and setting.
+    """
+    seeds = {n_shot: sorted({file.seed for file in files if file.n_shot == n_shot}) for n_shot in _n_shots(files)}
+    settings = [(file.n_shot, seeds[file.n_shot].index(file.seed)) for file in files]
+    seen: dict[tuple[str, Setting], Path] = {}
+    problems = []
+    for file, setting in zip(files, settings, strict=True):
+        if (file.task, setting) in seen:
+            problems.append(
+                f"{file.path} and {seen[file.task, setting]}: both are {file.task} with n-shot {file.n_shot} and "
+                "the same few-shot seed; name one of them"
+            )
+        seen.setdefault((file.task, setting), file.path)
+    if problems:
+        raise InputError.of(problems)
+    return settings
+
+
+def _n_shots(files: Sequence[TaskFile]) -> set[int]:
+    return {file.n_shot for file in files}
+
+
+def _task_file(path: Path, known: dict[Path, Mapping[str, Any]]) -> TaskFile:
+    named = _SAMPLES.fullmatch(path.name)
+    if named is None:
+        raise InputError(f"{path}: is not called samples_TASK_DATE.jsonl; name files that {_LOGGED} wrote")
+    if not path.is_file():
+        raise InputError(f"{path}: is no file; check the path")
+    results_path = path.with_name(_RESULTS.format(date=named["date"]))
+    if not results_path.is_file():
+        # With an --output_path that ends in .json its stem is the name.
+        others = sorted(path.parent.glob(f"*_{named['date']}.json"))
+        if len(others) != 1:
+            raise InputError(
+                f"{path}: {results_path.name} is not beside it, which says the model and the number of few-shot "
+                f"examples; put it there, as {_LOGGED} does"
+            )
+        [results_path] = others
+    if results_path not in known:
+        known[results_path] = _results(results_path)
+    file = TaskFile(path, named["task"], results_path, known[results_path])
+    for key in ("configs", "n-shot"):
+        if file.task not in file.results[key]:
+            raise InputError(f"{results_path}: {key} has no {file.task}, which {path.name} is of; name its own results")
+    _refuse_without_labels(file)
+    return file
+
+
+def _results(path: Path) -> Mapping[str, Any]:
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: is not JSON ({error}); copy it anew") from error
+    kinds = {"configs": dict, "n-shot": dict, "config": dict, "model_name": str}
+    lacking = [
+        key for key, kind in kinds.items() if not (isinstance(results, dict) and isinstance(results.get(key), kind))
+    ]
+    if lacking:
+        raise InputError(f"{path}: has no {', '.join(lacking)}, which lm_eval 0.4.13 writes; log the samples anew")
+    found: Mapping[str, Any] = results
+    return found
+
+
+def _refuse_without_labels(file: TaskFile) -> None:
+    kind = file.config.get("output_type")
+    if kind != "multiple_choice":
+        why = _REFUSED.get(str(kind), "only multiple_choice gives every label a score")
+        raise InputError(f"{file.path}: {file.task} is a task of the type {kind}: {why}; leave the file out")
+
+
+def _unlike(files: Sequence[TaskFile]) -> list[str]:
+    """Return in what files differ from the first one that all of a run must share."""
+    problems = []
+    first = files[0].alike()
+    for file in files[1:]:
+        for key, value in file.alike().items():
+            if value != first[key]:
+                problems.append(
+                    f"{file.path} and {files[0].path}: {_ALIKE[key]} is {value!r} and {first[key]!r}; "
+                    "import each as a run of its own, then biaseval compare"
+                )
+                break
+    return problems

@@ -1,0 +1,211 @@
+"""Somebody else's scores as the tables of a label-bias run, one task at a time: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+import pyarrow as pa
+
+from biaseval.outputs.problems import refuse
+from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
+from biaseval.prompting.calibration import CALIBRATIONS, leaves_one_out
+from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
+
+PURPOSES = ("main", "bias_score", *CALIBRATIONS)
+"""What a prompt may be for, in the order of rows."""
+
+_ROLES = ("main", "bias_score")
+"""Purposes whose rows are instances of the task, the same in every setting."""
+
+Tables = Mapping[str, pa.Table]
+"""Table to a task's part of it."""
+
+_Groups = Mapping[tuple[Setting, str], Sequence[ScoredPrompt]]
+"""Of a task, by setting and purpose."""
+
+
+def plan_outputs(outputs: Outputs) -> list[Tables]:
+    """Return the tables of every task, in the order of their names.
+
+    Rows of a purpose are numbered in the order of their instances' names, shorter ones first, so that the same
+    instances have the same rows in every run. Label scores have one number, the sum over the label's tokens.
+
+    Raises:
+        InputError: prompts of a task have other labels, a gold label that is none of them, or stand there twice;
+            settings of a task have other rows, or tasks other settings. The message lists what is wrong.
+    """
+    by_task: dict[str, list[ScoredPrompt]] = {}
+    for prompt in outputs.prompts:
+        by_task.setdefault(prompt.task, []).append(prompt)
+    problems = [problem for task, prompts in sorted(by_task.items()) for problem in _problems(task, prompts)]
+    refuse(problems or list(_other_settings(by_task)))
+    return [
+        _tables(number, task, prompts, outputs.definitions.get(task))
+        for number, (task, prompts) in enumerate(sorted(by_task.items()))
+    ]
+
+
+def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
+    """Yield what is wrong with the prompts of a task."""
+    first = prompts[0]
+    labels = sorted(first.logprobs)
+    if len(labels) < 2:
+        yield f"{first.place}: {task} has the label {labels[0]!r} alone; a preference needs two labels or more"
+    seen: dict[tuple[Setting, str, str], ScoredPrompt] = {}
+    for prompt in prompts:
+        if prompt.logprobs.keys() != first.logprobs.keys():
+            yield (
+                f"{prompt.place}: {task} has labels {sorted(prompt.logprobs)}, at {first.place} {labels}; "
+                "all prompts of a task need the same"
+            )
+        elif prompt.gold is None and (prompt.purpose in _ROLES or leaves_one_out(prompt.purpose)):
+            yield f"{prompt.place}: {task}: gold is missing, which rows of the purpose {prompt.purpose} need; add it"
+        elif prompt.purpose == "main" and prompt.gold not in first.logprobs:
+            yield f"{prompt.place}: {task}: gold {prompt.gold!r} is none of the labels {labels}; mend it"
+        if prompt.setting[1] and not prompt.setting[0]:
+            yield f"{prompt.place}: {task}: demo_set {prompt.setting[1]} has no demonstrations; use demo_set 0"
+        key = (prompt.setting, prompt.purpose, prompt.instance)
+        if key in seen:
+            yield (
+                f"{prompt.place}: {task}, {_told(prompt.setting)}: {prompt.instance!r} stands there twice, first at "
+                f"{seen[key].place}; name each once"
+            )
+        seen.setdefault(key, prompt)
+    yield from _other_rows(task, _grouped(prompts))
+
+
+def _other_rows(task: str, groups: _Groups) -> Iterator[str]:
+    """Yield the settings of a task that are not of the same instances as its first one."""
+    settings = sorted({setting for setting, _ in groups})
+    for role in _ROLES:
+        rows = {setting: {(one.instance, one.gold) for one in groups.get((setting, role), ())} for setting in settings}
+        if role == "main" and not rows[settings[0]]:
+            yield f"{task}, {_told(settings[0])}: has no rows of the purpose main, which metrics need; add some"
+        for setting in settings[1:]:
+            if n_other := len(rows[setting] ^ rows[settings[0]]):
+                yield (
+                    f"{task}: {_told(setting)} has {len(rows[setting])} {role} rows, {_told(settings[0])} "
+                    f"{len(rows[settings[0]])}, and {n_other} are in one of them alone or have another gold label; "
+                    "import settings of the same rows"
+                )
+
+
+def _other_settings(by_task: Mapping[str, Sequence[ScoredPrompt]]) -> Iterator[str]:
+    """Yield the tasks that lack settings which others have: their means would not compare."""
+    settings = {task: {prompt.setting for prompt in prompts} for task, prompts in sorted(by_task.items())}
+    every = set().union(*settings.values())
+    for task, own in settings.items():
+        if lacking := sorted(every - own):
+            yield (
+                f"{task}: has no scores of {', '.join(map(_told, lacking))}, which other tasks have; add them, or "
+                "import tasks of other settings as a run of their own"
+            )
+
+
+def _told(setting: Setting) -> str:
+    return f"n_demos {setting[0]}, demo_set {setting[1]}"
+
+
+def _grouped(prompts: Sequence[ScoredPrompt]) -> _Groups:
+    """Return the prompts of a task by setting and purpose, in the order of rows."""
+    ordered = sorted(prompts, key=_order)
+    return {key: list(own) for key, own in groupby(ordered, key=lambda prompt: (prompt.setting, prompt.purpose))}
+
+
+def _order(prompt: ScoredPrompt) -> tuple[Setting, int, int, str]:
+    return (prompt.setting, PURPOSES.index(prompt.purpose), len(prompt.instance), prompt.instance)
+
+
+def _tables(number: int, task: str, prompts: Sequence[ScoredPrompt], definition: str | None) -> Tables:
+    groups = _grouped(prompts)
+    labels = sorted(prompts[0].logprobs)
+    settings = sorted({setting for setting, _ in groups})
+    instances = {role: groups.get((settings[0], role), ()) for role in _ROLES}
+    n_main = len(instances["main"])
+    return {
+        "tasks": TASKS.rows(
+            [
+                {
+                    "task": task,
+                    "number": number,
+                    "definition": definition,
+                    "labels": labels,
+                    "n_instances": sum(map(len, instances.values())),
+                    "n_main": n_main,
+                    "is_semantically_equivalent": False,
+                }
+            ]
+        ),
+        "splits": SPLITS.rows(
+            [
+                {
+                    "task": task,
+                    "instance_id": _instance_id(one),
+                    "role": role,
+                    "position": position,
+                    "input": one.input,
+                    "label": one.gold,
+                }
+                for role, own in instances.items()
+                for position, one in enumerate(own)
+            ]
+        ),
+        "contexts": CONTEXTS.rows([_context(task, setting) for setting in settings]),
+        "prompts": PROMPTS.rows([_prompt(one, row, labels) for own in groups.values() for row, one in enumerate(own)]),
+        "label_scores": LABEL_SCORES.rows(
+            [
+                {
+                    "prompt_id": _prompt_id(one, row),
+                    "label": label,
+                    "token_logprobs": [one.logprobs[label]],
+                    "n_label_tokens": None,
+                }
+                for own in groups.values()
+                for row, one in enumerate(own)
+                for label in labels
+            ]
+        ),
+    }
+
+
+def _context_id(task: str, setting: Setting) -> str:
+    return f"{task}/k{setting[0]}.s{setting[1]}"
+
+
+def _context(task: str, setting: Setting) -> dict[str, object]:
+    """Return the empty context of a setting: what stands before an input is part of its own text."""
+    return {
+        "context_id": _context_id(task, setting),
+        "task": task,
+        "n_demos": setting[0],
+        "demo_set": setting[1],
+        "instruction": True,
+        "text": "",
+    }
+
+
+def _prompt_id(prompt: ScoredPrompt, row: int) -> str:
+    return f"{_context_id(prompt.task, prompt.setting)}/{prompt.purpose}/{row}"
+
+
+def _instance_id(prompt: ScoredPrompt) -> str:
+    """Return an instance's name in its task; those of BiasScore have names of their own."""
+    return prompt.instance if prompt.purpose == "main" else f"{prompt.purpose}/{prompt.instance}"
+
+
+def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, object]:
+    """Return the row of ``prompts``; its tokens, and how many demonstrations its length left it, are not known."""
+    return {
+        "prompt_id": _prompt_id(prompt, row),
+        "context_id": _context_id(prompt.task, prompt.setting),
+        "task": prompt.task,
+        "purpose": prompt.purpose,
+        "n_demos": prompt.setting[0],
+        "demo_set": prompt.setting[1],
+        "row": row,
+        "instance_id": _instance_id(prompt),
+        "gold": prompt.gold,
+        "labels": list(labels),
+        "input_text": prompt.text or prompt.input or "",
+    }

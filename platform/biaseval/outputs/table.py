@@ -1,0 +1,167 @@
+"""The table of label scores that anything may write: a row per (prompt, label), in CSV, JSONL or Parquet.
+
+Columns:
+
+task        the task, whose prompts all have the same labels
+prompt_id   names the input within task and purpose, in every setting alike; without it ``input`` or ``text`` does
+label       one of the prompt's labels
+logprob     the log-likelihood of the label's tokens together, in nats: at most 0
+gold        the right label; may be missing where the purpose is a calibration
+n_demos     demonstrations in the prompt; 0 if missing
+demo_set    which set of as many, from 0; 0 if missing
+purpose     ``main`` (if missing), ``bias_score`` for held-out rows; ``cc``, ``dc``, ``looc`` for inputs of calibration
+input       what is asked, without demonstrations
+text        the whole prompt
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from biaseval.errors import InputError, Problems
+from biaseval.outputs.plan import PURPOSES
+from biaseval.outputs.problems import refuse
+from biaseval.outputs.records import Record, digest_of, records
+from biaseval.outputs.scored import Outputs, ScoredPrompt
+
+REQUIRED = ("task", "label", "logprob")
+COLUMNS = (*REQUIRED, "prompt_id", "gold", "n_demos", "demo_set", "purpose", "input", "text")
+"""Every column that there may be."""
+
+_SHARED = ("gold", "input", "text")
+"""What all rows of a prompt say alike."""
+
+_MOST_LOGPROB = 1e-3
+"""Rounding may lift the logarithm of a certain label a little above 0."""
+
+_Key = tuple[str, tuple[int, int], str, str]
+
+
+class _RowError(Exception):
+    """What is wrong with a row, and what to do."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row, as it is meant."""
+
+    key: _Key
+    label: str
+    logprob: float
+    shared: Mapping[str, str | None]
+
+
+def read_table(paths: Sequence[Path]) -> Outputs:
+    """Return the scores of all files together.
+
+    Raises:
+        InputError: a file cannot be read, or rows are not what columns must hold; the message lists them.
+    """
+    problems = Problems()
+    prompts: dict[_Key, ScoredPrompt] = {}
+    for path in paths:
+        with problems.noted():
+            problems.found += _read(path, prompts)
+    refuse(problems.found)
+    return Outputs(model=None, prompts=list(prompts.values()), sha256=digest_of(paths))
+
+
+def _read(path: Path, prompts: dict[_Key, ScoredPrompt]) -> Iterator[str]:
+    """Add the rows of a file to prompts, and yield what is wrong with them."""
+    has_known_columns = False
+    for place, record in records(path):
+        if not has_known_columns:
+            _refuse_columns(path, record)
+            has_known_columns = True
+        try:
+            _add(_row(record), place, prompts)
+        except _RowError as error:
+            yield f"{place}: {error}"
+
+
+def _refuse_columns(path: Path, record: Record) -> None:
+    lacking = [name for name in REQUIRED if name not in record]
+    if lacking:
+        raise InputError(f"{path}: has no column {', '.join(lacking)}; a table needs {', '.join(REQUIRED)}")
+    for name in record:
+        if name not in COLUMNS:
+            close = difflib.get_close_matches(name, COLUMNS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"columns may be {', '.join(COLUMNS)}; leave it out"
+            raise InputError(f"{path}: column {name!r} is unknown; {hint}")
+
+
+def _row(record: Record) -> _Row:
+    purpose = _text(record, "purpose") or "main"
+    if purpose not in PURPOSES:
+        raise _RowError(f"purpose {purpose!r} is unknown; use {', '.join(PURPOSES)}")
+    shared = {name: _text(record, name) for name in _SHARED}
+    instance = _text(record, "prompt_id") or shared["input"] or shared["text"]
+    if instance is None:
+        raise _RowError("none of prompt_id, input and text tells which prompt this is; add one")
+    setting = (_count(record, "n_demos"), _count(record, "demo_set"))
+    key = (_needed(record, "task"), setting, purpose, instance)
+    return _Row(key, _needed(record, "label"), _logprob(record), shared)
+
+
+def _add(row: _Row, place: str, prompts: dict[_Key, ScoredPrompt]) -> None:
+    task, setting, purpose, instance = row.key
+    known = prompts.get(row.key)
+    if known is None:
+        logprobs = {row.label: row.logprob}
+        prompts[row.key] = ScoredPrompt(task, setting, purpose, instance, logprobs=logprobs, place=place, **row.shared)
+        return
+    if row.label in known.logprobs:
+        raise _RowError(
+            f"label {row.label!r} of prompt {instance!r} stands there twice, in one setting and purpose (the prompt "
+            f"begins at {known.place}); where these are two prompts, tell them apart by prompt_id"
+        )
+    for name, value in row.shared.items():
+        if value != getattr(known, name):
+            raise _RowError(
+                f"{name} {value!r} of prompt {instance!r} is {getattr(known, name)!r} at {known.place}; "
+                "all rows of a prompt need the same"
+            )
+    assert isinstance(known.logprobs, dict)
+    known.logprobs[row.label] = row.logprob
+
+
+def _text(record: Record, name: str) -> str | None:
+    """Return a text; a whole number is one, and empty text is none."""
+    value: Any = record.get(name)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if value is not None and not isinstance(value, str):
+        raise _RowError(f"{name} {value!r} is no text; write it as text")
+    return value or None
+
+
+def _needed(record: Record, name: str) -> str:
+    value = _text(record, name)
+    if value is None:
+        raise _RowError(f"{name} is missing; add it")
+    return value
+
+
+def _count(record: Record, name: str) -> int:
+    value = _text(record, name)
+    if value is None:
+        return 0
+    if not (value.isascii() and value.isdigit()):
+        raise _RowError(f"{name} {value!r} is no number from 0 on; mend it")
+    return int(value)
+
+
+def _logprob(record: Record) -> float:
+    value = record.get("logprob")
+    try:
+        logprob = float("nan") if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        logprob = math.nan
+    if not math.isfinite(logprob) or logprob > _MOST_LOGPROB:
+        raise _RowError(f"logprob {value!r} is no logarithm of a probability: a number of at most 0; mend it")
+    return logprob

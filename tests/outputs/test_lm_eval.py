@@ -1,0 +1,373 @@
+"""Samples that a real lm-evaluation-harness logged, of every sub-type of multiple choice, become what it measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.analysis import query
+from biaseval.errors import InputError
+from biaseval.outputs.lm_eval import read_samples
+from biaseval.outputs.plan import plan_outputs
+from biaseval.pipelines import import_scores, report_run, run_status
+from biaseval.pipelines.exported import export_samples
+from biaseval.store import Run
+from tests.commands import call
+from tests.outputs.harness import copied, lines, reported_accuracy, results, samples
+
+CLASSIFICATIONS = ("list", "text", "template", "digits", "mutual", "repeats", "filters")
+WITH_OPTIONS = ("options", "inputs")
+SUITE = (*CLASSIFICATIONS, *WITH_OPTIONS)
+SETTINGS = {"zero": (0, 0), "two_seeded": (2, 0), "two": (2, 1)}
+"""Evaluation to its number of demonstrations and set of them; seeds are 7 and 1234."""
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a run of all tasks without demonstrations."""
+    folder = tmp_path_factory.mktemp("suite") / "run"
+    return import_scores("lm-eval", [samples("zero", task) for task in SUITE], str(folder)).uri
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a run of two tasks with no and with two demonstrations, the latter drawn twice."""
+    files = [samples(setting, task) for setting in SETTINGS for task in ("list", "options")]
+    return import_scores("lm-eval", files, str(tmp_path_factory.mktemp("settings") / "run"), "theirs").uri
+
+
+def rows(run: str, sql: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = query([run], sql).to_pylist()
+    return found
+
+
+def test_accuracy_is_what_the_harness_reported(suite: str) -> None:
+    found = {row["task"]: row["accuracy"] for row in rows(suite, "from label_bias_by_task")}
+    assert found == {task: reported_accuracy("zero", task) for task in SUITE}
+    assert len({*found.values()}) > 1
+
+
+def test_accuracy_of_every_setting_is_what_the_harness_reported(settings: str) -> None:
+    found = {(row["task"], row["n_demos"], row["demo_set"]): row for row in rows(settings, "from label_bias_by_task")}
+    assert len(found) == 6
+    for evaluation, setting in SETTINGS.items():
+        for task in ("list", "options"):
+            assert found[(task, *setting)]["accuracy"] == reported_accuracy(evaluation, task)
+            assert found[(task, *setting)]["n_rows"] == 8
+    assert {row["model"] for row in found.values()} == {"theirs"}
+
+
+def test_a_label_has_the_score_of_the_harness_and_says_that_it_is_the_sum_without_eos(suite: str) -> None:
+    [first, *_] = lines(samples("zero", "text"))  # its choices are yes and no, in this order
+    found = {row["label"]: row for row in rows(suite, "from label_logprobs where prompt_id = 'text/k0.s0/main/0'")}
+    for label, (logprob, _) in zip(("yes", "no"), first["filtered_resps"], strict=True):
+        assert found[label]["token_logprobs"] == [float(logprob)]
+        assert found[label]["logprob_sum_without_eos"] == float(logprob)
+        unknown = ("n_label_tokens", "logprob_sum", "logprob_mean", "logprob_mean_without_eos")
+        assert [found[label][name] for name in unknown] == [None] * 4
+    [run] = rows(suite, "select normalization, eos from run_settings")
+    assert run == {"normalization": "sum", "eos": False}
+
+
+def test_docs_with_the_same_choices_have_these_as_labels_and_others_positions(suite: str) -> None:
+    labels = {row["task"]: row["labels"] for row in rows(suite, "from tasks")}
+    assert labels["list"] == labels["text"] == labels["mutual"] == ["no", "yes"]
+    assert labels["digits"] == ["0", "1"]
+    assert labels["options"] == ["A", "B", "C", "D"]
+    assert labels["inputs"] == ["A", "B"]
+    notes = Run.open(suite).read_json("plan.json")["notes"]
+    for task in WITH_OPTIONS:
+        assert any(note.startswith(f"{task}: docs have choices of their own; labels are their pos") for note in notes)
+
+
+def test_the_gold_label_is_the_target(suite: str) -> None:
+    golds = {
+        task: [row["gold"] for row in rows(suite, f"from prompts where task = '{task}' order by row")] for task in SUITE
+    }
+    reviews = [record["doc"]["answer"] for record in lines(samples("zero", "list"))]
+    for task in CLASSIFICATIONS:
+        expected = [{"no": "0", "yes": "1"}[answer] for answer in reviews] if task == "digits" else reviews
+        assert golds[task] == expected
+    assert golds["options"] == ["ABCD"[record["doc"]["answer"]] for record in lines(samples("zero", "options"))]
+    # What is right of a doc with several inputs is not logged; of two it follows from the accuracy of the doc.
+    assert golds["inputs"] == ["AB"[record["doc"]["answer"] - 1] for record in lines(samples("zero", "inputs"))]
+
+
+def test_the_chat_template_changes_no_label(tmp_path: Path) -> None:
+    outputs = read_samples([samples("chat", "list")])
+    [tables] = plan_outputs(outputs)
+    assert tables["tasks"]["labels"].to_pylist() == [["no", "yes"]]
+    assert set(tables["prompts"]["n_demos"].to_pylist()) == {1}
+    assert tables["prompts"]["input_text"][0].as_py().startswith("<user> Review: ")
+    hits = [prompt.gold == max(prompt.logprobs, key=lambda label: prompt.logprobs[label]) for prompt in outputs.prompts]
+    assert sum(hits) / len(hits) == reported_accuracy("chat", "list")
+
+
+def test_docs_with_another_number_of_choices_are_left_out_and_counted() -> None:
+    outputs = read_samples([samples("zero", "uneven")])
+    assert "uneven: 1 of 8 docs have another number of choices than 4 and are left out." in outputs.notes
+    assert [prompt.instance for prompt in outputs.prompts] == ["0", "1", "3", "4", "5", "6", "7"]
+
+
+def test_several_filters_are_one_measurement() -> None:
+    assert len(lines(samples("zero", "filters"))) == 16
+    assert len(read_samples([samples("zero", "filters")]).prompts) == 8
+
+
+def test_a_filter_that_gives_other_scores_is_said(tmp_path: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        if record["filter"] == "vote" and record["doc_id"] < 2:
+            record["filtered_resps"] = [["-9.0", "False"], ["-9.5", "False"]]
+            record["acc"] = float(record["doc"]["label"] == 0)
+
+    outputs = read_samples([copied(tmp_path, "zero", "filters", change)])
+    said = "filters: the filter vote gives 2 docs other scores than first, which is the one that is measured."
+    assert said in outputs.notes
+
+
+def test_equal_scores_are_counted(tmp_path: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["filtered_resps"] = [["-9.0", "False"]] * 2
+        record["acc"] = float(record["doc"]["label"] == 0)
+
+    notes = read_samples([copied(tmp_path, "zero", "list", change)]).notes
+    assert any(note.startswith("list: in 8 docs several choices are equally likely") for note in notes)
+
+
+def test_metrics_of_a_small_case_by_hand(tmp_path: Path) -> None:
+    """Of eight docs the first two are predicted yes, all others no."""
+
+    def change(record: dict[str, Any]) -> None:
+        is_yes = record["doc_id"] < 2
+        record["filtered_resps"] = [["-2.0", "False"], ["-1.0" if is_yes else "-3.0", "False"]]
+        record["target"] = str(record["doc"]["label"])
+        record["acc"] = float(is_yes == record["doc"]["label"])
+
+    path = copied(tmp_path / "samples", "zero", "list", change)
+    run = import_scores("lm-eval", [path], str(tmp_path / "run")).uri
+    golds = [record["doc"]["label"] for record in lines(path)]
+    hits = {label: sum(gold == label == (place < 2) for place, gold in enumerate(golds)) for label in (0, 1)}
+    n_gold = {label: golds.count(label) for label in (0, 1)}
+    recalls = [hits[label] / n_gold[label] for label in (0, 1)]
+    n_predicted = {0: 6, 1: 2}
+    f1s = [2 * hits[label] / (n_gold[label] + n_predicted[label]) for label in (0, 1)]
+    accuracy = sum(hits.values()) / 8
+    [found] = rows(run, "from label_bias_by_task")
+    assert found["accuracy"] == accuracy
+    assert found["macro_f1"] == pytest.approx(sum(f1s) / 2)
+    assert found["rsd"] == pytest.approx(abs(recalls[0] - recalls[1]) / 2 / accuracy)
+    assert (found["bias_score"], found["n_bias_score_rows"]) == (None, 0)
+    assert found["share_most_frequent"] == 0.75
+    [first, *_] = rows(run, "from calibrated_predictions order by row")
+    assert first["probabilities"] == pytest.approx([0.26894142, 0.73105858])
+
+
+def test_an_import_is_a_finished_run(settings: str) -> None:
+    status = run_status(settings)
+    assert (status.kind, status.is_complete, status.stages) == ("label_bias", True, [])
+    report = Path(settings, "report.html").read_text()
+    assert "BiasScore is not measured: it needs rows apart from the test rows" in report
+    marts = Path(settings, "marts", "label_bias_by_model.parquet").read_bytes()
+    report_run(settings)
+    assert Path(settings, "marts", "label_bias_by_model.parquet").read_bytes() == marts
+    environment = Run.open(settings).read_json("environment.json")
+    assert environment["lm_eval"]["version"] == results("zero")["lm_eval_version"]
+    assert environment["model_facts"]["n_parameters"] == results("zero")["config"]["model_num_parameters"]
+
+
+def test_the_same_files_give_the_same_run_and_others_are_refused(tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    import_scores("lm-eval", [samples("zero", "list")], run)
+    import_scores("lm-eval", [samples("zero", "list")], run)
+    with pytest.raises(InputError, match=r"belongs to another spec; .*\n  - imported\.sha256: the run has"):
+        import_scores("lm-eval", [samples("zero", "text")], run)
+
+
+def test_models_are_compared_on_the_docs_that_both_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def worse(record: dict[str, Any]) -> None:
+        record["filtered_resps"] = [["-1.0", "False"], ["-2.0", "False"]]
+        record["acc"] = float(record["doc"]["label"] == 0)
+
+    other = copied(tmp_path / "samples", "zero", "list", worse, lambda found: found.update(model_name="other/model"))
+    runs = [str(tmp_path / name) for name in ("first", "second")]
+    for run, file in zip(runs, (samples("zero", "list"), other), strict=True):
+        assert call(capsys, monkeypatch, "import", "lm-eval", str(file), "--run-dir", run).code == 0
+    found = call(capsys, monkeypatch, "compare", *runs)
+    assert found.code == 0, found.err
+    assert "8 rows" in found.out
+    [difference] = query(runs, "from label_bias_comparison where metric = 'accuracy' and run = 'first'").to_pylist()
+    no = sum(record["doc"]["label"] == 0 for record in lines(other)) / 8
+    assert difference["estimate"] == pytest.approx(no - reported_accuracy("zero", "list"))
+    assert query(runs, "select distinct model from label_bias_by_task order by model")["model"].to_pylist() == [
+        "model",
+        "tiny",
+    ]
+
+
+def test_what_is_exported_comes_back_with_the_same_predictions(settings: str, tmp_path: Path) -> None:
+    files = export_samples(settings, str(tmp_path / "out"))
+    assert len(files) == 9
+    again = import_scores("lm-eval", [Path(file) for file in files if "samples_" in file], str(tmp_path / "again"))
+    asked = """
+        select task, n_demos, demo_set, row, gold, labels, prediction, probabilities
+        from calibrated_predictions order by task, n_demos, demo_set, row
+    """
+    assert rows(again.uri, asked) == rows(settings, asked)
+    exported = json.loads(next(Path(file) for file in files if "k2.s1/results" in file).read_text())
+    assert exported["results"]["list"]["acc,none"] == reported_accuracy("two", "list")
+    ours, theirs = lines(next((tmp_path / "out" / "k0.s0").glob("samples_list_*"))), lines(samples("zero", "list"))
+    assert ours[0].keys() == theirs[0].keys() - {"acc_norm"}
+    for line, their_line in zip(ours, theirs, strict=True):
+        # Which label a greedy continuation would be is not known of label scores.
+        assert line["filtered_resps"] == [[logprob, "False"] for logprob, _ in their_line["filtered_resps"]]
+        assert (line["arguments"], line["acc"]) == (their_line["arguments"], their_line["acc"])
+    with pytest.raises(InputError, match="is not empty; choose another folder"):
+        export_samples(settings, str(tmp_path / "out"))
+
+
+def _without(key: str) -> Callable[[dict[str, Any]], None]:
+    return lambda record: record.pop(key)
+
+
+def _change(record: dict[str, Any], **values: Any) -> None:
+    record.update(values)
+
+
+REFUSED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
+    ("list", _without("filtered_resps"), "line 1: has no filtered_resps; is no sample that lm_eval --log_samples"),
+    ("list", lambda record: _change(record, arguments=[["a", "b"]]), "line 1: arguments hold no pairs of context"),
+    ("list", lambda record: _change(record, filtered_resps=["yes"]), "line 1: filtered_resps hold no log-likelihoods"),
+    ("list", lambda record: _change(record, filtered_resps=[["-1", "False"]]), "has 2 arguments and 1 filtered_resps"),
+    ("list", lambda record: _change(record, filtered_resps=[["-inf", "a"]] * 2), "hold -inf, which is no log-likel"),
+    ("list", lambda record: _change(record, doc={}, target="7"), "line 1: target '7' is none of the choices"),
+    ("list", lambda record: _change(record, acc=0.37), "line 1: acc 0.37 does not follow from its target"),
+    ("list", lambda record: _change(record, doc_id=0), "line 2: doc 0 stands there twice, first at .*line 1; log it"),
+    ("inputs", _without("acc"), "line 1: target '.*' does not tell which of the choices .* is right"),
+]
+
+
+@pytest.mark.parametrize(("task", "change", "message"), REFUSED)
+def test_docs_that_cannot_be_imported_are_refused(
+    task: str, change: Callable[[dict[str, Any]], None], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_samples([copied(tmp_path, "zero", task, change)])
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("targets", r"line 2: target \[\d, \d\] names several right choices; label bias needs one gold label"),
+        ("generate", "generate is a task of the type generate_until: it has the model write text"),
+        ("loglikelihood", "is a task of the type loglikelihood: it scores one continuation of a doc"),
+        ("rolling", "is a task of the type loglikelihood_rolling: it measures perplexity"),
+    ],
+)
+def test_tasks_without_one_gold_label_are_refused(task: str, message: str) -> None:
+    with pytest.raises(InputError, match=rf"samples_{task}_.*\.jsonl: .*{message}"):
+        read_samples([samples("zero", task)])
+
+
+def test_a_task_scored_by_a_function_of_its_own_is_refused(tmp_path: Path) -> None:
+    path = copied(
+        tmp_path,
+        "zero",
+        "list",
+        _without("acc"),
+        lambda found: found["configs"]["list"].update(process_results="def process_results(doc, results): ..."),
+    )
+    with pytest.raises(InputError, match="has no acc, and the task is scored by a function of its own"):
+        read_samples([path])
+
+
+def test_files_of_another_model_are_refused_naming_both(tmp_path: Path) -> None:
+    other = copied(tmp_path, "zero", "text", change_results=lambda found: found.update(model_name="other"))
+    first = samples("zero", "list")
+    with pytest.raises(InputError) as raised:
+        read_samples([first, other])
+    assert str(raised.value) == (
+        f"{other} and {first}: the model is 'other' and 'tiny'; import each as a run of its own, then biaseval compare"
+    )
+    with pytest.raises(InputError, match="the model is 'tiny-chat' and 'tiny'"):
+        read_samples([first, samples("chat", "list")])
+
+
+def test_a_line_that_was_cut_is_named(tmp_path: Path) -> None:
+    path = copied(tmp_path, "zero", "list")
+    whole = path.read_text()
+    path.write_text(whole[: whole.rindex('"filter"')])
+    with pytest.raises(InputError, match=r"line 8: is not JSON \(.*\); the file may be cut, copy it anew"):
+        read_samples([path])
+    path.write_text("")
+    with pytest.raises(InputError, match="holds no row"):
+        read_samples([path])
+    path.write_text("[1]\n")
+    with pytest.raises(InputError, match="line 1: is not a JSON object"):
+        read_samples([path])
+    path.write_bytes(b"\xff")
+    with pytest.raises(InputError, match="is not UTF-8 JSON lines"):
+        read_samples([path])
+
+
+def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    stray = copied(tmp_path / "stray", "zero", "list")
+    [results_path] = stray.parent.glob("results_*")
+    results_path.rename(results_path.with_name(results_path.name.replace("results_", "mine_")))
+    assert len(read_samples([stray]).prompts) == 8  # as with an --output_path that is a file
+    next(stray.parent.glob("mine_*")).unlink()
+    with pytest.raises(InputError, match=r"results_.*\.json is not beside it, which says the model"):
+        read_samples([stray])
+    with pytest.raises(InputError, match=r"is not called samples_TASK_DATE\.jsonl"):
+        read_samples([tmp_path / "other.jsonl"])
+    with pytest.raises(InputError, match="is no file; check the path"):
+        read_samples([tmp_path / "samples_x_2026-01-01T00-00-00.jsonl"])
+    twice = copied(tmp_path / "twice", "zero", "list")
+    with pytest.raises(InputError, match="both are list with n-shot 0 and the same few-shot seed; name one of them"):
+        read_samples([samples("zero", "list"), twice])
+    for key in ("n-shot", "model_name"):
+        broken = copied(tmp_path / key, "zero", "list", change_results=_without(key))
+        with pytest.raises(InputError, match=rf"has no {key}, which lm_eval 0\.4\.13 writes"):
+            read_samples([broken])
+    foreign = copied(tmp_path / "foreign", "zero", "list", change_results=lambda found: found["configs"].pop("list"))
+    with pytest.raises(InputError, match=r"configs has no list, which samples_list_.* is of"):
+        read_samples([foreign])
+
+
+def test_settings_that_do_not_compare_are_refused(tmp_path: Path) -> None:
+    few = samples("two", "list")
+    with pytest.raises(InputError, match="text: has no scores of n_demos 2, demo_set 0, which other tasks have"):
+        plan_outputs(read_samples([samples("zero", "list"), few, samples("zero", "text")]))
+    shorter = copied(tmp_path, "two", "list")
+    shorter.write_text("".join(shorter.read_text().splitlines(keepends=True)[:5]))
+    with pytest.raises(InputError, match=r"n_demos 2, demo_set 0 has 5 main rows, n_demos 0, demo_set 0 8, and 3 are"):
+        plan_outputs(read_samples([samples("zero", "list"), shorter]))
+
+
+def test_options_of_many_numbers_are_refused(tmp_path: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        n_choices = 2 + record["doc_id"] % 3
+        record["arguments"] = dict(list(record["arguments"].items())[:n_choices])
+        record["filtered_resps"] = record["filtered_resps"][:n_choices]
+        record["doc"]["answer"] = 0
+        record.pop("acc")
+
+    with pytest.raises(InputError, match="options: docs have choices of their own, and 3 of 8 have 2: positions are"):
+        read_samples([copied(tmp_path, "zero", "options", change)])
+
+
+def test_mistakes_exit_with_2_and_write_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    found = call(capsys, monkeypatch, "import", "lm-eval", str(samples("zero", "targets")), "--run-dir", str(run))
+    assert (found.code, found.out) == (2, "")
+    assert "4 problems:\n  - " in found.err
+    assert not run.exists()
+    named = ["import", "lm-eval", str(samples("zero", "list")), "--run-dir", str(run), "--name", "a b"]
+    assert "--name a b: use letters, digits" in call(capsys, monkeypatch, *named).err

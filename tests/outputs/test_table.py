@@ -1,0 +1,219 @@
+"""A table of label scores, whoever wrote it, becomes a run of label bias."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from biaseval.analysis import query
+from biaseval.errors import InputError
+from biaseval.outputs.plan import plan_outputs
+from biaseval.outputs.table import COLUMNS, read_table
+from biaseval.pipelines import import_scores
+from tests.commands import call
+
+Record = dict[str, Any]
+
+
+def rows_of(prompt: str, gold: str | None, probabilities: dict[str, float], **columns: Any) -> list[Record]:
+    """Return the rows of a prompt whose labels have these probabilities."""
+    return [
+        {"task": "t", "prompt_id": prompt, "label": label, "logprob": math.log(p), "gold": gold, **columns}
+        for label, p in probabilities.items()
+    ]
+
+
+def write(path: Path, rows: Sequence[Record]) -> Path:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        pq.write_table(pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]), path)
+    return path
+
+
+SMALL = [
+    *rows_of("1", "yes", {"yes": 0.6, "no": 0.2}),
+    *rows_of("2", "yes", {"yes": 0.3, "no": 0.6}),
+    *rows_of("3", "no", {"no": 0.5, "yes": 0.25}),
+    *rows_of("10", "no", {"no": 0.6, "yes": 0.4}),
+    *rows_of("a", "yes", {"yes": 0.4, "no": 0.1}, purpose="bias_score"),
+    *rows_of("b", "no", {"yes": 0.3, "no": 0.3}, purpose="bias_score"),
+    *rows_of("N/A", None, {"yes": 0.1, "no": 0.4}, purpose="cc"),
+]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_table_has_the_same_scores_in_every_format(suffix: str, tmp_path: Path) -> None:
+    outputs = read_table([write(tmp_path / f"scores.{suffix}", SMALL)])
+    assert [(prompt.instance, prompt.purpose, prompt.gold) for prompt in outputs.prompts] == [
+        ("1", "main", "yes"),
+        ("2", "main", "yes"),
+        ("3", "main", "no"),
+        ("10", "main", "no"),
+        ("a", "bias_score", "yes"),
+        ("b", "bias_score", "no"),
+        ("N/A", "cc", None),
+    ]
+    assert outputs.prompts[0].logprobs == {"yes": math.log(0.6), "no": math.log(0.2)}
+
+
+def test_metrics_with_held_out_rows_and_calibration_by_hand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, run = write(tmp_path / "their scores.csv", SMALL), str(tmp_path / "run")
+    shown = call(capsys, monkeypatch, "import", "table", str(file), "--run-dir", run)
+    assert shown.code == 0, shown.err
+    assert shown.out.endswith(f"report: {run}/report.html\n")
+    found = {row["method"]: row for row in query([run], "from label_bias_by_task").to_pylist()}
+    # Right: 1, 3, 10. Of the two labels one is recognised half the time, the other always.
+    assert found["none"]["accuracy"] == 0.75
+    assert found["none"]["rsd"] == pytest.approx(0.25 / 0.75)
+    # The mean of yes is 0.8 where yes is right and 0.5 where no is.
+    assert found["none"]["bias_score"] == pytest.approx(0.15)
+    assert found["none"]["model"] == "their-scores"
+    # Divided by 0.2 and 0.8, every row but none is yes: 0.4 / 0.2 > 0.6 / 0.8.
+    assert found["cc"]["accuracy"] == 0.5
+    assert found["cc"]["share_most_frequent"] == 1
+    rows = query([run], "from prompts where purpose = 'main' order by row").to_pylist()
+    assert [row["instance_id"] for row in rows] == ["1", "2", "3", "10"]
+
+
+def test_settings_are_numbers_and_sets_of_demonstrations(tmp_path: Path) -> None:
+    settings = [(0, 0), (2, 0), (2, 1)]
+    rows = [
+        row
+        for n_demos, demo_set in settings
+        for number, gold in enumerate(("yes", "no"))
+        for row in rows_of(
+            str(number), gold, {"yes": 0.6, "no": 0.2}, n_demos=n_demos, demo_set=demo_set, input=f"question {number}"
+        )
+    ]
+    [tables] = plan_outputs(read_table([write(tmp_path / "scores.jsonl", rows)]))
+    assert tables["contexts"]["context_id"].to_pylist() == ["t/k0.s0", "t/k2.s0", "t/k2.s1"]
+    assert tables["splits"].num_rows == 2
+    assert tables["splits"]["input"].to_pylist() == ["question 0", "question 1"]
+    assert tables["prompts"]["input_text"].to_pylist() == ["question 0", "question 1"] * 3
+
+
+def test_prompts_are_told_apart_by_their_input_or_text(tmp_path: Path) -> None:
+    rows = [
+        {"task": "t", "label": label, "logprob": -1 - number, "gold": "a", name: f"prompt {number}"}
+        for name in ("input", "text")
+        for number in range(2)
+        for label in ("a", "b")
+    ]
+    outputs = read_table(
+        [
+            write(tmp_path / "one.jsonl", rows[:4]),
+            write(tmp_path / "other.csv", [{**row, "task": "u"} for row in rows[4:]]),
+        ]
+    )
+    assert [(prompt.task, prompt.instance) for prompt in outputs.prompts] == [
+        *(("t", "prompt 0"), ("t", "prompt 1")),
+        *(("u", "prompt 0"), ("u", "prompt 1")),
+    ]
+
+
+GOOD: Record = {"task": "t", "prompt_id": "1", "label": "a", "logprob": -1.0, "gold": "a"}
+OTHER = {**GOOD, "label": "b"}
+
+MISTAKES: list[tuple[list[Record], str]] = [
+    ([{"task": "t", "label": "a"}], "has no column logprob; a table needs task, label, logprob"),
+    ([{**GOOD, "n_demo": 2}], "column 'n_demo' is unknown; did you mean n_demos?"),
+    ([{**GOOD, "colour": 2}], f"column 'colour' is unknown; columns may be {', '.join(COLUMNS)}; leave it out"),
+    ([{**GOOD, "logprob": 0.7}], "line 1: logprob 0.7 is no logarithm of a probability: a number of at most 0"),
+    ([{**GOOD, "logprob": "much"}], "line 1: logprob 'much' is no logarithm"),
+    ([{**GOOD, "logprob": None}], "line 1: logprob None is no logarithm"),
+    ([{**GOOD, "label": None}], "line 1: label is missing; add it"),
+    ([{**GOOD, "label": 0.5}], "line 1: label 0.5 is no text; write it as text"),
+    ([{**GOOD, "label": True}], "line 1: label True is no text; write it as text"),
+    ([{**GOOD, "purpose": "test"}], "line 1: purpose 'test' is unknown; use main, bias_score, cc, dc, looc"),
+    ([{**GOOD, "n_demos": -1}], "line 1: n_demos '-1' is no number from 0 on"),
+    ([{**GOOD, "prompt_id": None}], "line 1: none of prompt_id, input and text tells which prompt this is"),
+    ([GOOD, GOOD], "line 2: label 'a' of prompt '1' stands there twice, in one setting and purpose"),
+    ([GOOD, {**OTHER, "gold": "b"}], "line 2: gold 'b' of prompt '1' is 'a' at .*line 1; all rows of a prompt need"),
+    ([GOOD], "line 1: t has the label 'a' alone; a preference needs two labels or more"),
+    ([{**GOOD, "gold": "c"}, {**OTHER, "gold": "c"}], r"line 1: t: gold 'c' is none of the labels \['a', 'b'\]"),
+    ([{**GOOD, "gold": None}, {**OTHER, "gold": None}], "line 1: t: gold is missing, which rows of the purpose main"),
+    ([GOOD, OTHER, {**GOOD, "prompt_id": "2"}], r"line 3: t has labels \['a'\], at .*line 1 \['a', 'b'\]"),
+    (
+        [{**GOOD, "demo_set": 1}, {**OTHER, "demo_set": 1}],
+        "line 1: t: demo_set 1 has no demonstrations; use demo_set 0",
+    ),
+    (
+        [{**GOOD, "purpose": "bias_score"}, {**OTHER, "purpose": "bias_score"}],
+        "t, n_demos 0, demo_set 0: has no rows of the purpose main",
+    ),
+    (
+        [GOOD, OTHER, {**GOOD, "task": "u", "n_demos": 2}, {**OTHER, "task": "u", "n_demos": 2}],
+        "t: has no scores of n_demos 2, demo_set 0, which other tasks have",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rows", "message"), MISTAKES, ids=[message[:40] for _, message in MISTAKES])
+def test_mistakes_are_named_with_their_place(rows: list[Record], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_outputs(read_table([write(tmp_path / "scores.jsonl", rows)]))
+
+
+def test_all_mistakes_come_in_one_message_and_the_first_of_many(tmp_path: Path) -> None:
+    rows = [{**GOOD, "prompt_id": str(number), "logprob": 1} for number in range(12)]
+    files = [write(tmp_path / "a.jsonl", rows), write(tmp_path / "b.jsonl", [{"task": "t"}])]
+    with pytest.raises(InputError) as raised:
+        read_table(files)
+    assert len(raised.value.problems) == 11
+    assert raised.value.problems[-1] == "3 more like these"
+
+
+def test_files_that_are_no_table_are_refused(tmp_path: Path) -> None:
+    for name, content, message in [
+        ("a.txt", b"", "is no .csv, .jsonl or .parquet file"),
+        ("b.csv", b"", "holds no row"),
+        ("c.csv", b"task,label,logprob\nt,a\n", "line 2: has not as many cells as the first line has names"),
+        ("d.csv", b'task,label,logprob\nt,"a"b,1\n', "line 2: is not CSV"),
+        ("e.parquet", b"no", "is not Parquet"),
+        ("f.csv", b"\xff\xfe\n\n", "is not UTF-8 CSV"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=f"{name}: {message}"):
+            read_table([tmp_path / name])
+    with pytest.raises(InputError, match=r"absent\.jsonl: cannot be read \(No such file"):
+        read_table([tmp_path / "absent.jsonl"])
+    pq.write_table(pa.table({"task": pa.array([], pa.string())}), tmp_path / "g.parquet")
+    with pytest.raises(InputError, match="holds no row"):
+        read_table([tmp_path / "g.parquet"])
+
+
+def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from biaseval.pipelines import imported
+
+    file = write(tmp_path / "scores.jsonl", SMALL)
+    spec = imported.imported_spec("table", [file], None)
+    write(file, SMALL[:-2])
+    with pytest.raises(InputError, match="changed while it was read; run the same command again"):
+        imported.IMPORTED.read(spec)
+
+
+def test_a_run_of_own_scores_and_an_imported_one_are_compared(tmp_path: Path) -> None:
+    flipped = [{**row, "logprob": math.log(1 - math.exp(row["logprob"]))} for row in SMALL]
+    runs = [
+        import_scores("table", [write(tmp_path / f"{name}.jsonl", rows)], str(tmp_path / name)).uri
+        for name, rows in (("one", SMALL), ("two", flipped))
+    ]
+    [shared] = query(runs, "from label_bias_shared where run = 'one'").to_pylist()
+    assert (shared["n_tasks"], shared["n_rows"], shared["is_comparable"]) == (1, 4, True)
