@@ -29,7 +29,7 @@ LAYERS = [
     {"store"},
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic
-    {"errors", "progress"},
+    {"errors", "plain", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
 MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo", "bench"}

@@ -15,7 +15,7 @@ from biaseval.report.findings import Row
 from biaseval.report.page import page_templates
 from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
 from biaseval.report.qa_findings import QaFindings, heuristic_name
-from biaseval.report.qa_summary import qa_caveats, side
+from biaseval.report.qa_summary import qa_cautions, side
 from biaseval.report.qa_training import QaTraining, training_context
 from biaseval.report.qa_training_figures import scatter_suite
 from biaseval.report.qa_verdict import conclude_qa, first_rows, measured_qa
@@ -58,7 +58,7 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
             first=first_figure,
             first_rows=first_rows(findings),
             n_first_rows=_N_FIRST_ROWS,
-            cautions=[*qa_caveats(findings), *findings.plan.get("notes", [])],
+            cautions=qa_cautions(findings),
             n_cautions=_N_CAUTIONS,
             n_permutations=max((row["n_permutations"] or 0 for row in findings.tests.values()), default=0)
             or N_PERMUTATIONS,

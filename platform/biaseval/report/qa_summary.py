@@ -13,6 +13,11 @@ _LOW_EXACT_MATCH = 0.5
 """Below this share of exact answers a low significance is no success (P3's debiased models had 0.19 to 0.38)."""
 
 
+def qa_cautions(findings: QaFindings) -> list[str]:
+    """Return what a reader must know before trusting the numbers, a sentence each; the plan's notes come last."""
+    return [*qa_caveats(findings), *findings.plan.get("notes", [])]
+
+
 def qa_caveats(findings: QaFindings) -> list[str]:
     """Return what a reader must know before trusting the numbers, beside the plan's notes, a sentence each."""
     return [
