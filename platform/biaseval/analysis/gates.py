@@ -6,7 +6,6 @@ them can write, or read a file outside the run.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -22,7 +21,7 @@ from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.headlines import headline_of
 from biaseval.analysis.queries import open_runs
 from biaseval.analysis.relations import literal
-from biaseval.errors import InputError, Problems
+from biaseval.errors import InputError, Problems, did_you_mean
 from biaseval.store import Run
 
 DIFFERENCES = "differences"
@@ -32,7 +31,7 @@ _OF_METRIC = {"": "estimate", "_low": "verdict_low", "_high": "verdict_high", "_
 """What may stand behind the name of a metric in `DIFFERENCES`, to the column that this is of that metric."""
 
 _N_VALUES = 12
-"""Values of a column, or names, that a message lists."""
+"""Values of a column that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection
     before = [word.strip('"') for word, following in pairwise(words) if following == "."]
     every = _relations(connection)
     if unknown := [name for name in before if name not in every]:
-        raise InputError(f"there is no {unknown[0]}{_meant(unknown[0], every)}")
+        raise InputError(f"there is no {unknown[0]}{did_you_mean(unknown[0], every)}")
     if len(set(before)) > 1:
         raise InputError(f"is over {' and '.join(dict.fromkeys(before))}; a condition is over the rows of one")
     mart = before[0] if before else headline
@@ -274,12 +273,7 @@ def _unknown(error: duckdb.Error, source: _Source, connection: duckdb.DuckDBPyCo
     ).fetchall()
     if elsewhere:
         return f"{source.mart} has no column {name}; {_listed([mart for (mart,) in elsewhere])} has: write MART.{name}"
-    return f"{source.mart} has no column {name}{_meant(name, source.columns)}"
-
-
-def _meant(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there is {_listed(known)}"
+    return f"{source.mart} has no column {name}{did_you_mean(name, source.columns)}"
 
 
 def _listed(names: Sequence[str]) -> str:

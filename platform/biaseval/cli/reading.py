@@ -43,15 +43,28 @@ def sql(
         typer.Argument(metavar="RUN... QUERY", help="Run directories, local or s3://, then one statement that reads."),
     ],
     output: Annotated[Format, typer.Option("--format", help="json is one array of objects.")] = Format.table,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema", help="Instead of a QUERY: say what is in every table, or in the one that is named behind RUN."
+        ),
+    ] = False,
 ) -> None:
     """Ask DuckDB about one or many runs: every table and mart is a view; several runs get a column `run`.
 
-    The query "show tables" lists the views, "describe NAME" the columns of one.
+    The query "show tables" lists the views; --schema says what they and their columns mean, with units and values.
 
     Example: biaseval sql runs/quickstart "from label_bias_by_model order by n_demos, method" --format csv
     """
     from biaseval.analysis import query
+    from biaseval.analysis.described import describe_tables
+    from biaseval.store import Run
 
+    if schema:
+        has_name = len(arguments) > 1 and not Run.open(arguments[-1]).has("spec.yaml")
+        runs, name = (arguments[:-1], arguments[-1]) if has_name else (arguments, None)
+        print_result(describe_tables(runs, name), output)
+        return
     if len(arguments) < 2:
         raise InputError('sql: give a run directory and a query, for example biaseval sql runs/x "from tasks"')
     *runs, question = arguments
