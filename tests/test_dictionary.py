@@ -62,6 +62,21 @@ def test_every_column_has_a_comment(empty: tuple[str, duckdb.DuckDBPyConnection]
     assert all(comment.startswith("One row per ") for _, comment in tables), tables
 
 
+def test_every_column_of_comparisons_is_in_the_dictionary(empty: tuple[str, duckdb.DuckDBPyConnection]) -> None:
+    kind, connection = empty
+    dictionary = Dictionary(kind)
+    with closing(connect([])) as several:
+        for (name, _), columns in listed(connection).items():
+            if name != "calibration_methods":
+                own = {"run": "varchar"} | columns
+                typed = ", ".join(f'"{column}" {kind_of}' for column, kind_of in own.items())
+                several.execute(f"create table {name} ({typed})").fetchall()
+        for relation in relations("comparisons", tables=tables_of(kind)):
+            create("table", relation.name, relation.sql, several)
+            columns = listed(several)[relation.name, "table"]
+            assert [name for name in columns if not dictionary.column(relation.name, name, list(columns))] == []
+
+
 def test_the_dictionary_explains_nothing_that_there_is_not(empty: tuple[str, duckdb.DuckDBPyConnection]) -> None:
     kind, connection = empty
     columns = {name: set(own) for (name, _), own in listed(connection).items()}

@@ -16,7 +16,7 @@ LAYERS = [
     {"cli", "bench", "validation"},
     {"demo"},
     {"pipelines"},
-    {"execute", "report"},
+    {"execute", "report", "results"},
     {"analysis", "training"},
     {"label_bias", "majority_bias"},
     {"examples"},
