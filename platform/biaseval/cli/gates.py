@@ -20,7 +20,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 def print_gates(checked: Checked) -> None:
     """Print a line for each gate."""
-    columns = [("gate", False), ("", False), ("rows", True), ("values", False), ("not met by", False)]
+    columns = [("gate", False), ("result", False), ("rows", True), ("values", False), ("not met by", False)]
     print_table(columns, map(_line, checked.gates))
 
 
@@ -29,7 +29,7 @@ def gates_markdown(checked: Checked) -> str:
     n_fallen = sum(not gate.holds for gate in checked.gates)
     against = "" if checked.against is None else f" against {checked.against}"
     said = f"{n_fallen} of {len(checked.gates)} gates fell" if n_fallen else f"{len(checked.gates)} gates hold"
-    lines = [f"### {_escaped(f'{checked.run}{against}')}: {said}", "", "| gate | | rows | values | not met by |"]
+    lines = [f"### {_escaped(f'{checked.run}{against}')}: {said}", "", "| gate | result | rows | values | not met by |"]
     lines.append("|---|---|---:|---|---|")
     for gate in checked.gates:
         first, *others = _line(gate)
