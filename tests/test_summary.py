@@ -14,6 +14,7 @@ from biaseval.plain import plain
 from biaseval.store import Run
 from tests.commands import call
 from tests.compare.runs import label_plan, make
+from tests.label_bias.test_own_data import reviews, write_csv
 from tests.older_runs import copy_older_run
 from tests.taskfiles import write_task
 
@@ -59,3 +60,14 @@ def test_checked_tasks_are_json_too(
     content: dict[str, Any] = json.loads(found.out)
     assert (found.code, content["usable"], content["left_out"]) == (2, ["task1_good_classification"], {})
     assert list(content["bad"]) == ["task3_bad_classification"]
+
+
+def test_a_first_spec_is_said_as_json_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, spec = write_csv(tmp_path / "reviews.csv", reviews(80)), tmp_path / "first.yaml"
+    found = json.loads(call(capsys, monkeypatch, "init", str(file), "--out", str(spec), "--json").out)
+    assert (found["spec"], found["plan"]) == (str(spec), None)
+    assert found["found"]
+    assert any("80 rows are few" in caution for caution in found["cautions"])
+    assert spec.exists()

@@ -87,6 +87,7 @@ def init(
         Path | None,
         typer.Option("--out", metavar="SPEC", help="The spec to write; if left out, named as the file."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a spec to begin with, from a data file, and say what was found in it; with a model also what it costs.
 
@@ -101,6 +102,11 @@ def init(
     if path.exists():
         raise InputError(f"{path}: is there already; name another file with --out")
     first = first_spec(file, model, path.parent)
+    if as_json:
+        path.write_text(first.text, encoding="utf-8")
+        cost = describe(load_spec(path)).facts if first.has_model else None
+        print_json({"spec": str(path), "found": first.found, "cautions": first.cautions, "plan": cost})
+        return
     for line in first.found:
         typer.echo(line)
     for line in first.cautions:
