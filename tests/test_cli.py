@@ -315,8 +315,13 @@ def test_a_run_can_be_asked_in_every_format(
     assert status == asdict(run_status(run_dir))
     [scoring] = status["stages"]
     assert (scoring["size_done"], scoring["size"], status["has_report"]) == (150, 150, True)
-    again = call(capsys, monkeypatch, "run", str(spec), "--run-dir", run_dir)
+    again = call(capsys, monkeypatch, "run", str(spec), "--run-dir", run_dir, "--json")
     assert "all 150 rows are scored already" in again.err
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert json.loads(again.out) == {"run": run_dir, "report": f"{run_dir}/report.html", "summary": summary}
+    [model] = summary["models"]
+    recorded = json.loads((tmp_path / "run" / "environment.json").read_text())["model"]["digest"]
+    assert model == {"name": "tiny", "digest": recorded}
 
 
 def test_prompts_that_are_cut_are_said_before_they_are_scored(

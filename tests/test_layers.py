@@ -16,7 +16,7 @@ LAYERS = [
     {"cli", "bench", "validation"},
     {"demo"},
     {"pipelines"},
-    {"execute", "report"},
+    {"execute", "report", "results"},
     {"analysis", "training"},
     {"label_bias", "majority_bias", "outputs"},
     {"examples"},
@@ -29,7 +29,7 @@ LAYERS = [
     {"store"},
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic
-    {"errors", "progress"},
+    {"errors", "plain", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
 MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo", "bench"}

@@ -144,7 +144,7 @@ def test_each_trial_is_one_threshold_of_every_heuristic(found: tuple[QaPlan, Run
 
 
 def test_the_report_sets_the_choice_of_a_half_beside_that_of_all(found: tuple[QaPlan, Run]) -> None:
-    _, page = search_page(found[1])
+    page = search_page(found[1]).html
     table = page[page.index("Thresholds by the rules of the paper") :]
     table = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", table[: table.index("</table>")]))
     rows = _rows(found[1], "from search_thresholds where scope like '%word_dist' and rule = 'paper' order by sample")

@@ -16,7 +16,7 @@ from tests.majorityplans import MajorityPlan
 from tests.qaplans import two_segments
 from tests.searches import Search
 
-FILES = {"spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml"}
+FILES = {"spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml", "summary.json"}
 
 
 def one_trial() -> Search:

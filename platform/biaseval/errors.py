@@ -7,6 +7,7 @@ BiasevalError            something failed: exit code 1
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -34,6 +35,17 @@ class InputError(BiasevalError):
             return cls(problems[0])
         lines = "\n".join(f"  - {problem}" for problem in problems)
         return cls(f"{len(problems)} problems:\n{lines}", problems)
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return how a message on an unknown name ends: with the known one that may be meant, else with some of them."""
+    close = difflib.get_close_matches(name, known, n=1)
+    more = f" and {len(known) - _N_KNOWN} more" if len(known) > _N_KNOWN else ""
+    return f"; did you mean {close[0]}?" if close else f"; there is {', '.join(known[:_N_KNOWN])}{more}"
+
+
+_N_KNOWN = 12
+"""Names that a message lists."""
 
 
 class TransientError(BiasevalError):

@@ -44,6 +44,21 @@ def absolute_uri(uri: str) -> str:
     return uri if "://" in uri else str(Path(uri).expanduser().resolve())
 
 
+def write_file(uri: str, text: str) -> str:
+    """Write ``text`` as UTF-8 to a file that is in no run, in one step, and return its absolute URI.
+
+    Args:
+        uri: a local path or ``s3://bucket/name``; what is there is replaced.
+        text: all of it.
+
+    Raises:
+        BiasevalError: it cannot be written.
+    """
+    folder, _, name = absolute_uri(uri).rpartition("/")
+    Run.open(folder or "/").write_text(name, text)
+    return absolute_uri(uri)
+
+
 @dataclass(frozen=True)
 class Run:
     """A run directory, on a local disk or an object store.

@@ -29,14 +29,14 @@ from tests.pages import Page, page_of
 def test_the_written_files_are_the_report_and_a_figure_per_suite_and_metric(run: Run) -> None:
     metrics = ("rsd", "accuracy", "macro_f1", "bias_score")
     figures = [f"figures/{metric}{suite}.svg" for suite in ("", "_semantically_equivalent") for metric in metrics]
-    assert write_report(run.uri) == [f"{run.uri}/{name}" for name in [*figures, "report.html"]]
+    assert write_report(run.uri) == [f"{run.uri}/{name}" for name in [*figures, "summary.json", "report.html"]]
     for name in figures:
         assert run.read_text(name).startswith("<?xml")
 
 
 def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
     names = [path.relative_to(run.root).as_posix() for path in Path(run.root).glob("figures/*.svg")]
-    before = {name: run.read_bytes(name) for name in [*names, "report.html"]}
+    before = {name: run.read_bytes(name) for name in [*names, "summary.json", "report.html"]}
     code = f"from biaseval.pipelines import write_report; write_report({run.uri!r})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert {name: run.read_bytes(name) for name in before} == before

@@ -29,15 +29,15 @@ def test_the_written_files_are_the_report_and_its_figures(run: Run) -> None:
     names = [f"significance_squad_{metric}" for metric in metrics]
     names += [f"out_of_distribution_{metric}" for metric in reversed(metrics)]
     names += [f"curve_squad_{name}_{metric}" for name in ("ans_len", "sim_word", "word_dist") for metric in metrics]
-    files = [*(f"figures/{name}.svg" for name in names), "report.html"]
+    files = [*(f"figures/{name}.svg" for name in names), "summary.json", "report.html"]
     assert write_report(run.uri) == [f"{run.uri}/{name}" for name in files]
-    for name in files[:-1]:
+    for name in files[:-2]:
         assert run.read_text(name).startswith("<?xml")
 
 
 def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
     names = [path.relative_to(run.root).as_posix() for path in Path(run.root).glob("figures/*.svg")]
-    before = {name: run.read_bytes(name) for name in [*names, "report.html"]}
+    before = {name: run.read_bytes(name) for name in [*names, "summary.json", "report.html"]}
     code = f"from biaseval.pipelines import write_report; write_report({run.uri!r})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert {name: run.read_bytes(name) for name in before} == before

@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from biaseval.analysis.dictionary import write_comments
 from biaseval.analysis.relations import (
     Relation,
     begin_tables,
@@ -115,6 +116,7 @@ def _results_database(run: Run, kind: str) -> bytes:
                 create("table", mart.name, read_parquet(run, mart_file(mart.name)), connection)
             create_views(relations("intermediate", tables=tables), connection)
             complete_tables(run, listed, connection)
+            write_comments(kind, connection)
         return database.read_bytes()
 
 

@@ -34,7 +34,7 @@ RunDirOption = Annotated[
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, local or s3://.")]
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run directories, local or s3://.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
 def load(spec: Path, overrides: Sequence[str] | None) -> Spec:

@@ -2,7 +2,8 @@
 
 Results go to standard output, chatter to standard error.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 130 interrupted (run the same command again to resume).
+Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell, 130 interrupted (run the same command again to
+resume).
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from biaseval.progress import say
 
 NOT_YET: Mapping[str, str] = {
     "doctor": "biaseval plan SPEC says what is wrong with a spec, its files and its model",
-    "check": "biaseval sql RUN QUERY --format json gives the numbers to check",
     "figures": "biaseval report RUN writes RUN/figures",
 }
 """The commands that are to come, and what there is in their place."""
@@ -41,7 +41,8 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     help="Measure biases of language models (labels, majority labels, QA shortcuts): every number a SQL query.",
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 130 interrupted (run it again to resume).",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell (check), 130 interrupted (run it "
+    "again to resume).",
     cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -76,7 +77,7 @@ def _options(
 
 for _command in (
     *(making.run, making.tune, making.init, making.plan, making.score, making.analyse),
-    *(reading.status, reading.sql, reading.report, reading.compare),
+    *(reading.status, reading.sql, reading.check, reading.report, reading.compare),
     making.demo,
 ):
     app.command()(_command)

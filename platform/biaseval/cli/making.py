@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from biaseval.cli.arguments import JsonOption, RunArgument, RunDirOption, SetOption, SpecArgument, load, resumable
-from biaseval.cli.printing import print_json, print_metrics, print_plan
+from biaseval.cli.printing import print_json, print_metrics, print_plan, say_made
 from biaseval.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def run(
     spec: SpecArgument,
     run_dir: RunDirOption = None,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Plan, score, analyse and report what a spec asks for. Run it again to resume: only what is missing is computed.
 
@@ -34,13 +35,14 @@ def run(
 
     Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
     """
-    _make(load(spec, overrides), run_dir)
+    _make(load(spec, overrides), run_dir, as_json=as_json)
 
 
 def tune(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec of the kind search: which keys, and for what.")],
     run_dir: RunDirOption = None,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Search keys of another spec for what a query returns. Run it again to resume: trials that ended are kept.
 
@@ -54,7 +56,7 @@ def tune(
     loaded = load(spec, overrides)
     if not isinstance(loaded, SearchSpec):
         raise InputError(f"{spec}: is of the kind {loaded.kind}; biaseval tune takes a search, biaseval run the others")
-    _make(loaded, run_dir)
+    _make(loaded, run_dir, as_json=as_json)
 
 
 def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
@@ -85,6 +87,7 @@ def init(
         Path | None,
         typer.Option("--out", metavar="SPEC", help="The spec to write; if left out, named as the file."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a spec to begin with, from a data file, and say what was found in it; with a model also what it costs.
 
@@ -99,6 +102,11 @@ def init(
     if path.exists():
         raise InputError(f"{path}: is there already; name another file with --out")
     first = first_spec(file, model, path.parent)
+    if as_json:
+        path.write_text(first.text, encoding="utf-8")
+        cost = describe(load_spec(path)).facts if first.has_model else None
+        print_json({"spec": str(path), "found": first.found, "cautions": first.cautions, "plan": cost})
+        return
     for line in first.found:
         typer.echo(line)
     for line in first.cautions:
@@ -155,6 +163,7 @@ def score(
             "--gpus-per-actor", help="GPUs that share one copy of the model; if left out, 1 where there is one."
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Score labels after any prompts: the log-probability of each token of each label, and of the end of the text.
 
@@ -177,7 +186,7 @@ def score(
         raise InputError.of(problems) from error
     with resumable():
         finished = score_prompts(spec, execution, prompts, out)
-    typer.echo(f"scores: {finished.uri}/label_scores")
+    say_made({"scores": f"{finished.uri}/label_scores"}, as_json=as_json)
 
 
 def demo(
@@ -190,6 +199,7 @@ def demo(
             "--run-dir", metavar="DIR", help="The run's directory, local or s3://; left out, runs/demo or runs/demo-qa."
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run the quickstart, from data to report: label bias in about a minute, qa in about five on two cores.
 
@@ -201,18 +211,23 @@ def demo(
     from biaseval.demo import QA_SPEC_PATH, SPEC_PATH
 
     if what is Demo.qa:
-        _make(load(QA_SPEC_PATH, ()), run_dir or "runs/demo-qa")
+        _make(load(QA_SPEC_PATH, ()), run_dir or "runs/demo-qa", as_json=as_json)
     else:
-        _make(load(SPEC_PATH, ()), run_dir or "runs/demo")
+        _make(load(SPEC_PATH, ()), run_dir or "runs/demo", as_json=as_json)
 
 
-def _make(loaded: Spec, run_dir: str | None) -> None:
+def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
+    from biaseval.analysis.headlines import SUMMARY
     from biaseval.pipelines import headline, run_spec
 
     with resumable():
         finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
+    made = {"report": f"{finished.uri}/report.html"}
+    if as_json:
+        print_json({"run": finished.uri, **made, "summary": finished.read_json(SUMMARY)})
+        return
     print_metrics(finished.uri, headline(loaded))
-    typer.echo(f"report: {finished.uri}/report.html")
+    say_made(made, as_json=False)
 
 
 def _model_path(name: str) -> str:

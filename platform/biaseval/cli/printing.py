@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import sys
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from biaseval.plain import plain
 
 if TYPE_CHECKING:
     from biaseval.analysis.comparing import Compared
@@ -30,7 +29,16 @@ class Format(StrEnum):
 
 def print_json(value: Any) -> None:
     """Print a value as one JSON document: data classes as objects, what is not finite as null, dates as text."""
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
+    """Print which files there are now, by what they are."""
+    if as_json:
+        print_json(files)
+    else:
+        for what, uri in files.items():
+            typer.echo(f"{what}: {uri}")
 
 
 def print_result(result: Any, output: Format) -> None:
@@ -50,7 +58,7 @@ def print_result(result: Any, output: Format) -> None:
             (field.name, str(field.type).startswith(("int", "uint", "float", "double", "decimal")))
             for field in result.schema
         ]
-        _print_table(columns, ([_cell(value) for value in row.values()] for row in result.to_pylist()))
+        print_table(columns, ([as_text(value) for value in row.values()] for row in result.to_pylist()))
 
 
 def print_metrics(run_uri: str, headline: str) -> None:
@@ -87,10 +95,10 @@ def print_comparison(compared: Compared) -> None:
             [
                 f"{row['who']}: {row['place']}" if row["who"] != row["other_run"] else row["place"],
                 row["metric_name"],
-                *(_cell(row[name]) for name in ("value", "other_value", *baseline)),
+                *(as_text(row[name]) for name in ("value", "other_value", *baseline)),
                 signed(row["estimate"]),
                 row["band"],
-                *(_cell(row[name]) for name in ("verdict_p", "detectable")),
+                *(as_text(row[name]) for name in ("verdict_p", "detectable")),
                 f"{row['word']}{in_brackets(row['doubt'])}",
             ]
             for row in test_lines(compared)
@@ -103,18 +111,18 @@ def print_comparison(compared: Compared) -> None:
             [
                 line.place,
                 line.metric,
-                *(_cell(line.baseline) for _ in baseline),
-                _cell(line.reference),
+                *(as_text(line.baseline) for _ in baseline),
+                as_text(line.reference),
                 *(
                     ""
                     if cell is None
-                    else f"{_cell(cell.value)} {cell.difference} {cell.word}{in_brackets(cell.doubt)}"
+                    else f"{as_text(cell.value)} {cell.difference} {cell.word}{in_brackets(cell.doubt)}"
                     for cell in line.cells
                 ),
             ]
             for line in shown.lines
         ]
-    _print_table(columns, rows)
+    print_table(columns, rows)
 
 
 def print_status(status: Status) -> None:
@@ -169,10 +177,10 @@ def _print_memory(cost: TrainingCost) -> None:
             head = ["", "", stage] if number else [shape.name, f"{n_trainable:,}", stage]
             values = [f"{getattr(memory, name) / 2**30:.2f}" for name in names]
             rows.append([*head, *values, "" if number else str(gpus or "more than 64")])
-    _print_table(columns, rows, title="memory of one worker while it trains, GiB, about")
+    print_table(columns, rows, title="memory of one worker while it trains, GiB, about")
 
 
-def _print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]], title: str | None = None) -> None:
+def print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]], title: str | None = None) -> None:
     """Print rows of text below (name, whether it holds numbers) of each column."""
     from rich.console import Console
     from rich.table import Table
@@ -187,22 +195,8 @@ def _print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]],
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: sums as numbers, what is not finite as null, dates as text."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
-
-
-def _cell(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a value as tables show it: numbers to four places, nothing where there is none."""
     if value is None:
         return ""
     return f"{value:.4f}" if isinstance(value, float) else str(value)
@@ -214,8 +208,6 @@ def _without_nesting(result: Any) -> Any:
 
     for index, field in enumerate(result.schema):
         if pa.types.is_nested(field.type):
-            texts = [
-                None if v is None else json.dumps(_plain(v), ensure_ascii=False) for v in result[index].to_pylist()
-            ]
+            texts = [None if v is None else json.dumps(plain(v), ensure_ascii=False) for v in result[index].to_pylist()]
             result = result.set_column(index, field.name, pa.array(texts, pa.string()))
     return result

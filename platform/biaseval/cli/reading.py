@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument
-from biaseval.cli.printing import Format, print_comparison, print_json, print_result, print_status, print_tasks
+from biaseval.cli.printing import (
+    Format,
+    print_comparison,
+    print_json,
+    print_result,
+    print_status,
+    print_tasks,
+    say_made,
+)
 from biaseval.errors import InputError
 from biaseval.progress import say
 
@@ -35,15 +43,28 @@ def sql(
         typer.Argument(metavar="RUN... QUERY", help="Run directories, local or s3://, then one statement that reads."),
     ],
     output: Annotated[Format, typer.Option("--format", help="json is one array of objects.")] = Format.table,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema", help="Instead of a QUERY: say what is in every table, or in the one that is named behind RUN."
+        ),
+    ] = False,
 ) -> None:
     """Ask DuckDB about one or many runs: every table and mart is a view; several runs get a column `run`.
 
-    The query "show tables" lists the views, "describe NAME" the columns of one.
+    The query "show tables" lists the views; --schema says what they and their columns mean, with units and values.
 
     Example: biaseval sql runs/quickstart "from label_bias_by_model order by n_demos, method" --format csv
     """
     from biaseval.analysis import query
+    from biaseval.analysis.described import describe_tables
+    from biaseval.store import Run
 
+    if schema:
+        has_name = len(arguments) > 1 and not Run.open(arguments[-1]).has("spec.yaml")
+        runs, name = (arguments[:-1], arguments[-1]) if has_name else (arguments, None)
+        print_result(describe_tables(runs, name), output)
+        return
     if len(arguments) < 2:
         raise InputError('sql: give a run directory and a query, for example biaseval sql runs/x "from tasks"')
     *runs, question = arguments
@@ -56,6 +77,7 @@ def report(
         str | None,
         typer.Option("--out", metavar="FILE", help="One .html page over several runs of one kind, instead."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Compute the metrics of finished runs anew and write their report.html; or, with --out, one page over all of them.
 
@@ -66,12 +88,17 @@ def report(
     if out is not None:
         from biaseval.report import write_comparison
 
-        typer.echo(f"report: {write_comparison(runs, out)}")
+        say_made({"report": write_comparison(runs, out)}, as_json=as_json)
         return
     from biaseval.pipelines import report_run
 
+    made = []
     for directory in runs:
-        typer.echo(f"report: {report_run(directory).uri}/report.html")
+        made.append({"report": f"{report_run(directory).uri}/report.html"})
+        if not as_json:
+            say_made(made[-1], as_json=False)
+    if as_json:
+        print_json({"reports": [own["report"] for own in made]})
 
 
 def compare(
@@ -109,12 +136,58 @@ def compare(
             typer.echo(f"page: {page}")
 
 
+def check(
+    run: RunArgument,
+    expressions: Annotated[
+        list[str],
+        typer.Argument(metavar="GATE...", help="CONDITION [where SELECTION], in SQL over columns of the metrics."),
+    ],
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="RUN", help="Gates are about the differences: RUN minus this one."),
+    ] = None,
+    as_json: JsonOption = False,
+    junit: Annotated[
+        str | None, typer.Option("--junit", metavar="FILE", help="Write a test suite with a test for each gate, too.")
+    ] = None,
+    markdown: Annotated[
+        str | None, typer.Option("--markdown", metavar="FILE", help="Write the table as Markdown, too.")
+    ] = None,
+) -> None:
+    """Check gates, for continuous integration: conditions that every row of the metrics must meet. Loads no model.
+
+    A column is one of label_bias_by_model, majority_by_model, qa_by_model or search_best, by the kind of the run, or
+    MART.COLUMN of any other; ends of intervals are columns too (rsd_high). The first word where begins the selection of
+    rows. A condition that is null is not met; one that no row is selected for is bad input. With --against, accuracy is
+    the difference on what both runs share, accuracy_low and accuracy_high its interval.
+
+    Exit code 3 if a gate fell.
+
+    Example: biaseval check runs/quickstart "rsd_high < 0.5 where method = 'looc'" "accuracy >= majority_accuracy"
+    """
+    from biaseval.analysis.gates import check_run
+    from biaseval.cli.gates import gates_junit, gates_markdown, print_gates
+    from biaseval.store import write_file
+
+    checked = check_run(run, expressions, against)
+    if as_json:
+        print_json(checked)
+    else:
+        print_gates(checked)
+    for file, text in ((junit, gates_junit), (markdown, gates_markdown)):
+        if file is not None:
+            write_file(file, text(checked))
+    if not checked.holds:
+        raise typer.Exit(3)
+
+
 def tasks_check(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder of task files, or one file.")],
     min_instances: Annotated[
         int | None,
         typer.Option("--min-instances", help="Instances that a task must have; 396, as in the paper, if not given."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Validate task files: say which are usable, which a run would leave out and why, and all that is wrong.
 
@@ -126,6 +199,9 @@ def tasks_check(
     from biaseval.spec import MIN_INSTANCES
 
     checked = check_tasks(path, min_instances=MIN_INSTANCES if min_instances is None else min_instances)
-    print_tasks(checked)
+    if as_json:
+        print_json(checked)
+    else:
+        print_tasks(checked)
     if checked.bad:
         raise typer.Exit(2)

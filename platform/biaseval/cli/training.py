@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from biaseval.cli.arguments import RunDirOption, SetOption, SpecArgument, TrainingArgument, load, resumable
-from biaseval.cli.printing import print_lines
+from biaseval.cli.arguments import JsonOption, RunDirOption, SetOption, SpecArgument, TrainingArgument, load, resumable
+from biaseval.cli.printing import print_json, print_lines, say_made
 
 if TYPE_CHECKING:
     from biaseval.pipelines import Trained
@@ -20,6 +18,7 @@ def train_lora(
     spec: SpecArgument,
     run_dir: RunDirOption = None,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Train one LoRA adapter for each context of a run, as the section lora of its spec says.
 
@@ -32,13 +31,14 @@ def train_lora(
     """
     from biaseval.pipelines import train_lora
 
-    _train(train_lora, spec, run_dir, overrides)
+    _train(train_lora, spec, run_dir, overrides, as_json=as_json)
 
 
 def train_instruct(
     spec: TrainingArgument,
     run_dir: RunDirOption = None,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Tune a model on conversations (OASST1, Alpaca, Dolly, chat messages): all its parameters, or a LoRA adapter.
 
@@ -49,13 +49,14 @@ def train_instruct(
     """
     from biaseval.pipelines import train_instruct
 
-    _train(train_instruct, spec, run_dir, overrides)
+    _train(train_instruct, spec, run_dir, overrides, as_json=as_json)
 
 
 def train_qa(
     spec: SpecArgument,
     run_dir: RunDirOption = None,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Train the readers of a QA-bias run, as the section train of its spec says: standard ones, and against shortcuts.
 
@@ -67,15 +68,24 @@ def train_qa(
     """
     from biaseval.pipelines import train_qa
 
-    _train(train_qa, spec, run_dir, overrides)
+    _train(train_qa, spec, run_dir, overrides, as_json=as_json)
 
 
 def _train(
-    train: Callable[[Spec, str], Trained], spec: Path, run_dir: str | None, overrides: Sequence[str] | None
+    train: Callable[[Spec, str], Trained],
+    spec: Path,
+    run_dir: str | None,
+    overrides: Sequence[str] | None,
+    *,
+    as_json: bool,
 ) -> None:
     loaded = load(spec, overrides)
     with resumable():
         trained = train(loaded, run_dir or f"runs/{loaded.name}")
-    print_lines(trained.lines)
-    typer.echo(f"{trained.folder}: {trained.uri}/{trained.folder}")
+    made = {trained.folder: f"{trained.uri}/{trained.folder}"}
+    if as_json:
+        print_json({"run": trained.uri, **made, "training": dict(trained.lines)})
+    else:
+        print_lines(trained.lines)
+        say_made(made, as_json=False)
     trained.refuse_given_up()

@@ -85,8 +85,21 @@ class Trained(Protocol):
         """Raise a BiasevalError if something was given up, which what is said has to come before."""
 
 
-Page = tuple[Mapping[str, bytes], str]
-"""The figures of a report by name, and the report."""
+class Page(Protocol):
+    """The report of a run."""
+
+    @property
+    def figures(self) -> Mapping[str, bytes]:
+        """SVG by name."""
+
+    @property
+    def html(self) -> str:
+        """All of it."""
+
+    @property
+    def cautions(self) -> Sequence[str]:
+        """What a reader must know before trusting the numbers, a sentence each."""
+
 
 S = TypeVar("S")
 I = TypeVar("I", bound=Inputs)  # noqa: E741  # the field's own letter would be S again

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from biaseval.analysis.headlines import SUMMARY, summarize
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import (
@@ -289,15 +290,16 @@ def analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
 
 
 def _write_page(run: Run, kind: AnyKind) -> list[str]:
-    """Write figures and report, and return their names."""
+    """Write figures, summary and report, and return their names."""
     if kind.page is None:
         return []
-    figures, page = kind.page(run)
-    files = {f"figures/{name}.svg": svg for name, svg in figures.items()}
+    page = kind.page(run)
+    files = {f"figures/{name}.svg": svg for name, svg in page.figures.items()}
     for name, svg in files.items():
         run.write_bytes(name, svg)
-    run.write_text("report.html", page)  # last: it says that the others are there
-    return [*files, "report.html"]
+    run.write_json(SUMMARY, summarize(run, page.cautions))
+    run.write_text("report.html", page.html)  # last: it says that the others are there
+    return [*files, SUMMARY, "report.html"]
 
 
 def _delete_products(run: Run, units: Sequence[Unit]) -> None:

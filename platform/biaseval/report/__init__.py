@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from biaseval.errors import InputError
+from biaseval.report.cautions import caveats
 from biaseval.report.compare_page import write_compared
 from biaseval.report.comparison import render_comparison_page
 from biaseval.report.comparison_data import read_comparison
@@ -12,21 +14,31 @@ from biaseval.report.figures import Figure, loss_figure, metric_figures
 from biaseval.report.findings import Adaptation, read_findings
 from biaseval.report.majority import f1_figures, render_majority_page
 from biaseval.report.majority_findings import read_majority_findings
+from biaseval.report.majority_words import cautions
 from biaseval.report.page import render_page
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_figures import prediction_bias_figures
 from biaseval.report.qa_findings import read_qa_findings
+from biaseval.report.qa_summary import qa_cautions
 from biaseval.report.qa_training import read_qa_training
 from biaseval.report.qa_training_figures import training_figures
 from biaseval.report.search import render_search_page
 from biaseval.report.search_figures import search_figures
 from biaseval.report.search_findings import read_search_findings
-from biaseval.store import Run, absolute_uri
+from biaseval.report.search_words import search_caveats
+from biaseval.store import Run, write_file
 
 __all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "search_page", "write_comparison"]
 
-Page = tuple[dict[str, bytes], str]
-"""The figures of a report by name, and the report."""
+
+class Page(NamedTuple):
+    """The report of a run."""
+
+    figures: dict[str, bytes]
+    """SVG by name."""
+    html: str
+    cautions: list[str]
+    """What it says that a reader must know before trusting the numbers, a sentence each."""
 
 
 def write_comparison(run_uris: Sequence[str], out: str) -> str:
@@ -49,10 +61,7 @@ def write_comparison(run_uris: Sequence[str], out: str) -> str:
     if not any(Run.open(uri).parts("settings") for uri in run_uris):
         return write_compared(run_uris, out)
     _refuse_other_kinds(run_uris, out)
-    page = render_comparison_page(read_comparison(run_uris))
-    folder, _, name = absolute_uri(out).rpartition("/")
-    Run.open(folder or "/").write_text(name, page)
-    return absolute_uri(out)
+    return write_file(out, render_comparison_page(read_comparison(run_uris)))
 
 
 def _refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
@@ -73,7 +82,7 @@ def _refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
 
 
 def label_bias_page(run: Run) -> Page:
-    """Return the figures by name and the report of a label-bias run that has its metrics.
+    """Return the report of a label-bias run that has its metrics.
 
     The same run gives the same bytes.
 
@@ -83,7 +92,7 @@ def label_bias_page(run: Run) -> Page:
     findings = read_findings(run)
     figures = metric_figures(findings.by_suite)
     training = _training_figures(findings.adaptation)
-    return _named([*figures, *training]), render_page(findings, figures, training)
+    return Page(_named([*figures, *training]), render_page(findings, figures, training), caveats(findings))
 
 
 def majority_bias_page(run: Run) -> Page:
@@ -91,7 +100,8 @@ def majority_bias_page(run: Run) -> Page:
     findings = read_majority_findings(run)
     figures = f1_figures(findings)
     training = _training_figures(findings.adaptation)
-    return _named([*figures, *training]), render_majority_page(findings, figures, training)
+    page = render_majority_page(findings, figures, training)
+    return Page(_named([*figures, *training]), page, cautions(findings))
 
 
 def qa_bias_page(run: Run) -> Page:
@@ -99,14 +109,14 @@ def qa_bias_page(run: Run) -> Page:
     findings = read_qa_findings(run)
     training = read_qa_training(run, findings)
     figures = [*prediction_bias_figures(findings), *training_figures(findings, training)]
-    return _named(figures), render_qa_page(findings, figures, training)
+    return Page(_named(figures), render_qa_page(findings, figures, training), qa_cautions(findings))
 
 
 def search_page(run: Run) -> Page:
     """Return the same of a search; Raises: the same."""
     findings = read_search_findings(run)
     figures = search_figures(findings)
-    return _named(figures), render_search_page(findings, figures)
+    return Page(_named(figures), render_search_page(findings, figures), search_caveats(findings))
 
 
 def _training_figures(adaptation: Adaptation | None) -> list[Figure]:

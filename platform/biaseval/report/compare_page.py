@@ -25,7 +25,7 @@ from biaseval.report.compare_words import (
 from biaseval.report.comparison import comparison_content
 from biaseval.report.comparison_data import read_comparison
 from biaseval.report.page import page_templates
-from biaseval.store import Run, absolute_uri
+from biaseval.store import write_file
 
 
 def refuse_other_names(out: str) -> None:
@@ -59,10 +59,7 @@ def write_compared(run_uris: Sequence[str], out: str) -> str:
 def write_page(compared: Compared, run_uris: Sequence[str], out: str) -> str:
     """Write the page of a comparison that was made already, and return its URI."""
     refuse_other_names(out)
-    page = render_compare_page(compared, _majority_content(compared, run_uris))
-    folder, _, name = absolute_uri(out).rpartition("/")
-    Run.open(folder or "/").write_text(name, page)
-    return absolute_uri(out)
+    return write_file(out, render_compare_page(compared, _majority_content(compared, run_uris)))
 
 
 def render_compare_page(compared: Compared, majority: dict[str, object] | None = None) -> str:

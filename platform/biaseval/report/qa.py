@@ -16,7 +16,7 @@ from biaseval.report.findings import Row
 from biaseval.report.page import page_templates
 from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
 from biaseval.report.qa_findings import QaFindings, heuristic_name
-from biaseval.report.qa_summary import averaged_over, qa_caveats, side
+from biaseval.report.qa_summary import averaged_over, qa_cautions, side
 from biaseval.report.qa_training import QaTraining, training_context
 from biaseval.report.qa_training_figures import bias_suite, scatter_suite
 from biaseval.report.qa_training_names import BIAS_MODEL, METHODS
@@ -61,7 +61,7 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
             terms=_terms(findings, training),
             first_rows=first_rows(findings),
             n_first_rows=_N_FIRST_ROWS,
-            cautions=[*qa_caveats(findings), *findings.plan.get("notes", [])],
+            cautions=qa_cautions(findings),
             n_cautions=_N_CAUTIONS,
             n_permutations=max((row["n_permutations"] or 0 for row in findings.tests.values()), default=0)
             or N_PERMUTATIONS,

@@ -16,6 +16,11 @@ FEW_RIGHT = 0.1
 """Below this share of exact answers a model's groups can hardly lie apart, whatever it relies on."""
 
 
+def qa_cautions(findings: QaFindings) -> list[str]:
+    """Return what a reader must know before trusting the numbers, a sentence each; the plan's notes come last."""
+    return [*qa_caveats(findings), *findings.plan.get("notes", [])]
+
+
 def qa_caveats(findings: QaFindings) -> list[str]:
     """Return what a reader must know before trusting the numbers, beside the plan's notes, a sentence each."""
     return [

@@ -63,34 +63,49 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
         InputError: the file cannot be read, or has mistakes; the message lists all of them.
     """
     path = Path(path).expanduser()
+    return spec_of(read_content(path), str(path), path.resolve().parent, overrides)
+
+
+def spec_of(content: dict[str, Any], source: str, folder: Path, overrides: Sequence[str] = ()) -> Spec:
+    """Return the validated spec of some content, which is changed by the overrides.
+
+    Args:
+        content: keys and values as parsed from YAML.
+        source: what it is called in messages.
+        folder: what its relative paths are relative to.
+        overrides: as of `load_spec`.
+
+    Raises:
+        InputError: it has mistakes; the message lists all of them.
+    """
     of_searched = [override for override in overrides if override.startswith(_OF_SEARCHED)]
-    content = read_content(path, [override for override in overrides if override not in of_searched])
+    override_keys(content, [override for override in overrides if override not in of_searched])
     if content.get("kind") == "search":
-        return _search(content, path, [override.removeprefix(_OF_SEARCHED) for override in of_searched])
+        searched = [override.removeprefix(_OF_SEARCHED) for override in of_searched]
+        return _search(content, source, folder, searched)
     override_keys(content, of_searched)
-    return with_absolute_paths(validated(content, str(path), _KINDS), path.resolve().parent)
+    return with_absolute_paths(validated(content, source, _KINDS), folder)
 
 
-def _search(content: dict[str, Any], path: Path, overrides: Sequence[str]) -> Spec:
+def _search(content: dict[str, Any], source: str, folder: Path, overrides: Sequence[str]) -> Spec:
     """Return the spec of a search; what is searched is named by its spec file, or stands in place, and is overridden.
 
     Raises:
         InputError: either has mistakes.
     """
-    base, source = content.get("spec"), f"{path}: spec"
+    base, place = content.get("spec"), f"{source}: spec"
     if isinstance(base, str):
-        own = (path.resolve().parent / Path(base).expanduser()).resolve()
-        source, folder, base = str(own), own.parent, read_content(own, overrides)
+        own = (folder / Path(base).expanduser()).resolve()
+        place, folder, base = str(own), own.parent, read_content(own, overrides)
     else:
-        folder = path.resolve().parent
         override_keys(content, [f"{_OF_SEARCHED}{override}" for override in overrides])
         base = content.get("spec")
     if not isinstance(base, dict):
-        raise InputError(f"{source}: is missing; name the spec file whose keys are searched, or write it in place")
+        raise InputError(f"{place}: is missing; name the spec file whose keys are searched, or write it in place")
     if not isinstance(base.get("kind"), str) or base["kind"] not in _SEARCHED:
-        raise InputError(f"{source}: kind: {base.get('kind')!r} cannot be searched; use {' or '.join(_SEARCHED)}")
-    searched = with_absolute_paths(validated(base, source, _SEARCHED), folder)
-    return validated({**content, "spec": searched.model_dump()}, str(path), _KINDS)
+        raise InputError(f"{place}: kind: {base.get('kind')!r} cannot be searched; use {' or '.join(_SEARCHED)}")
+    searched = with_absolute_paths(validated(base, place, _SEARCHED), folder)
+    return validated({**content, "spec": searched.model_dump()}, source, _KINDS)
 
 
 def stored_spec(content: object, source: str) -> AnySpec:
@@ -167,6 +182,7 @@ __all__ = [
     "load_spec",
     "of_analysis",
     "override_keys",
+    "spec_of",
     "stored_spec",
     "training_positions",
 ]

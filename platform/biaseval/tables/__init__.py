@@ -1,4 +1,7 @@
-"""The schema, grain and key of every table of a run. Columns may be added, never renamed."""
+"""The schema, grain and key of every table of a run. Columns may be added, never renamed.
+
+What columns mean stands in ``analytics/columns``.
+"""
 
 from __future__ import annotations
 

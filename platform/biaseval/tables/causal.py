@@ -22,7 +22,7 @@ TASKS = TableSchema(
             ("n_instances", pa.int32()),
             ("n_main", pa.int32()),
             ("template", pa.string()),
-            ("template_source", pa.string()),  # 'table', 'inferred'; null where dc is not asked for
+            ("template_source", pa.string()),
             ("is_semantically_equivalent", pa.bool_()),
         ]
     ),
@@ -37,7 +37,7 @@ SPLITS = TableSchema(
         [
             ("task", pa.string()),
             ("instance_id", pa.string()),
-            ("role", pa.string()),  # 'demonstration', 'bias_score', 'main'
+            ("role", pa.string()),
             ("position", pa.int32()),
             ("input", pa.string()),
             ("label", pa.string()),
@@ -62,7 +62,7 @@ CONTEXTS = TableSchema(
             ("text", pa.string()),
             ("demo_ids", STRINGS),
             ("demo_labels", STRINGS),
-            ("n_tokens", pa.int32()),  # of the text, about: tokens may merge where pieces meet
+            ("n_tokens", pa.int32()),
         ]
     ),
 )
@@ -78,7 +78,7 @@ PROMPTS = TableSchema(
             ("prompt_id", pa.string()),
             ("context_id", pa.string()),
             ("task", pa.string()),
-            ("purpose", pa.string()),  # 'main', 'bias_score', 'cc', 'dc', 'looc', 'majority'
+            ("purpose", pa.string()),
             ("n_demos", pa.int32()),
             ("demo_set", pa.int32()),
             ("row", pa.int32()),
@@ -86,9 +86,9 @@ PROMPTS = TableSchema(
             ("gold", pa.string()),
             ("labels", STRINGS),
             ("input_text", pa.string()),
-            ("n_demos_used", pa.int32()),  # fewer than n_demos in looc rows and under the length limit
-            ("is_truncated", pa.bool_()),  # the prompt without demonstrations was cut on the right
-            ("n_tokens", pa.int32()),  # of the context's text and input_text, about
+            ("n_demos_used", pa.int32()),
+            ("is_truncated", pa.bool_()),
+            ("n_tokens", pa.int32()),
         ]
     ),
 )
@@ -104,8 +104,8 @@ LABEL_SCORES = TableSchema(
         [
             ("prompt_id", pa.string()),
             ("label", pa.string()),
-            ("token_logprobs", pa.list_(pa.float32())),  # nats; the label's tokens, then EOS; imported: their sum alone
-            ("n_label_tokens", pa.int32()),  # without EOS; null: imported, not known
+            ("token_logprobs", pa.list_(pa.float32())),
+            ("n_label_tokens", pa.int32()),
         ]
     ),
 )
@@ -117,12 +117,12 @@ SETTINGS = TableSchema(
     kinds=frozenset({"majority_bias"}),
     schema=pa.schema(
         [
-            ("setting", pa.string()),  # percentages in the order of labels, such as '30/70'
-            ("number", pa.int32()),  # position in the grid, 0-based
+            ("setting", pa.string()),
+            ("number", pa.int32()),
             ("labels", STRINGS),
-            ("shares", pa.list_(pa.float64())),  # in the order of labels; sum to 1
-            ("counts", pa.list_(pa.int32())),  # demonstrations of each label
-            ("counts_asked", pa.list_(pa.int32())),  # more than counts where train has too few
+            ("shares", pa.list_(pa.float64())),
+            ("counts", pa.list_(pa.int32())),
+            ("counts_asked", pa.list_(pa.int32())),
         ]
     ),
 )
@@ -137,9 +137,9 @@ GENERATIONS = TableSchema(
     schema=pa.schema(
         [
             ("prompt_id", pa.string()),
-            ("mode", pa.string()),  # 'generate', 'constrained'
+            ("mode", pa.string()),
             ("text", pa.string()),
-            ("prediction", pa.string()),  # a label; null where the text is none
+            ("prediction", pa.string()),
         ]
     ),
 )
@@ -174,7 +174,7 @@ BOOTSTRAP_DRAWS = TableSchema(
             ("suite", pa.string()),
             ("draw", pa.int32()),
             ("task", pa.string()),
-            ("n_drawn", pa.int32()),  # how often the draw holds the task
+            ("n_drawn", pa.int32()),
         ]
     ),
 )
@@ -187,7 +187,7 @@ ROW_DRAWS = TableSchema(
     schema=pa.schema(
         [
             ("draw", pa.int32()),
-            ("n_drawn", pa.list_(pa.int32())),  # how often the draw holds each test row, in their order
+            ("n_drawn", pa.list_(pa.int32())),
         ]
     ),
 )
@@ -200,8 +200,8 @@ SETTING_PERMUTATIONS = TableSchema(
     schema=pa.schema(
         [
             ("draw", pa.int32()),
-            ("seed", pa.int32()),  # of the demonstrations
-            ("numbers", pa.list_(pa.int32())),  # of the settings, in the places of settings 0, 1, ...
+            ("seed", pa.int32()),
+            ("numbers", pa.list_(pa.int32())),
         ]
     ),
 )
@@ -214,7 +214,7 @@ SIGN_FLIPS = TableSchema(
     schema=pa.schema(
         [
             ("draw", pa.int32()),
-            ("signs", pa.list_(pa.int8())),  # 1 or -1 of each unit that a test flips: a task, a row, an article
+            ("signs", pa.list_(pa.int8())),
         ]
     ),
 )
@@ -231,16 +231,16 @@ RUN_SETTINGS = TableSchema(
     },
     schema=pa.schema(
         [
-            ("model", pa.string()),  # the spec's name
-            ("n_parameters", pa.int64()),  # of the model
-            ("trained_parameters", pa.int64()),  # of an adapter
-            ("scoring_seconds", pa.float64()),  # how long actors scored
+            ("model", pa.string()),
+            ("n_parameters", pa.int64()),
+            ("trained_parameters", pa.int64()),
+            ("scoring_seconds", pa.float64()),
             ("seed", pa.int64()),
             ("normalization", pa.string()),
             ("eos", pa.bool_()),
             ("predict", STRINGS),
             ("calibration", STRINGS),
-            ("adaptations", STRINGS),  # 'none', and 'lora' where the run has adapters
+            ("adaptations", STRINGS),
         ]
     ),
 )

@@ -15,13 +15,13 @@ QA_EXAMPLES = TableSchema(
         [
             ("dataset", pa.string()),
             ("example_id", pa.string()),
-            ("row", pa.int32()),  # position in the data set, 0-based
-            ("role", pa.string()),  # 'in_distribution', 'out_of_distribution'
+            ("row", pa.int32()),
+            ("role", pa.string()),
             ("title", pa.string()),
             ("question", pa.string()),
             ("context", pa.string()),
             ("answers", STRINGS),
-            ("answer_starts", pa.list_(pa.int32())),  # characters of the context, one per answer
+            ("answer_starts", pa.list_(pa.int32())),
         ]
     ),
 )
@@ -37,9 +37,9 @@ QA_ATTRIBUTES = TableSchema(
             ("dataset", pa.string()),
             ("example_id", pa.string()),
             ("heuristic", pa.string()),
-            ("value", pa.float64()),  # -1 where undefined
-            ("is_measured", pa.bool_()),  # false where the row takes no part in the measurement
-            ("closest_word", pa.string()),  # word_dist only: the question's word at that distance
+            ("value", pa.float64()),
+            ("is_measured", pa.bool_()),
+            ("closest_word", pa.string()),
         ]
     ),
 )
@@ -57,10 +57,10 @@ QA_PREDICTIONS = TableSchema(
             ("dataset", pa.string()),
             ("example_id", pa.string()),
             ("prediction", pa.string()),
-            ("exact_match", pa.float64()),  # 0 or 1
-            ("f1", pa.float64()),  # 0 to 1
-            ("score", pa.float64()),  # start + end logit; null for generated answers and predictions from elsewhere
-            ("n_best", pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))),  # best first
+            ("exact_match", pa.float64()),
+            ("f1", pa.float64()),
+            ("score", pa.float64()),
+            ("n_best", pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))),
         ]
     ),
 )
@@ -76,9 +76,9 @@ QA_DRAWS = TableSchema(
             ("dataset", pa.string()),
             ("heuristic", pa.string()),
             ("threshold", pa.float64()),
-            ("segment", pa.string()),  # 'lower': value <= threshold; 'higher'
+            ("segment", pa.string()),
             ("trial", pa.int32()),
-            ("exact_match", pa.float64()),  # mean over the rows drawn, 0 to 1
+            ("exact_match", pa.float64()),
             ("f1", pa.float64()),
         ]
     ),
@@ -91,9 +91,9 @@ QA_TFIDF = TableSchema(
     kinds=frozenset({"qa_bias"}),
     schema=pa.schema(
         [
-            ("term", pa.string()),  # in code-point order, which is that of the vector's axes
-            ("document_frequency", pa.int64()),  # questions whose context has the term
-            ("n_documents", pa.int64()),  # questions; the same in every row
+            ("term", pa.string()),
+            ("document_frequency", pa.int64()),
+            ("n_documents", pa.int64()),
         ]
     ),
 )
@@ -106,7 +106,7 @@ QA_SETTINGS = TableSchema(
     schema=pa.schema(
         [
             ("seed", pa.int64()),
-            ("variant", pa.string()),  # 'paper', 'reference'
+            ("variant", pa.string()),
             ("heuristics", STRINGS),
             ("trials", pa.int32()),
             ("sample", pa.int32()),
@@ -123,12 +123,12 @@ QA_MODELS = TableSchema(
     later={"is_trained": "false", "is_people": "false"},
     schema=pa.schema(
         [
-            ("number", pa.int32()),  # its place, 0-based: those of the spec, then those that the run trains
+            ("number", pa.int32()),
             ("model", pa.string()),
-            ("on_missing", pa.string()),  # what happens to questions without a prediction: 'error', 'drop'
-            ("datasets", STRINGS),  # that it has predictions for; null: all
-            ("is_trained", pa.bool_()),  # in this run
-            ("is_people", pa.bool_()),  # annotators' answers, no model's
+            ("on_missing", pa.string()),
+            ("datasets", STRINGS),
+            ("is_trained", pa.bool_()),
+            ("is_people", pa.bool_()),
         ]
     ),
 )
@@ -143,7 +143,7 @@ QA_THRESHOLDS = TableSchema(
             ("dataset", pa.string()),
             ("heuristic", pa.string()),
             ("threshold", pa.float64()),
-            ("is_fixed", pa.bool_()),  # given by the spec, the only one of its heuristic
+            ("is_fixed", pa.bool_()),
         ]
     ),
 )
@@ -153,7 +153,7 @@ QA_TRAINING_EXAMPLES = TableSchema(
     grain="question that readers are trained on or validated with",
     key=("role", "dataset", "example_id"),
     kinds=frozenset({"qa_bias"}),
-    schema=QA_EXAMPLES.schema,  # the role is 'train' or 'validation'
+    schema=QA_EXAMPLES.schema,
 )
 
 QA_TRAINING_ATTRIBUTES = TableSchema(
@@ -182,21 +182,19 @@ QA_SEGMENTS = TableSchema(
         [
             ("base", pa.string()),
             ("data", pa.string()),
-            ("bias", pa.string()),  # a heuristic
-            ("threshold", pa.float64()),  # values up to it are lower
-            ("source", pa.string()),  # of the threshold: 'published', 'given', 'searched'
-            ("biased_segment", pa.string()),  # 'lower', 'higher'
-            # what decided that: the upper quantile of exact match, in points, of this model on the first set for
-            # validation; null where the published side is taken
+            ("bias", pa.string()),
+            ("threshold", pa.float64()),
+            ("source", pa.string()),
+            ("biased_segment", pa.string()),
             ("judged_by", pa.string()),
             ("lower_high", pa.float64()),
             ("higher_high", pa.float64()),
-            ("bias_significance", pa.float64()),  # there, in points; 0: it shows no bias, the side may be chance
-            ("n_lower", pa.int64()),  # training questions
+            ("bias_significance", pa.float64()),
+            ("n_lower", pa.int64()),
             ("n_higher", pa.int64()),
-            ("n_undefined", pa.int64()),  # which belong to neither, or to the lower one as in the published code
+            ("n_undefined", pa.int64()),
             ("n_biased", pa.int64()),
-            ("n_biased_validation", pa.int64()),  # questions of all validation sets together
+            ("n_biased_validation", pa.int64()),
             ("n_other_validation", pa.int64()),
         ]
     ),
@@ -212,12 +210,12 @@ QA_FEATURES = TableSchema(
             ("base", pa.string()),
             ("dataset", pa.string()),
             ("example_id", pa.string()),
-            ("window", pa.int32()),  # 0-based, of the question
+            ("window", pa.int32()),
             ("token_ids", pa.list_(pa.int32())),
             ("token_types", pa.list_(pa.int8())),
-            ("start_position", pa.int32()),  # of the first answer's first token; the [CLS] token where there is none
-            ("end_position", pa.int32()),  # of its last token
-            ("has_answer", pa.bool_()),  # whether all of it is in the window
+            ("start_position", pa.int32()),
+            ("end_position", pa.int32()),
+            ("has_answer", pa.bool_()),
         ]
     ),
 )
@@ -229,12 +227,12 @@ QA_GUIDE_LOGITS = TableSchema(
     kinds=frozenset({"qa_bias"}),
     schema=pa.schema(
         [
-            ("guide", pa.string()),  # a bias model or a teacher
-            ("base", pa.string()),  # whose tokens they are of
+            ("guide", pa.string()),
+            ("base", pa.string()),
             ("dataset", pa.string()),
             ("example_id", pa.string()),
             ("window", pa.int32()),
-            ("start_logits", pa.list_(pa.float32())),  # one for each token, of padding too where that takes part
+            ("start_logits", pa.list_(pa.float32())),
             ("end_logits", pa.list_(pa.float32())),
         ]
     ),
@@ -251,7 +249,6 @@ QA_CHANGE_DRAWS = TableSchema(
             ("dataset", pa.string()),
             ("heuristic", pa.string()),
             ("draw", pa.int32()),
-            # exact match of both on the same questions, 0 to 1; null where a segment was not drawn
             ("lower", pa.float64()),
             ("higher", pa.float64()),
             ("standard_lower", pa.float64()),
@@ -271,7 +268,7 @@ QA_SEARCH_NULLS = TableSchema(
             ("dataset", pa.string()),
             ("heuristic", pa.string()),
             ("draw", pa.int32()),
-            ("significance", pa.float64()),  # that it finds by the closed form, in points; 0: no threshold is chosen
+            ("significance", pa.float64()),
         ]
     ),
 )
@@ -287,7 +284,6 @@ QA_BIAS_DRAWS = TableSchema(
             ("dataset", pa.string()),
             ("heuristic", pa.string()),
             ("draw", pa.int32()),
-            # exact match at the threshold chosen, 0 to 1; null where a segment was not drawn
             ("lower", pa.float64()),
             ("higher", pa.float64()),
         ]

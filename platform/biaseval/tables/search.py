@@ -15,22 +15,19 @@ TRIALS = TableSchema(
     kinds=_SEARCH,
     schema=pa.schema(
         [
-            ("trial", pa.int32()),  # 0-based
-            ("parameters", pa.string()),  # JSON: searched key to value
-            ("state", pa.string()),  # 'done', 'stopped' (early), 'failed'
-            # JSON: objective to value, with per to scope to value, on the data that the choice is made on; null where
-            # it is not done
+            ("trial", pa.int32()),
+            ("parameters", pa.string()),
+            ("state", pa.string()),
             ("objectives", pa.string()),
-            # the same on the other half of the data; null where all of it is chosen on (choose_on: published)
             ("evaluation", pa.string()),
-            ("steps", pa.int64()),  # optimizer steps of what it trained itself, not of what trials share
-            ("seconds", pa.float64()),  # by the clock, of the sitting that ended it
-            ("seed", pa.int64()),  # of its run
+            ("steps", pa.int64()),
+            ("seconds", pa.float64()),
+            ("seed", pa.int64()),
             (
                 "run",
                 pa.string(),
-            ),  # its directory, relative to the search's; null: it is computed of shared outputs
-            ("problem", pa.string()),  # why it is not done
+            ),
+            ("problem", pa.string()),
         ]
     ),
 )
@@ -43,12 +40,11 @@ TRIAL_VALUES = TableSchema(
     schema=pa.schema(
         [
             ("trial", pa.int32()),
-            ("objective", pa.string()),  # or what its query returns beside it
-            ("scope", pa.string()),  # what it is of (per), its columns joined by ', '; 'all' where it is one number
-            # 'choice', 'evaluation'; of QA that is halved also 'all', without any left out
+            ("objective", pa.string()),
+            ("scope", pa.string()),
             ("sample", pa.string()),
-            ("left_out", pa.int32()),  # 0-based number of the group; null: none, this is the objective itself
-            ("value", pa.float64()),  # null: not to be had without these
+            ("left_out", pa.int32()),
+            ("value", pa.float64()),
         ]
     ),
 )
@@ -62,8 +58,8 @@ TRIAL_EVALUATIONS = TableSchema(
         [
             ("trial", pa.int32()),
             ("model", pa.string()),
-            ("n_steps", pa.int64()),  # optimizer steps that were made
-            ("f1", pa.float64()),  # mean over its sets for validation, 0 to 1
+            ("n_steps", pa.int64()),
+            ("f1", pa.float64()),
         ]
     ),
 )
@@ -76,7 +72,7 @@ SEARCH_SETTINGS = TableSchema(
     schema=pa.schema(
         [
             ("name", pa.string()),
-            ("searched", pa.string()),  # the kind of the spec
+            ("searched", pa.string()),
             ("objectives", STRINGS),
             ("are_maximized", pa.list_(pa.bool_())),
             ("keys", STRINGS),
@@ -85,7 +81,7 @@ SEARCH_SETTINGS = TableSchema(
             ("choose_on", pa.string()),
             ("batch", pa.int32()),
             ("seed", pa.int64()),
-            ("shared_steps", pa.int64()),  # optimizer steps of what all trials share, made once
+            ("shared_steps", pa.int64()),
         ]
     ),
 )

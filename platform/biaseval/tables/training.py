@@ -13,19 +13,19 @@ TRAINING_ROWS = TableSchema(
     kinds=frozenset({"label_bias", "majority_bias"}),
     schema=pa.schema(
         [
-            ("adapter", pa.string()),  # its folder below adapters/
+            ("adapter", pa.string()),
             ("task", pa.string()),
             ("n_demos", pa.int32()),
             ("demo_set", pa.int32()),
             ("setting", pa.string()),
             ("instruction", pa.bool_()),
-            ("row", pa.int32()),  # 0-based
+            ("row", pa.int32()),
             ("instance_id", pa.string()),
             ("prompt", pa.string()),
             ("label", pa.string()),
             ("labels", STRINGS),
-            ("n_demos_used", pa.int32()),  # fewer than n_demos under the length limit
-            ("n_tokens", pa.int32()),  # of prompt, label and EOS
+            ("n_demos_used", pa.int32()),
+            ("n_tokens", pa.int32()),
         ]
     ),
 )
@@ -37,24 +37,21 @@ TRAINING = TableSchema(
     kinds=frozenset({"label_bias", "majority_bias", "instruct", "qa_bias"}),
     schema=pa.schema(
         [
-            ("model", pa.string()),  # the spec's name; of readers their own
-            ("adapter", pa.string()),  # its folder below adapters/; of tuning 'adapter', null for all parameters
+            ("model", pa.string()),
+            ("adapter", pa.string()),
             ("task", pa.string()),
             ("n_demos", pa.int32()),
             ("demo_set", pa.int32()),
             ("setting", pa.string()),
             ("instruction", pa.bool_()),
-            ("step", pa.int32()),  # 0-based
-            ("epoch", pa.int32()),  # 0-based
-            # nats a target token: mean over each row's label and EOS, then over the rows; of readers the method's own
+            ("step", pa.int32()),
+            ("epoch", pa.int32()),
             ("loss", pa.float64()),
-            # of the whole adapter or model before clipping; null where the loss is not finite; infinite where the
-            # gradient is not: in float16 the step was skipped, else training ended
             ("grad_norm", pa.float64()),
             ("learning_rate", pa.float64()),
             ("seconds", pa.float64()),
-            ("n_tokens", pa.int64()),  # of the step's conversations or windows; null where rows are few-shot prompts
-            ("eval_loss", pa.float64()),  # nats an answer token, of what is held out; null where not computed
+            ("n_tokens", pa.int64()),
+            ("eval_loss", pa.float64()),
         ]
     ),
 )
@@ -66,27 +63,25 @@ TRAINED_MODELS = TableSchema(
     kinds=frozenset({"qa_bias"}),
     schema=pa.schema(
         [
-            ("number", pa.int32()),  # its place in the study, 0-based
-            ("model", pa.string()),  # BASE@DATA+METHOD(BIAS)#SEED, without the parts of which there is one
+            ("number", pa.int32()),
+            ("model", pa.string()),
             ("base", pa.string()),
             ("data", pa.string()),
-            # 'standard', 'resample', 'learned_mixin', 'confidence_regularization', 'product_of_experts'; 'bias_model'
-            # takes part in no measurement
             ("method", pa.string()),
-            ("bias", pa.string()),  # the heuristic that is addressed, of a bias model used; null: standard
+            ("bias", pa.string()),
             ("seed", pa.int64()),
             (
                 "standard",
                 pa.string(),
-            ),  # the model of the same base, data and seed that it is compared with; null: itself
-            ("path", pa.string()),  # of its folder in the run; null: it was given up
-            ("steps", pa.int64()),  # that were made
-            ("best_step", pa.int64()),  # 0-based; behind it the weights are that were kept
-            ("problem", pa.string()),  # why it was given up; null: it was not
-            ("n_windows", pa.int64()),  # that it was trained on in an epoch
+            ),
+            ("path", pa.string()),
+            ("steps", pa.int64()),
+            ("best_step", pa.int64()),
+            ("problem", pa.string()),
+            ("n_windows", pa.int64()),
             ("n_workers", pa.int32()),
-            ("device", pa.string()),  # 'cpu', or the accelerator's name
-            ("is_stopped", pa.bool_()),  # a search ended it early, which is its problem then
+            ("device", pa.string()),
+            ("is_stopped", pa.bool_()),
         ]
     ),
     later={"is_stopped": "false"},
@@ -100,12 +95,12 @@ EVALUATIONS = TableSchema(
     schema=pa.schema(
         [
             ("model", pa.string()),
-            ("step", pa.int32()),  # 0-based; behind it the reader was asked
-            ("dataset", pa.string()),  # of bias models the segments of a set, 'squad (biased)' and 'squad (other)'
-            ("loss", pa.float64()),  # nats: mean over windows, of start and end, whatever the method's own loss is
-            ("exact_match", pa.float64()),  # 0 to 1
-            ("f1", pa.float64()),  # 0 to 1
-            ("seconds", pa.float64()),  # to ask it
+            ("step", pa.int32()),
+            ("dataset", pa.string()),
+            ("loss", pa.float64()),
+            ("exact_match", pa.float64()),
+            ("f1", pa.float64()),
+            ("seconds", pa.float64()),
         ]
     ),
     later={"seconds": "null::double"},
@@ -118,12 +113,12 @@ CONVERSATIONS = TableSchema(
     kinds=frozenset({"instruct"}),
     schema=pa.schema(
         [
-            ("number", pa.int32()),  # 0-based, in the order of the file
+            ("number", pa.int32()),
             ("conversation_id", pa.string()),
-            ("role", pa.string()),  # 'train', 'held_out'
-            ("turns", pa.list_(pa.struct([("role", pa.string()), ("text", pa.string())]))),  # as read
-            ("token_ids", pa.list_(pa.int32())),  # up to the last answer that fits
-            ("is_answer", pa.list_(pa.bool_())),  # whether the token counts in the loss
+            ("role", pa.string()),
+            ("turns", pa.list_(pa.struct([("role", pa.string()), ("text", pa.string())]))),
+            ("token_ids", pa.list_(pa.int32())),
+            ("is_answer", pa.list_(pa.bool_())),
         ]
     ),
 )

@@ -1,0 +1,97 @@
+"""The data dictionary: what every table, mart and column of a run means.
+
+What a relation is stands at the head of its file in ``analytics``, what a table is in ``tables`` (its grain), and what
+columns are in ``analytics/columns``: ``shared.toml`` and a file for each kind of run. A key there is a column of all
+relations that have it, a section the columns of one. ``ends`` in ``shared.toml`` says what columns are whose names are
+that of another one of the relation and something before or behind it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from biaseval.analysis.relations import ANALYTICS, literal, relations
+from biaseval.tables import tables_of
+
+
+class Dictionary:
+    """What there is of a kind of run, in words."""
+
+    def __init__(self, kind: str) -> None:
+        self._own, self._shared = _columns(kind), _columns("shared")
+        tables = tables_of(kind)
+        made = relations("intermediate", "marts", "comparisons", tables=tables)
+        self.relations = {name: f"One row per {table.grain}." for name, table in tables.items()}
+        """Each table, intermediate relation, mart and comparison, to what it is."""
+        self.relations |= {relation.name: _head(relation.sql) for relation in made}
+        self.relations["calibration_methods"] = "One row per calibration method that planning knows."
+        self.sorts = {relation.name: relation.layer for relation in made}
+        """The folder of `ANALYTICS` that each has its file in; tables have none."""
+
+    def column(self, relation: str, name: str, beside: Sequence[str]) -> str | None:
+        """Return what a column is; None where nothing says so.
+
+        Args:
+            relation: that has it.
+            name: of the column.
+            beside: the names of all columns of the relation.
+        """
+        places = (self._own.get(relation), self._shared.get(relation), self._own, self._shared)
+        found = next((place[name] for place in places if place and isinstance(place.get(name), str)), None)
+        if found is not None:
+            return str(found)
+        for end, text in self._shared["ends"].items():
+            stem = name.removesuffix(end) if end.startswith("_") else name.removeprefix(end)
+            if stem != name and stem in beside:
+                return str(text).format(stem)
+        return None
+
+
+def write_comments(kind: str, connection: duckdb.DuckDBPyConnection) -> None:
+    """Comment on all tables and views of a run of a kind, and on their columns, as far as the dictionary has them."""
+    dictionary, statements = Dictionary(kind), []
+    for (name, what), columns in listed(connection).items():
+        statements.append(f"comment on {what} {name} is {literal(dictionary.relations[name])}")
+        statements += [
+            f'comment on column {name}."{column}" is {literal(text)}'
+            for column in columns
+            if (text := dictionary.column(name, column, list(columns)))
+        ]
+    connection.execute("; ".join(["begin", *statements, "commit"])).fetchall()
+
+
+def listed(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], dict[str, str]]:
+    """Return, of a run's tables and views, (name, 'table' or 'view') to the type of each column, by name."""
+    asked = """
+        select columns.table_name, if(views.view_name is null, 'table', 'view'), column_name, data_type
+        from duckdb_columns() as columns
+        left join duckdb_views() as views
+            on columns.table_name = views.view_name
+            and columns.schema_name = views.schema_name
+            and columns.database_name = views.database_name
+        where columns.schema_name = 'main' and columns.database_name = current_database() and not columns.internal
+        order by columns.table_name, column_index
+    """
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for name, what, column, kind in connection.execute(asked).fetchall():
+        found.setdefault((name, what), {})[column] = kind
+    return found
+
+
+def _head(sql: str) -> str:
+    """Return the comment at the head of a file of SQL, in one line."""
+    lines = takewhile(lambda line: line.startswith("--"), sql.splitlines())
+    return " ".join(line.removeprefix("--").strip() for line in lines)
+
+
+@cache
+def _columns(name: str) -> Mapping[str, Any]:
+    path = Path(ANALYTICS, "columns", f"{name}.toml")
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

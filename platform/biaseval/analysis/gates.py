@@ -1,0 +1,296 @@
+"""Gates: conditions that every row of a mart must meet, for continuous integration.
+
+``[MART.]COLUMN < NUMBER [where SELECTION]``: condition and selection are SQL, which DuckDB evaluates itself. Nothing in
+them can write, or read a file outside the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from biaseval.analysis.compared_kinds import Row
+from biaseval.analysis.comparing import compare_runs
+from biaseval.analysis.headlines import headline_of
+from biaseval.analysis.queries import open_runs
+from biaseval.analysis.relations import literal
+from biaseval.errors import InputError, Problems, did_you_mean
+from biaseval.store import Run
+
+DIFFERENCES = "differences"
+"""What gates against another run are about: the rows of ``*_comparison``, of the run minus the other."""
+
+_OF_METRIC = {"": "estimate", "_low": "verdict_low", "_high": "verdict_high", "_p": "verdict_p", "_verdict": "verdict"}
+"""What may stand behind the name of a metric in `DIFFERENCES`, to the column that this is of that metric."""
+
+_N_VALUES = 12
+"""Values of a column that a message lists."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What came of an expression."""
+
+    expression: str
+    """As it was given."""
+    mart: str
+    holds: bool
+    """Every selected row meets the condition."""
+    n_rows: int
+    """Selected ones; at least one."""
+    n_failed: int
+    """Of these, those that do not meet it."""
+    n_null: int
+    """Of those, those of which it cannot be said: a value is missing."""
+    ranges: dict[str, list[float]]
+    """Numbers that the condition names, to the least and the most of them over the selected rows."""
+    failed: list[Row]
+    """The rows that do not meet it: what tells rows apart, and the columns that the condition names."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of the gates of a run."""
+
+    run: str
+    against: str | None
+    """The run that it is compared with; None: the gates are about the run alone."""
+    holds: bool
+    """All gates do."""
+    gates: list[Gate]
+
+
+def check_run(run_dir: str, expressions: Sequence[str], against: str | None = None) -> Checked:
+    """Return which gates of a finished run hold.
+
+    Args:
+        run_dir: a local path or ``s3://`` URI.
+        expressions: each ``CONDITION [where SELECTION]`` over the headline mart of the run's kind, or over any other,
+            whose name stands before a column (``label_bias_by_task.rsd < 1``). Every selected row must meet the
+            condition; one of which it is null does not.
+        against: another run of the kind. Then expressions are over ``*_comparison``, run minus ``against`` on exactly
+            what both share: ``accuracy`` is the difference of that metric, ``accuracy_low`` and ``accuracy_high`` are
+            the ends of the interval that its verdict goes by, ``accuracy_p`` and ``accuracy_verdict`` what they say.
+
+    Raises:
+        InputError: expressions are wrong or select no row, all in one message; the run is none or has no metrics;
+            nothing can be compared.
+        BiasevalError: a run is not finished.
+    """
+    headline = headline_of(Run.open(run_dir)).mart
+    with closing(_open(run_dir) if against is None else _open_compared(run_dir, against)) as connection:
+        problems, gates = Problems(), []
+        for expression in expressions:
+            with problems.noted():
+                gates.append(_gate(expression, headline if against is None else DIFFERENCES, connection))
+        problems.refuse()
+    return Checked(run_dir, against, all(gate.holds for gate in gates), gates)
+
+
+def _open(run_dir: str) -> duckdb.DuckDBPyConnection:
+    """Return a connection to a run, which can read nothing else."""
+    run, connection = Run.open(run_dir), open_runs([run_dir])
+    place = run.root if run.is_local else f"{run.fs.type_name}://{run.root}"
+    connection.execute(f"set allowed_directories = [{literal(place)}]").fetchall()
+    return _locked(connection)
+
+
+def _open_compared(run_dir: str, against: str) -> duckdb.DuckDBPyConnection:
+    """Return a connection to nothing but how a run differs from another."""
+    compared = compare_runs([against, run_dir])
+    rows = [row for row in compared.tests if row["run"] == compared.reference]
+    connection = duckdb.connect(config={"python_enable_replacements": False})
+    connection.from_arrow(pa.Table.from_pylist(rows)).create(DIFFERENCES)
+    return _locked(connection)
+
+
+def _locked(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    connection.execute("set enable_external_access = false").fetchall()
+    connection.execute("set lock_configuration = true").fetchall()
+    return connection
+
+
+class _Source(NamedTuple):
+    """What an expression is over."""
+
+    mart: str
+    sql: str
+    columns: list[str]
+    types: list[str]
+
+    @property
+    def places(self) -> list[str]:
+        """The columns that say what a row is of: those before the first number that is measured."""
+        kinds = list(zip(self.columns, self.types, strict=True))
+        return [name for name, kind in takewhile(lambda own: own[1] != "DOUBLE", kinds) if not kind.endswith("]")]
+
+
+def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection) -> Gate:
+    """Return what came of an expression; Raises InputError: it is wrong, or selects no row."""
+    try:
+        condition, selection = _parted(expression)
+        if not condition.strip():
+            raise InputError("is no condition; write one such as rsd < 0.5")
+        source = _source(condition, headline, connection)
+        where = "" if selection is None else f"where ({selection}\n)"
+        named = [name for name in source.columns if name.lower() in _names(condition)]
+        places = _varying(source, connection)
+        shown = [*map(_quoted, dict.fromkeys([*places, *named])), f"({condition}\n) as passes"]
+        select = f"select {', '.join(shown)} from {source.sql} {where} order by all"
+        if len(connection.extract_statements(select)) != 1:
+            raise InputError("is not one condition; give each as an argument of its own")
+        answer = connection.sql(select)
+        if str(answer.types[-1]) != "BOOLEAN":
+            raise InputError("is a value and no condition; compare it, as in rsd < 0.5")
+        rows = answer.to_arrow_table().to_pylist()
+    except duckdb.BinderException as error:
+        raise InputError(f"{expression!r}: {_unknown(error, source, connection)}") from error
+    except duckdb.Error as error:
+        raise InputError(f"{expression!r}: {_not_sql(error)}") from error
+    except InputError as error:
+        raise InputError(f"{expression!r}: {error}") from error
+    if not rows:
+        raise InputError(f"{expression!r}: {_why_nothing(str(selection), source, connection)}")
+    failed = [row for row in rows if row["passes"] is not True]
+    return Gate(
+        expression=expression,
+        mart=source.mart,
+        holds=not failed,
+        n_rows=len(rows),
+        n_failed=len(failed),
+        n_null=sum(row["passes"] is None for row in failed),
+        ranges={name: ends for name in named if (ends := _ends([row[name] for row in rows]))},
+        failed=[{name: value for name, value in row.items() if name != "passes"} for row in failed],
+    )
+
+
+def _words(sql: str) -> list[tuple[str, bool, int, int]]:
+    """Return each word of a text of SQL: in lower case, whether it is a name or keyword, where it begins and ends."""
+    text = sql.encode()  # DuckDB counts bytes
+    found = duckdb.tokenize(sql)
+    ends = [*(start for start, _ in found), len(text)][1:]
+    is_name = (duckdb.token_type.identifier, duckdb.token_type.keyword)
+    return [
+        (text[start:end].decode().strip().lower(), kind in is_name, start, end)
+        for (start, kind), end in zip(found, ends, strict=True)
+    ]
+
+
+def _parted(expression: str) -> tuple[str, str | None]:
+    """Return the condition, and the selection behind the first ``where`` that is in no brackets."""
+    depth = 0
+    for word, is_name, start, end in _words(expression):
+        depth += (word == "(") - (word == ")")
+        if word == "where" and is_name and not depth:
+            text = expression.encode()
+            return text[:start].decode(), text[end:].decode()
+    return expression, None
+
+
+def _names(sql: str) -> set[str]:
+    """Return the names in a text of SQL, in lower case."""
+    return {word.strip('"') for word, is_name, _, _ in _words(sql) if is_name}
+
+
+def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection) -> _Source:
+    """Return what a condition is over.
+
+    Raises:
+        InputError: it names a mart that there is not, several, or several metrics of differences.
+    """
+    words = [word for word, _, _, _ in _words(condition)]
+    before = [word.strip('"') for word, following in pairwise(words) if following == "."]
+    every = _relations(connection)
+    if unknown := [name for name in before if name not in every]:
+        raise InputError(f"there is no {unknown[0]}{did_you_mean(unknown[0], every)}")
+    if len(set(before)) > 1:
+        raise InputError(f"is over {' and '.join(dict.fromkeys(before))}; a condition is over the rows of one")
+    mart = before[0] if before else headline
+    sql = _differences(condition, connection) if mart == DIFFERENCES else mart
+    answer = connection.sql(f"from {sql}")
+    return _Source(mart, sql, answer.columns, [str(kind) for kind in answer.types])
+
+
+def _differences(condition: str, connection: duckdb.DuckDBPyConnection) -> str:
+    """Return the rows of the metric that a condition names, with columns of its name; of none, all rows.
+
+    Raises:
+        InputError: it names several.
+    """
+    names, metrics = _names(condition), _values("metric", DIFFERENCES, connection)
+    asked = [metric for metric in metrics if names & {f"{metric}{end}" for end in _OF_METRIC}]
+    if len(asked) > 1:
+        raise InputError(f"is about {' and '.join(asked)}; a difference is of one metric, give a condition for each")
+    if not asked:
+        return DIFFERENCES
+    own = ", ".join(f"{column} as {asked[0]}{end}" for end, column in _OF_METRIC.items())
+    return f"(select *, {own} from {DIFFERENCES} where metric = {literal(asked[0])}) as {DIFFERENCES}"
+
+
+def _relations(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the names of all tables and marts."""
+    listed = "select table_name from information_schema.tables where table_schema = 'main' order by all"
+    return [name for (name,) in connection.execute(listed).fetchall()]
+
+
+def _varying(source: _Source, connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the columns by which rows can be told apart."""
+    if not source.places:
+        return []
+    counts = ", ".join(f"count(distinct {_quoted(name)})" for name in source.places)
+    [numbers] = connection.execute(f"select {counts} from {source.sql}").fetchall()
+    return [name for name, number in zip(source.places, numbers, strict=True) if number > 1]
+
+
+def _values(column: str, source: str, connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return the values of a column, as text."""
+    found = connection.execute(f"select distinct {_quoted(column)} as value from {source} order by all").fetchall()
+    return [str(value) for (value,) in found]
+
+
+def _why_nothing(selection: str, source: _Source, connection: duckdb.DuckDBPyConnection) -> str:
+    """Return what there is instead of the rows that a selection asks for."""
+    asked = [name for name in source.columns if name.lower() in _names(selection)]
+    there = [f"{name} is one of {_listed(_values(name, source.sql, connection))}" for name in asked]
+    return f"{source.mart} has no such row; {' and '.join(there) or 'it is empty'}"
+
+
+def _unknown(error: duckdb.Error, source: _Source, connection: duckdb.DuckDBPyConnection) -> str:
+    """Return which name DuckDB does not know, and what may be meant."""
+    named = re.search(r'column "([^"]+)" not found|does not have a column named "([^"]+)"', str(error))
+    if named is None:
+        return _not_sql(error)
+    name = next(filter(None, named.groups()))
+    elsewhere = connection.execute(
+        "select distinct table_name from information_schema.columns where column_name = $1 order by all", [name]
+    ).fetchall()
+    if elsewhere:
+        return f"{source.mart} has no column {name}; {_listed([mart for (mart,) in elsewhere])} has: write MART.{name}"
+    return f"{source.mart} has no column {name}{did_you_mean(name, source.columns)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _N_VALUES} more" if len(names) > _N_VALUES else ""
+    return f"{', '.join(names[:_N_VALUES])}{more}"
+
+
+def _ends(values: Iterable[object]) -> list[float]:
+    """Return the least and the most of numbers; nothing where there are none."""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return [min(numbers), max(numbers)] if numbers else []
+
+
+def _not_sql(error: duckdb.Error) -> str:
+    said = str(error).splitlines()[0].partition(" Error: ")[2]
+    return f"is not SQL: {said}; write CONDITION [where SELECTION]"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,187 @@
+"""What a run of each kind comes to, in few rows: the marts that say most, and ``summary.json``, which holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from biaseval.analysis.queries import open_runs, stored_kind
+from biaseval.analysis.relations import rows
+from biaseval.errors import InputError
+from biaseval.plain import plain
+from biaseval.store import Run
+
+SUMMARY = "summary.json"
+"""Its name in a run directory."""
+
+SCHEMA_VERSION = 1
+"""Of ``summary.json``: another number where a key changes its meaning or goes; keys and columns may be added."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """Of one kind of run; all are queries."""
+
+    mart: str
+    """The name of the one that gates and summaries begin with."""
+    models: str
+    """``name`` of each model."""
+    counts: str
+    """One row: how much was measured."""
+    verdicts: Mapping[str, str]
+    """Mart to its rows with words on what may be said."""
+    further: Sequence[str] = ()
+    """Names of marts that are part of a summary, too."""
+
+
+_LABEL_BIAS = Headline(
+    mart="label_bias_by_model",
+    models="select model as name from run_settings",
+    counts="""
+        select
+            (select count(*) from tasks) as n_tasks,
+            (select sum(n_main)::bigint from tasks) as n_rows,
+            (select count(*) from prompts) as n_prompts
+    """,
+    verdicts={
+        "label_bias_verdicts": """
+            select
+                n_demos, method, against_n_demos, against_method, metric, estimate, low, high, p_adjusted, verdict,
+                same_tasks_low, same_tasks_high, same_tasks_p_adjusted, same_tasks_verdict, unit, n_units
+            from label_bias_verdicts
+            where suite = 'all'
+        """,
+    },
+)
+
+_MAJORITY_BIAS = Headline(
+    mart="majority_by_model",
+    models="select model as name from run_settings",
+    counts="""
+        select
+            (select count(*) from settings) as n_settings,
+            max(n_seeds) as n_seeds,
+            max(n_test_rows) as n_rows,
+            (select count(*) from prompts) as n_prompts
+        from majority_by_model
+    """,
+    verdicts={
+        "majority_verdicts": """
+            select
+                n_demos, instruction, against_instruction, predict, method, against_method, metric, estimate, low, high,
+                p_adjusted, both_low, both_high, p_both_adjusted, verdict, reason, unit, n_units
+            from majority_verdicts
+        """,
+    },
+)
+
+_QA_BIAS = Headline(
+    mart="qa_by_model",
+    models="select model as name from qa_models order by number",
+    counts="""
+        select
+            count(distinct dataset) as n_datasets,
+            count(distinct model) as n_models,
+            (select count(*) from qa_examples) as n_questions
+        from qa_by_dataset
+    """,
+    verdicts={
+        "qa_bias_tests": """
+            select
+                model, dataset, heuristic, threshold, status, bias_significance, null_high, p_adjusted, difference,
+                difference_low, difference_high, is_supported
+            from qa_bias_tests
+        """,
+        "qa_model_comparisons": """
+            select
+                model, other_model, dataset, metric, heuristic, estimate, low, high, p_adjusted, verdict, reason
+            from qa_model_comparisons
+        """,
+        "qa_debiasing": """
+            select
+                model, method, bias, dataset, heuristic, is_addressed, significance_change, significance_change_low,
+                significance_change_high, p_adjusted, is_nearly_broken, verdict, reason
+            from qa_debiasing
+        """,
+    },
+    further=("qa_by_dataset",),
+)
+
+_SEARCH = Headline(
+    mart="search_best",
+    models="select name from search_settings",
+    counts="""
+        select
+            (select count(*) from trials) as n_trials,
+            (select count(*) from trials where state = 'done') as n_done,
+            (select count(*) from trials where state = 'failed') as n_failed
+    """,
+    verdicts={
+        "search_verdicts": """
+            select objective, estimate, low, high, p_adjusted, verdict, n_units
+            from search_verdicts
+        """,
+    },
+)
+
+HEADLINES = {"label_bias": _LABEL_BIAS, "majority_bias": _MAJORITY_BIAS, "qa_bias": _QA_BIAS, "search": _SEARCH}
+"""By kind; others have no metrics."""
+
+
+def headline_of(run: Run) -> Headline:
+    """Return that of the kind of a run.
+
+    Raises:
+        InputError: ``run`` is no run directory, or of a kind without metrics.
+    """
+    kind = stored_kind(run)
+    if kind not in HEADLINES:
+        raise InputError(f"{run.uri}: is of the kind {kind}, which has no metrics; name another directory")
+    return HEADLINES[kind]
+
+
+def summarize(run: Run, cautions: Sequence[str]) -> dict[str, Any]:
+    """Return what ``summary.json`` says of a run that has its metrics; the same run gives the same.
+
+    Args:
+        run: of a kind with metrics.
+        cautions: what a reader must know before trusting the numbers, a sentence each.
+
+    Returns:
+        JSON values: ``schema_version``, ``kind``, ``name``; ``models``, each with its ``name`` and the ``digest`` of
+        its files (null where none was loaded); ``counts``; ``metrics`` and ``verdicts``, by mart the rows of it;
+        ``cautions``. Numbers are those of SQL, unrounded; what is missing or not finite is null.
+
+    Raises:
+        BiasevalError: it has no metrics yet.
+    """
+    own, spec = headline_of(run), run.read_yaml("spec.yaml")
+    environment = run.read_json("environment.json") if run.has("environment.json") else {}
+    marts = {name: f"from {name}" for name in (own.mart, *own.further)}
+    asked = [own.models, own.counts, *own.verdicts.values(), *marts.values()]
+    with closing(open_runs([run.uri], "; ".join(asked))) as connection:
+        [counts] = rows(own.counts, connection).to_pylist()
+        content = {
+            "schema_version": SCHEMA_VERSION,
+            "kind": spec["kind"],
+            "name": spec["name"],
+            "models": [
+                {**model, "digest": _digest(environment, model["name"])}
+                for model in rows(own.models, connection).to_pylist()
+            ],
+            "counts": counts,
+            "metrics": {name: rows(f"{sql} order by all", connection).to_pylist() for name, sql in marts.items()},
+            "verdicts": {
+                name: rows(f"{sql} order by all", connection).to_pylist() for name, sql in own.verdicts.items()
+            },
+            "cautions": list(cautions),
+        }
+    return dict(plain(content))
+
+
+def _digest(environment: Mapping[str, Any], model: str) -> str | None:
+    """Return what identifies the files of a model."""
+    found = environment.get("model") or environment.get("models", {}).get(model) or {}
+    return found.get("digest")

@@ -1,0 +1,81 @@
+"""How the gates of a run look: for people, in Markdown, and as JUnit's XML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from biaseval.cli.printing import as_text, print_table
+
+if TYPE_CHECKING:
+    from biaseval.analysis.gates import Checked, Gate
+
+_N_SHOWN = 3
+"""Rows that are shown of a gate that fell."""
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def print_gates(checked: Checked) -> None:
+    """Print a line for each gate."""
+    columns = [("gate", False), ("result", False), ("rows", True), ("values", False), ("not met by", False)]
+    print_table(columns, map(_line, checked.gates))
+
+
+def gates_markdown(checked: Checked) -> str:
+    """Return the same as a table of GitHub's Markdown, below a heading."""
+    n_fallen = sum(not gate.holds for gate in checked.gates)
+    against = "" if checked.against is None else f" against {checked.against}"
+    said = f"{n_fallen} of {len(checked.gates)} gates fell" if n_fallen else f"{len(checked.gates)} gates hold"
+    lines = [f"### {_escaped(f'{checked.run}{against}')}: {said}", "", "| gate | result | rows | values | not met by |"]
+    lines.append("|---|---|---:|---|---|")
+    for gate in checked.gates:
+        first, *others = _line(gate)
+        lines.append(f"| {' | '.join([_code(first), *map(_escaped, others)])} |")
+    return "\n".join(lines) + "\n"
+
+
+def gates_junit(checked: Checked) -> str:
+    """Return a suite of JUnit with a test for each gate."""
+    counts = {"tests": str(len(checked.gates)), "failures": str(sum(not gate.holds for gate in checked.gates))}
+    counts |= {"errors": "0", "skipped": "0"}
+    root = ElementTree.Element("testsuites", {"name": "biaseval check", **counts})
+    suite = ElementTree.SubElement(root, "testsuite", {"name": _in_xml(checked.run), **counts})
+    for gate in checked.gates:
+        place = {"classname": _in_xml(gate.mart), "name": _in_xml(gate.expression)}
+        test = ElementTree.SubElement(suite, "testcase", place)
+        if not gate.holds:
+            message = f"not met by {gate.n_failed} of {gate.n_rows} rows"
+            fallen = ElementTree.SubElement(test, "failure", {"type": "gate", "message": message})
+            fallen.text = _in_xml("\n".join(map(_row, gate.failed)))
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return f"{text.decode()}\n"
+
+
+def _line(gate: Gate) -> list[str]:
+    shown = "; ".join(map(_row, gate.failed[:_N_SHOWN]))
+    more = f"; {gate.n_failed - _N_SHOWN:,} more" if gate.n_failed > _N_SHOWN else ""
+    null = f" ({gate.n_null:,} null)" if gate.n_null else ""
+    rows = f"{gate.n_rows - gate.n_failed:,} of {gate.n_rows:,}{null}"
+    values = ", ".join(f"{name} {' to '.join(dict.fromkeys(map(as_text, ends)))}" for name, ends in gate.ranges.items())
+    return [gate.expression, "holds" if gate.holds else "FELL", rows, values, f"{shown}{more}"]
+
+
+def _row(row: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {'null' if value is None else as_text(value)}" for name, value in row.items())
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    return f"`` {' '.join(text.split())} ``".replace("|", "\\|")
+
+
+def _in_xml(text: str) -> str:
+    """Return the text without what XML cannot hold."""
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

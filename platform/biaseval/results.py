@@ -1,0 +1,61 @@
+"""Finished runs as Python asks them: any query, as a data frame of the reader's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from biaseval.analysis import open_runs, run_names
+from biaseval.errors import InputError
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+
+class Results:
+    """One or many finished runs; with several, every table and mart has a first column ``run``.
+
+    What is ``asked`` is the name of a table or mart, or one DuckDB query over them.
+    """
+
+    def __init__(self, run_dirs: Sequence[str | Path]) -> None:
+        """Open runs; Raises: as `biaseval.open`."""
+        self.runs = run_names(run_dirs)
+        """Their names: what the column ``run`` has."""
+        self._connection = open_runs(run_dirs)
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """Return a query as DuckDB's relation, which shows its first rows and can be asked further.
+
+        Raises:
+            duckdb.Error: the query is wrong; the message says what may be meant.
+        """
+        return self._connection.sql(query)
+
+    def arrow(self, asked: str) -> pa.Table:
+        """Return the rows as an Arrow table; Raises: as `sql`."""
+        return self._relation(asked).to_arrow_table()
+
+    def df(self, asked: str) -> Any:
+        """Return the rows as a pandas ``DataFrame``; Raises: as `sql`, InputError where pandas is not installed."""
+        _refuse_without("pandas")
+        return self._relation(asked).df()
+
+    def polars(self, asked: str) -> Any:
+        """Return the rows as a Polars ``DataFrame``; Raises: as `sql`, InputError where Polars is not installed."""
+        _refuse_without("polars")
+        return self._relation(asked).pl()
+
+    def _relation(self, asked: str) -> duckdb.DuckDBPyRelation:
+        return self.sql(f"from {asked}" if asked.isidentifier() else asked)
+
+    def __repr__(self) -> str:
+        return f"<biaseval results of {', '.join(self.runs)}>"
+
+
+def _refuse_without(package: str) -> None:
+    if find_spec(package) is None:
+        raise InputError(f"{package} is not installed; pip install 'biaseval[notebook]' installs it")

@@ -1,0 +1,189 @@
+"""Gates: `biaseval check`, its language, its exit codes and its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from biaseval.analysis import query
+from biaseval.analysis.gates import check_run
+from biaseval.errors import InputError
+from tests.commands import call
+from tests.compare.runs import HITS, label_plan, make
+from tests.older_runs import copy_older_run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return two label-bias runs over the same seven tasks, the second of which is right more often."""
+    folder = tmp_path_factory.mktemp("runs")
+    plans = [label_plan({task: hits[side] for task, hits in HITS.items()}, n_demos=(0, 2)) for side in (0, 1)]
+    return [make(plan, folder / name) for plan, name in zip(plans, ("first", "other"), strict=True)]
+
+
+def test_a_gate_holds_where_every_selected_row_meets_it(runs: list[str]) -> None:
+    least, most = query([runs[0]], "select min(rsd), max(rsd) from label_bias_by_model").to_pylist()[0].values()
+    checked = check_run(runs[0], [f"rsd <= {most!r}", f"rsd < {most!r}", "accuracy > 0 where n_demos = 2"])
+    assert [gate.holds for gate in checked.gates] == [True, False, True]
+    assert not checked.holds
+    assert checked.gates[0].ranges == {"rsd": [least, most]}
+    assert [(gate.mart, gate.n_rows) for gate in checked.gates] == [("label_bias_by_model", n) for n in (2, 2, 1)]
+    assert [row["rsd"] for row in checked.gates[1].failed] == [most] * checked.gates[1].n_failed
+
+
+def test_a_row_that_falls_says_which_it_is_and_what_it_has(runs: list[str]) -> None:
+    [gate] = check_run(runs[0], ["label_bias_by_task.accuracy > 0.9 where task = 'task4'"]).gates
+    assert gate.mart == "label_bias_by_task"
+    assert gate.failed == [{"task": "task4", "n_demos": n, "accuracy": 0.25} for n in (0, 2)]
+
+
+def test_conditions_are_sql(runs: list[str]) -> None:
+    held = [
+        "accuracy >= majority_accuracy or is_below_majority",
+        "rsd between 0 and 10",
+        "abs(label_bias_by_task.rsd) < 99",
+        "method in ('none', 'where')",
+        "RSD < 99 WHERE method = 'none' and (select count(*) from tasks where task <> 'where') = 7",
+        "n_tasks = 7 where method = 'none' -- of the suite",
+        "accuracy > 0 where model <> 'größer, where'",
+    ]
+    assert check_run(runs[0], held).holds
+
+
+def test_a_value_that_is_null_falls_and_says_so(runs: list[str]) -> None:
+    [gate] = check_run(runs[0], ["label_bias_by_task.rsd_floor > nullif(n_rows, n_rows)"]).gates
+    assert (gate.holds, gate.n_failed, gate.n_null) == (False, gate.n_rows, gate.n_rows)
+
+
+WRONG = {
+    "rds < 0.5": "label_bias_by_model has no column rds; did you mean rsd?",
+    "rsd < 0.5 where metod = 'none'": "label_bias_by_model has no column metod; did you mean method?",
+    "recall_p > 0": "label_bias_by_model has no column recall_p; label_bias_by_label has: write MART.recall_p",
+    "label_bias_by_tsk.rsd < 1": "there is no label_bias_by_tsk; did you mean label_bias_by_task?",
+    "rsd < 0.5 where method = 'dcc'": "label_bias_by_model has no such row; method is one of none",
+    "rsd": "is a value and no condition; compare it, as in rsd < 0.5",
+    "rsd <": "is not SQL: syntax error",
+    "": "is no condition; write one such as rsd < 0.5",
+    "rsd[method = 'none'] < 1": "is not SQL: ",
+    "rsd < 1; select 1": 'is not SQL: syntax error at or near ";"',
+    "label_bias_by_task.rsd < label_bias_by_model.rsd": (
+        "is over label_bias_by_task and label_bias_by_model; a condition is over the rows of one"
+    ),
+}
+
+
+def test_all_mistakes_come_in_one_message_that_says_what_there_is(runs: list[str]) -> None:
+    with pytest.raises(InputError) as raised:
+        check_run(runs[0], [*WRONG, "rsd < 99"])
+    assert len(raised.value.problems) == len(WRONG)
+    for problem, (expression, expected) in zip(raised.value.problems, WRONG.items(), strict=True):
+        assert problem.startswith(f"{expression!r}: {expected}")
+        assert len(problem.splitlines()) == 1
+
+
+def test_an_expression_can_neither_write_nor_read_outside_the_run(runs: list[str], tmp_path: Path) -> None:
+    secret, written = tmp_path / "secret.csv", tmp_path / "written.csv"
+    secret.write_text("a\n1\n")
+    evil = [
+        f"(select count(*) from read_csv('{secret}')) = 1",
+        f"(select count(*) from '{secret}') = 1",
+        f"(select count(*) from read_text('{runs[1]}/spec.yaml')) = 1",
+        f"rsd < 1; copy (select 1) to '{written}'",
+        f"rsd < 1) from tasks; copy (select 1) to '{written}'; select (1",
+        "rsd < 1) from tasks; set enable_external_access = true; select (1",
+        f"(copy (select 1) to '{written}') = 1",
+        f"(select count(*) from read_csv('{secret}')) = 1 where rsd < 99",
+        f"rsd < 99 where (select count(*) from read_csv('{secret}')) = 1",
+    ]
+    with pytest.raises(InputError) as raised:
+        check_run(runs[0], evil)
+    assert len(raised.value.problems) == len(evil)
+    with pytest.raises(InputError) as raised:
+        check_run(runs[1], [*evil, "accuracy > 0 and rsd < 0", "label_bias_by_model.rsd > 0"], against=runs[0])
+    *refused, several, other = raised.value.problems
+    assert len(refused) == len(evil)
+    assert several.endswith("is about accuracy and rsd; a difference is of one metric, give a condition for each")
+    assert other.endswith("there is no label_bias_by_model; there is differences")
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
+
+
+def test_against_another_run_gates_are_about_differences(runs: list[str]) -> None:
+    [row] = query(
+        [runs[0], runs[1]],
+        "from label_bias_comparison where run = 'first' and metric = 'accuracy' and n_demos = 2",
+    ).to_pylist()
+    checked = check_run(
+        runs[1],
+        [
+            "accuracy >= 0.1 where n_demos = 2",
+            f"accuracy_low >= {row['verdict_low']!r} where n_demos = 2",
+            f"accuracy_high < {row['verdict_high']!r} where n_demos = 2",
+            "accuracy_verdict <> 'lower'",
+            "verdict is not null where metric = 'accuracy'",
+        ],
+        against=runs[0],
+    )
+    assert [gate.holds for gate in checked.gates] == [True, True, False, True, True]
+    assert checked.gates[0].ranges["accuracy"] == [row["estimate"]] * 2
+    assert checked.gates[2].failed == [{"n_demos": 2, "accuracy_high": row["verdict_high"]}]
+
+
+def test_the_command_exits_with_3_where_a_gate_falls_and_writes_its_files(
+    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = "rsd < 99 where method = 'none'"
+    files = ["--junit", str(tmp_path / "out" / "gates.xml"), "--markdown", str(tmp_path / "gates.md")]
+    found = call(capsys, monkeypatch, "check", runs[0], held, "accuracy > 2 or false", *files)
+    assert (found.code, found.err) == (3, "")
+    assert "FELL" in found.out
+    assert "n_demos 0, accuracy 0." in found.out
+    suites = ElementTree.parse(tmp_path / "out" / "gates.xml").getroot()
+    [suite] = suites
+    assert (suites.tag, suite.tag, suite.attrib["tests"], suite.attrib["failures"]) == (
+        *("testsuites", "testsuite"),
+        *("2", "1"),
+    )
+    cases = {case.attrib["name"]: case for case in suite}
+    assert len(cases[held]) == 0
+    [failure] = cases["accuracy > 2 or false"]
+    assert failure.attrib["message"] == "not met by 2 of 2 rows"
+    assert len((failure.text or "").splitlines()) == 2
+    markdown = (tmp_path / "gates.md").read_text()
+    assert "1 of 2 gates fell" in markdown.splitlines()[0]
+    assert "| `` accuracy > 2 or false `` | FELL | 0 of 2 |" in markdown
+    as_json = call(capsys, monkeypatch, "check", runs[0], held, "accuracy > 2", "--json")
+    assert as_json.code == 3
+    content = json.loads(as_json.out)
+    assert (content["holds"], [gate["holds"] for gate in content["gates"]]) == (False, [True, False])
+    assert call(capsys, monkeypatch, "check", runs[0], held).code == 0
+    assert call(capsys, monkeypatch, "check", runs[0], "acuracy > 1").code == 2
+    assert call(capsys, monkeypatch, "check", runs[0]).code == 2
+
+
+def test_junit_holds_any_text(runs: list[str], tmp_path: Path) -> None:
+    from biaseval.cli.gates import gates_junit
+
+    checked = check_run(runs[0], ["rsd < 99 where model <> '<\x01&\"'"])
+    [case] = ElementTree.fromstring(gates_junit(checked))[0]
+    assert case.attrib["name"] == "rsd < 99 where model <> '<\N{REPLACEMENT CHARACTER}&\"'"
+
+
+@pytest.mark.parametrize(
+    ("name", "expression"),
+    [
+        ("majority_bias", "mean_f1 <= 1 where predict = 'likelihood'"),
+        ("qa_bias", "n_rows > 0 where model = 'bert'"),
+    ],
+)
+def test_runs_of_an_older_version_have_gates(name: str, expression: str, tmp_path: Path) -> None:
+    _, run_dir = copy_older_run(name, tmp_path)
+    assert check_run(str(run_dir), [expression]).holds
+
+
+def test_a_run_without_metrics_is_refused(tmp_path: Path) -> None:
+    _, run_dir = copy_older_run("score", tmp_path)
+    with pytest.raises(InputError, match="which has no metrics"):
+        check_run(str(run_dir), ["rsd < 1"])

@@ -1,0 +1,156 @@
+"""Every table, mart and column says what it is: in the dictionary, in `results.duckdb` and on the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from biaseval.analysis import ANALYTICS
+from biaseval.analysis.dictionary import Dictionary, listed, write_comments
+from biaseval.analysis.relations import connect, create, relations
+from biaseval.tables import tables_of
+from tests.commands import call
+from tests.compare.runs import label_plan, make
+from tests.older_runs import copy_older_run
+
+KINDS = ("label_bias", "majority_bias", "qa_bias", "search", "instruct", "score")
+FILES = {path.stem: tomllib.loads(path.read_text()) for path in Path(ANALYTICS, "columns").glob("*.toml")}
+
+ENUMS = {
+    "prompts.purpose": ("main", "bias_score", "held_out", "cc", "dc", "looc", "majority"),
+    "splits.role": ("demonstration", "bias_score", "main"),
+    "label_bias_by_model.method": ("none", "cc", "dc", "looc", "lora"),
+    "label_bias_by_model.unit": ("tasks", "rows"),
+    "label_bias_verdicts.verdict": ("higher", "lower", "negligible", "unclear", "too few"),
+}
+"""Columns of label-bias runs, and values that their comments name."""
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def empty(request: pytest.FixtureRequest) -> Iterator[tuple[str, duckdb.DuckDBPyConnection]]:
+    """Yield a kind of run, and its tables, without a row, with all that is made of them."""
+    tables = tables_of(request.param)
+    with closing(connect([])) as connection:
+        for table in tables.values():
+            connection.from_arrow(table.empty()).create(table.name)
+        for relation in relations("intermediate", "marts", tables=tables):
+            create("table", relation.name, relation.sql, connection)
+        yield request.param, connection
+
+
+def test_every_column_has_a_comment(empty: tuple[str, duckdb.DuckDBPyConnection]) -> None:
+    kind, connection = empty
+    write_comments(kind, connection)
+    lacking = connection.execute(
+        "select table_name || '.' || column_name from duckdb_columns() "
+        "where database_name = current_database() and schema_name = 'main' and comment is null"
+    ).fetchall()
+    assert not lacking, f"add them to analytics/columns/{kind}.toml or shared.toml: {lacking}"
+    tables = connection.execute(
+        "select view_name, comment from duckdb_views() where not internal union all "
+        "select table_name, comment from duckdb_tables() where not internal"
+    ).fetchall()
+    assert all(comment.startswith("One row per ") for _, comment in tables), tables
+
+
+def test_every_column_of_comparisons_is_in_the_dictionary(empty: tuple[str, duckdb.DuckDBPyConnection]) -> None:
+    kind, connection = empty
+    dictionary = Dictionary(kind)
+    with closing(connect([])) as several:
+        for (name, _), columns in listed(connection).items():
+            if name != "calibration_methods":
+                own = {"run": "varchar"} | columns
+                typed = ", ".join(f'"{column}" {kind_of}' for column, kind_of in own.items())
+                several.execute(f"create table {name} ({typed})").fetchall()
+        for relation in relations("comparisons", tables=tables_of(kind)):
+            create("table", relation.name, relation.sql, several)
+            columns = listed(several)[relation.name, "table"]
+            assert [name for name in columns if not dictionary.column(relation.name, name, list(columns))] == []
+
+
+def test_the_dictionary_explains_nothing_that_there_is_not(empty: tuple[str, duckdb.DuckDBPyConnection]) -> None:
+    kind, connection = empty
+    columns = {name: set(own) for (name, _), own in listed(connection).items()}
+    compared = {relation.name for relation in relations("comparisons", tables=tables_of(kind))}
+    for section, texts in FILES.get(kind, {}).items():
+        if isinstance(texts, dict):
+            assert section in {*columns, *compared}, section
+            assert section in compared or set(texts) <= columns[section], (section, set(texts) - columns[section])
+        else:
+            assert any(section in own for own in columns.values()), section
+
+
+def test_comments_are_sentences() -> None:
+    for file, content in FILES.items():
+        texts = {
+            **content,
+            **{key: text for own in content.values() if isinstance(own, dict) for key, text in own.items()},
+        }
+        for name, text in texts.items():
+            assert isinstance(text, dict) or text.endswith("."), (file, name)
+
+
+@pytest.mark.parametrize("column", ENUMS)
+def test_comments_name_the_values_of_enumerations(column: str) -> None:
+    table, name = column.split(".")
+    comment = Dictionary("label_bias").column(table, name, [name])
+    assert comment is not None
+    assert all(value in comment for value in ENUMS[column])
+
+
+def test_results_duckdb_has_the_comments_in_any_shell(tmp_path: Path) -> None:
+    from biaseval.pipelines import analyse_run
+
+    run = label_plan({"task1": "11110000"}).write(tmp_path / "run")
+    analyse_run(run)
+    asked = """
+        select comment from duckdb_columns() where table_name = 'label_bias_by_model' and column_name = 'rsd_low'
+        union all select comment from duckdb_columns() where table_name = 'prompts' and column_name = 'purpose'
+        union all select comment from duckdb_tables() where table_name = 'label_bias_by_model'
+        union all select comment from duckdb_views() where view_name = 'calibrated_predictions'
+    """
+    shell = str(Path(sys.executable).with_name("duckdb"))
+    command = [shell, "-readonly", "-json", f"{tmp_path}/run/results.duckdb", asked]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    interval, purpose, mart, view = (row["comment"] for row in json.loads(done.stdout))
+    assert interval == "Low end of the 95 % interval of rsd."
+    assert purpose.startswith("What the prompt is for: main")
+    assert mart.startswith("One row per (model, suite, n_demos, method): means over tasks")
+    assert view.startswith("One row per (prompt of main")
+
+
+def test_the_schema_is_printed_for_people_and_machines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, run_dir = copy_older_run("instruct", tmp_path)
+    found = call(capsys, monkeypatch, "sql", str(run_dir), "--schema", "--format", "json")
+    rows: list[dict[str, Any]] = json.loads(found.out)
+    assert {row["table"] for row in rows} >= set(tables_of("instruct"))
+    assert all(row["comment"] for row in rows)
+    shown = call(capsys, monkeypatch, "sql", str(run_dir), "training", "--schema")
+    assert shown.code == 0
+    assert "Optimizer step, 0-based." in shown.out
+    assert "conversation_id" not in shown.out
+    assert call(capsys, monkeypatch, "sql", str(run_dir), "--schema", "trainng").err == (
+        "error: --schema trainng: there is no such table or mart; did you mean training?\n"
+    )
+
+
+def test_the_schema_of_several_runs_has_what_compares_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [make(label_plan({"task1": hits}), tmp_path / name) for name, hits in (("a", "11110000"), ("b", "11111100"))]
+    command = ["sql", *runs, "label_bias_comparison", "--schema", "--format", "json"]
+    first, *columns = json.loads(call(capsys, monkeypatch, *command).out)
+    assert (first["column"], first["type"]) == (None, "comparison")
+    assert {row["column"]: row["comment"] for row in columns}["estimate"] == "other_value minus value."
+    assert all(row["comment"] for row in columns)

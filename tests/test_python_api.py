@@ -1,0 +1,85 @@
+"""`import biaseval`: light, and runs and results from Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+
+import biaseval
+from biaseval.analysis import query
+from biaseval.demo import SPEC_PATH
+from biaseval.errors import InputError
+from tests.compare.runs import label_plan, make
+from tests.test_cli import HEAVY
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [make(label_plan({"task1": hits}), folder / name) for name, hits in (("a", "11110000"), ("b", "11111100"))]
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    code = "import sys, json, biaseval; print(json.dumps([biaseval.__all__, sorted(sys.modules)]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    public, modules = json.loads(done.stdout)
+    assert public == ["open", "run"]
+    assert not {module.split(".")[0] for module in modules} & {*HEAVY, "duckdb", "pyarrow", "numpy", "pydantic", "yaml"}
+    assert [module for module in modules if module.startswith("biaseval.")] == []
+
+
+def test_a_run_is_asked_by_the_name_of_a_mart_or_by_a_query(runs: list[str]) -> None:
+    opened = biaseval.open(runs[0])
+    wanted = query([runs[0]], "from label_bias_by_model")
+    assert opened.arrow("label_bias_by_model").equals(wanted)
+    assert opened.arrow("select count(*) as n from tasks").to_pylist() == [{"n": 1}]
+    assert opened.sql("from label_bias_by_task").filter("n_rows > 0").fetchall()
+    frame = opened.df("label_bias_by_model")
+    assert list(frame.columns) == wanted.column_names
+    assert frame["rsd"].tolist() == wanted["rsd"].to_pylist()
+    assert repr(opened) == "<biaseval results of a>"
+
+
+def test_several_runs_have_a_column_run(runs: list[str]) -> None:
+    opened = biaseval.open([Path(run) for run in runs])
+    rows: Any = opened.df("select run, accuracy from label_bias_by_model order by all")
+    assert rows.values.tolist() == [["a", 0.5], ["b", 0.75]]
+    assert opened.runs == ["a", "b"]
+
+
+def test_polars_has_the_same_rows(runs: list[str]) -> None:
+    pytest.importorskip("polars")
+    frame = biaseval.open(runs[0]).polars("label_bias_by_task")
+    assert (
+        pa.table(frame.to_arrow())["rsd"].to_pylist() == query([runs[0]], "from label_bias_by_task")["rsd"].to_pylist()
+    )
+
+
+def test_what_is_not_installed_is_named_with_the_extra_that_has_it(
+    runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = biaseval.open(runs[0])
+    for package, asked in (("pandas", opened.df), ("polars", opened.polars)):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(InputError) as raised:
+            asked("tasks")
+        assert str(raised.value) == f"{package} is not installed; pip install 'biaseval[notebook]' installs it"
+
+
+def test_bad_input_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a run directory"):
+        biaseval.open(tmp_path)
+    with pytest.raises(InputError, match="no run directory is named"):
+        biaseval.open([])
+    with pytest.raises(InputError, match="kind: is missing"):
+        biaseval.run({"name": "x"}, tmp_path / "run")
+    with pytest.raises(InputError, match="sed: unknown key; did you mean seed"):
+        biaseval.run(yaml.safe_load(SPEC_PATH.read_text()), tmp_path / "run", sed=3)
+    assert not (tmp_path / "run").exists()
