@@ -111,24 +111,23 @@ def test_an_expression_can_neither_write_nor_read_outside_the_run(runs: list[str
 
 
 def test_against_another_run_gates_are_about_differences(runs: list[str]) -> None:
-    [row] = query(
-        [runs[0], runs[1]],
-        "from label_bias_comparison where run = 'first' and metric = 'accuracy' and n_demos = 2",
-    ).to_pylist()
+    first, other = (sum(hits[side].count("1") / len(hits[side]) for hits in HITS.values()) for side in (0, 1))
+    difference = (other - first) / len(HITS)
     checked = check_run(
         runs[1],
         [
-            "accuracy >= 0.1 where n_demos = 2",
-            f"accuracy_low >= {row['verdict_low']!r} where n_demos = 2",
-            f"accuracy_high < {row['verdict_high']!r} where n_demos = 2",
-            "accuracy_verdict <> 'lower'",
-            "verdict is not null where metric = 'accuracy'",
+            f"accuracy between {difference - 1e-9} and {difference + 1e-9}",
+            "accuracy_low > 0 and accuracy_low < accuracy and accuracy < accuracy_high",
+            "accuracy_low < verdict_low where n_demos = 2",
+            "accuracy_verdict = 'higher' and accuracy_p < 0.05",
+            "verdict <> 'lower' where metric in ('accuracy', 'macro_f1')",
         ],
         against=runs[0],
     )
     assert [gate.holds for gate in checked.gates] == [True, True, False, True, True]
-    assert checked.gates[0].ranges["accuracy"] == [row["estimate"]] * 2
-    assert checked.gates[2].failed == [{"n_demos": 2, "accuracy_high": row["verdict_high"]}]
+    assert [gate.n_rows for gate in checked.gates] == [2, 2, 1, 2, 4]
+    [row] = checked.gates[2].failed
+    assert row == {"n_demos": 2, "accuracy_low": row["verdict_low"], "verdict_low": row["accuracy_low"]}
 
 
 def test_the_command_exits_with_3_where_a_gate_falls_and_writes_its_files(
