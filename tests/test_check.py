@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pyarrow.fs as pafs
 import pytest
 
 from biaseval.analysis import query
 from biaseval.analysis.gates import check_run
 from biaseval.errors import InputError
+from biaseval.store import Run
 from tests.commands import call
 from tests.compare.runs import HITS, label_plan, make
 from tests.older_runs import copy_older_run
@@ -65,10 +67,10 @@ WRONG = {
     "label_bias_by_tsk.rsd < 1": "there is no label_bias_by_tsk; did you mean label_bias_by_task?",
     "rsd < 0.5 where method = 'dcc'": "label_bias_by_model has no such row; method is one of none",
     "rsd": "is a value and no condition; compare it, as in rsd < 0.5",
-    "rsd <": "is not SQL: syntax error",
+    "rsd <": "cannot be evaluated: syntax error",
     "": "is no condition; write one such as rsd < 0.5",
-    "rsd[method = 'none'] < 1": "is not SQL: ",
-    "rsd < 1; select 1": 'is not SQL: syntax error at or near ";"',
+    "rsd[method = 'none'] < 1": "cannot be evaluated: ",
+    "rsd < 1; select 1": 'cannot be evaluated: syntax error at or near ";"',
     "label_bias_by_task.rsd < label_bias_by_model.rsd": (
         "is over label_bias_by_task and label_bias_by_model; a condition is over the rows of one"
     ),
@@ -108,6 +110,20 @@ def test_an_expression_can_neither_write_nor_read_outside_the_run(runs: list[str
     assert several.endswith("is about accuracy and rsd; a difference is of one metric, give a condition for each")
     assert other.endswith("there is no label_bias_by_model; there is differences")
     assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
+
+
+def test_a_run_in_an_object_store_has_gates_that_reach_nothing_else(
+    runs: list[str], object_store: str, tmp_path: Path
+) -> None:
+    store = Run.open(f"{object_store}/gates/run")
+    pafs.copy_files(runs[0], store.root, destination_filesystem=store.fs)
+    assert check_run(store.uri, ["rsd < 99", "(select count(*) from prompts) > 0"]).holds
+    Run.open(f"{object_store}/gates").write_text("other.csv", "a\n1\n")
+    (tmp_path / "local.csv").write_text("a\n1\n")
+    outside = (f"{object_store}/gates/other.csv", str(tmp_path / "local.csv"))
+    with pytest.raises(InputError) as raised:
+        check_run(store.uri, [f"(select count(*) from read_csv('{file}')) = 1" for file in outside])
+    assert len(raised.value.problems) == 2
 
 
 def test_against_another_run_gates_are_about_differences(runs: list[str]) -> None:
