@@ -49,10 +49,13 @@ def test_conditions_are_sql(runs: list[str]) -> None:
         "abs(label_bias_by_task.rsd) < 99",
         "method in ('none', 'where')",
         "RSD < 99 WHERE method = 'none' and (select count(*) from tasks where task <> 'where') = 7",
+        "rsd <= 10 * (select max(t.rsd) from label_bias_by_task as t)",
         "n_tasks = 7 where method = 'none' -- of the suite",
         "accuracy > 0 where model <> 'größer, where'",
     ]
-    assert check_run(runs[0], held).holds
+    checked = check_run(runs[0], held)
+    assert checked.holds
+    assert [gate.mart for gate in checked.gates if gate.mart != "label_bias_by_model"] == ["label_bias_by_task"]
 
 
 def test_a_value_that_is_null_falls_and_says_so(runs: list[str]) -> None:

@@ -210,13 +210,28 @@ def _names(sql: str) -> set[str]:
     return {word.strip('"') for word, is_name, _, _ in _words(sql) if is_name}
 
 
+def _outside_selects(words: Sequence[str]) -> list[str]:
+    """Return the words of a condition that stand in no select of its own, where names are of other rows."""
+    kept, depth, inside = [], 0, 0
+    for word, following in pairwise([*words, ""]):
+        if word == "(":
+            depth += 1
+            inside = inside or (depth if following in ("select", "from", "with") else 0)
+        if not inside:
+            kept.append(word)
+        if word == ")":
+            inside = 0 if inside == depth else inside
+            depth -= 1
+    return kept
+
+
 def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection) -> _Source:
     """Return what a condition is over.
 
     Raises:
         InputError: it names a mart that there is not, several, or several metrics of differences.
     """
-    words = [word for word, _, _, _ in _words(condition)]
+    words = _outside_selects([word for word, _, _, _ in _words(condition)])
     before = [word.strip('"') for word, following in pairwise(words) if following == "."]
     every = _relations(connection)
     if unknown := [name for name in before if name not in every]:
