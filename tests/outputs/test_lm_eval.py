@@ -349,7 +349,9 @@ def test_sets_of_demonstrations_are_numbered_in_each_task() -> None:
 
 def test_settings_that_do_not_compare_are_refused(tmp_path: Path) -> None:
     few = samples("two", "list")
-    with pytest.raises(InputError, match="text: has no scores of n_demos 2, demo_set 0, which other tasks have"):
+    with pytest.raises(
+        InputError, match="text: has no scores of main at n_demos 2, demo_set 0, which other tasks have"
+    ):
         plan_outputs(read_samples([samples("zero", "list"), few, samples("zero", "text")]))
     shorter = copied(tmp_path, "two", "list")
     shorter.write_text("".join(shorter.read_text().splitlines(keepends=True)[:5]))

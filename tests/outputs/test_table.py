@@ -160,7 +160,15 @@ MISTAKES: list[tuple[list[Record], str]] = [
     ),
     (
         [GOOD, OTHER, {**GOOD, "task": "u", "n_demos": 2}, {**OTHER, "task": "u", "n_demos": 2}],
-        "t: has no scores of n_demos 2, demo_set 0, which other tasks have",
+        "t: has no scores of main at n_demos 2, demo_set 0, which other tasks have",
+    ),
+    (
+        [
+            GOOD,
+            OTHER,
+            *({**row, "task": "u", "purpose": purpose} for row in (GOOD, OTHER) for purpose in ("main", "cc")),
+        ],
+        "t: has no scores of cc at n_demos 0, demo_set 0, which other tasks have",
     ),
 ]
 

@@ -92,14 +92,14 @@ def _other_rows(task: str, groups: _Groups) -> Iterator[str]:
 
 
 def _other_settings(by_task: Mapping[str, Sequence[ScoredPrompt]]) -> Iterator[str]:
-    """Yield the tasks that lack settings which others have: their means would not compare."""
-    settings = {task: {prompt.setting for prompt in prompts} for task, prompts in sorted(by_task.items())}
-    every = set().union(*settings.values())
-    for task, own in settings.items():
-        if lacking := sorted(every - own):
+    """Yield the tasks that lack settings, or purposes there, which others have: their means would not compare."""
+    groups = {task: {(one.setting, one.purpose) for one in prompts} for task, prompts in sorted(by_task.items())}
+    every = set().union(*groups.values())
+    for task, own in groups.items():
+        if lacking := [f"{purpose} at {_told(setting)}" for setting, purpose in sorted(every - own)]:
             yield (
-                f"{task}: has no scores of {', '.join(map(_told, lacking))}, which other tasks have; add them, or "
-                "import tasks of other settings as a run of their own"
+                f"{task}: has no scores of {', '.join(lacking)}, which other tasks have; add them, or import tasks of "
+                "other settings as a run of their own"
             )
 
 
