@@ -113,6 +113,13 @@ def test_docs_with_another_number_of_choices_are_left_out_and_counted() -> None:
     assert [prompt.instance for prompt in outputs.prompts] == ["0", "1", "3", "4", "5", "6", "7"]
 
 
+def test_docs_of_several_processes_come_in_their_order(tmp_path: Path) -> None:
+    path = copied(tmp_path, "zero", "list")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[::-1]))
+    [tables] = plan_outputs(read_samples([path]))
+    assert tables["splits"]["instance_id"].to_pylist() == [str(number) for number in range(8)]
+
+
 def test_several_filters_are_one_measurement() -> None:
     assert len(lines(samples("zero", "filters"))) == 16
     assert len(read_samples([samples("zero", "filters")]).prompts) == 8

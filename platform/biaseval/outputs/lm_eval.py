@@ -101,6 +101,8 @@ class _Docs:
                 )
             elif doc.logprobs != first.logprobs:
                 unlike[doc.filter] += 1
+        # Several processes log their docs in turn.
+        self.docs.sort(key=lambda doc: (len(doc.doc_id), doc.doc_id))
         for name, n_docs in unlike.items():
             self.notes.append(
                 f"{file.task}: the filter {name} gives {n_docs:,} docs other scores than {self.docs[0].filter}, which "

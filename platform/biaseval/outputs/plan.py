@@ -28,12 +28,13 @@ _Groups = Mapping[tuple[Setting, str], Sequence[ScoredPrompt]]
 def plan_outputs(outputs: Outputs) -> list[Tables]:
     """Return the tables of every task, in the order of their names.
 
-    Rows of a purpose are numbered in the order of their instances' names, shorter ones first, so that the same
-    instances have the same rows in every run. Label scores have one number, the sum over the label's tokens.
+    Rows of a purpose are numbered in the order of the first setting's prompts, in every setting alike. Label scores
+    have one number, the sum over the label's tokens.
 
     Raises:
         InputError: prompts of a task have other labels, a gold label that is none of them, or stand there twice;
-            settings of a task have other rows, or tasks other settings. The message lists what is wrong.
+            held-out rows are test rows too; settings of a task have other rows, or tasks other settings. The message
+            lists what is wrong.
     """
     by_task: dict[str, list[ScoredPrompt]] = {}
     for prompt in outputs.prompts:
@@ -78,6 +79,12 @@ def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
 def _other_rows(task: str, groups: _Groups) -> Iterator[str]:
     """Yield the settings of a task that are not of the same instances as its first one."""
     settings = sorted({setting for setting, _ in groups})
+    named = [{one.instance for setting in settings for one in groups.get((setting, role), ())} for role in _ROLES]
+    if both := sorted(set.intersection(*named)):
+        yield (
+            f"{task}: {len(both):,} rows are both main and bias_score (first: {both[0]!r}); held-out rows are others "
+            "than the test rows: name them differently, or leave them out"
+        )
     for role in _ROLES:
         rows = {setting: {(one.instance, one.gold) for one in groups.get((setting, role), ())} for setting in settings}
         if role == "main" and not rows[settings[0]]:
@@ -108,13 +115,16 @@ def _told(setting: Setting) -> str:
 
 
 def _grouped(prompts: Sequence[ScoredPrompt]) -> _Groups:
-    """Return the prompts of a task by setting and purpose, in the order of rows."""
-    ordered = sorted(prompts, key=_order)
+    """Return the prompts of a task by setting and purpose, in the order of rows: that of the first setting."""
+    places: dict[tuple[str, str], int] = {}
+    for prompt in sorted(prompts, key=lambda one: one.setting):
+        places.setdefault((prompt.purpose, prompt.instance), len(places))
+
+    def order(prompt: ScoredPrompt) -> tuple[Setting, int, int]:
+        return (prompt.setting, PURPOSES.index(prompt.purpose), places[prompt.purpose, prompt.instance])
+
+    ordered = sorted(prompts, key=order)
     return {key: list(own) for key, own in groupby(ordered, key=lambda prompt: (prompt.setting, prompt.purpose))}
-
-
-def _order(prompt: ScoredPrompt) -> tuple[Setting, int, int, str]:
-    return (prompt.setting, PURPOSES.index(prompt.purpose), len(prompt.instance), prompt.instance)
 
 
 def _tables(number: int, task: str, prompts: Sequence[ScoredPrompt], definition: str | None) -> Tables:
@@ -141,7 +151,7 @@ def _tables(number: int, task: str, prompts: Sequence[ScoredPrompt], definition:
             [
                 {
                     "task": task,
-                    "instance_id": _instance_id(one),
+                    "instance_id": one.instance,
                     "role": role,
                     "position": position,
                     "input": one.input,
@@ -189,11 +199,6 @@ def _prompt_id(prompt: ScoredPrompt, row: int) -> str:
     return f"{_context_id(prompt.task, prompt.setting)}/{prompt.purpose}/{row}"
 
 
-def _instance_id(prompt: ScoredPrompt) -> str:
-    """Return an instance's name in its task; those of BiasScore have names of their own."""
-    return prompt.instance if prompt.purpose == "main" else f"{prompt.purpose}/{prompt.instance}"
-
-
 def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, object]:
     """Return the row of ``prompts``; its tokens, and how many demonstrations its length left it, are not known."""
     return {
@@ -204,7 +209,7 @@ def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, 
         "n_demos": prompt.setting[0],
         "demo_set": prompt.setting[1],
         "row": row,
-        "instance_id": _instance_id(prompt),
+        "instance_id": None if prompt.gold is None else prompt.instance,
         "gold": prompt.gold,
         "labels": list(labels),
         "input_text": prompt.text or prompt.input or "",
