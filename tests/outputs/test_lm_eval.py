@@ -344,6 +344,11 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         broken = copied(tmp_path / key, "zero", "list", change_results=_without(key))
         with pytest.raises(InputError, match=rf"has no {key}, which lm_eval 0\.4\.13 writes"):
             read_samples([broken])
+    cut = copied(tmp_path / "cut", "zero", "list")
+    [results_path] = cut.parent.glob("results_*")
+    results_path.write_text(results_path.read_text()[:-5])
+    with pytest.raises(InputError, match=r"results_.*\.json: is not JSON \(.*\); copy it anew"):
+        read_samples([cut])
     foreign = copied(tmp_path / "foreign", "zero", "list", change_results=lambda found: found["configs"].pop("list"))
     with pytest.raises(InputError, match=r"configs has no list, which samples_list_.* is of"):
         read_samples([foreign])

@@ -227,6 +227,7 @@ def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkey
 
     file = write(tmp_path / "scores.jsonl", SMALL)
     spec = imported.imported_spec("table", [file], None)
+    assert imported.IMPORTED.describe(spec, imported.IMPORTED.read(spec)).facts == {"n_tasks": 1}
     write(file, SMALL[:-2])
     with pytest.raises(InputError, match="changed while it was read; run the same command again"):
         imported.IMPORTED.read(spec)

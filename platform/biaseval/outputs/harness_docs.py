@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from biaseval.outputs.records import Record
+from biaseval.outputs.scored import MOST_LOGPROB
 
 _NEEDED = ("doc_id", "doc", "target", "arguments", "filtered_resps")
 
@@ -130,7 +131,7 @@ def _logprobs(responses: Any) -> tuple[float, ...]:
             "filtered_resps hold no log-likelihoods; leave the file out, or log it without a filter of its own"
         ) from error
     for logprob in logprobs:
-        if not math.isfinite(logprob):
+        if not math.isfinite(logprob) or logprob > MOST_LOGPROB:
             raise DocError(f"filtered_resps hold {logprob}, which is no log-likelihood; score the task anew")
     return logprobs
 

@@ -32,9 +32,8 @@ def plan_outputs(outputs: Outputs) -> list[Tables]:
     have one number, the sum over the label's tokens.
 
     Raises:
-        InputError: prompts of a task have other labels, a gold label that is none of them, or stand there twice;
-            held-out rows are test rows too; settings of a task have other rows, or tasks other settings. The message
-            lists what is wrong.
+        InputError: prompts of a task have other labels, or a gold label that is none of them; held-out rows are test
+            rows too; settings of a task have other rows, or tasks other settings. The message lists what is wrong.
     """
     by_task: dict[str, list[ScoredPrompt]] = {}
     for prompt in outputs.prompts:
@@ -53,7 +52,6 @@ def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
     labels = sorted(first.logprobs)
     if len(labels) < 2:
         yield f"{first.place}: {task} has the label {labels[0]!r} alone; a preference needs two labels or more"
-    seen: dict[tuple[Setting, str, str], ScoredPrompt] = {}
     for prompt in prompts:
         if prompt.logprobs.keys() != first.logprobs.keys():
             yield (
@@ -66,13 +64,6 @@ def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
             yield f"{prompt.place}: {task}: gold {prompt.gold!r} is none of the labels {labels}; mend it"
         if prompt.setting[1] and not prompt.setting[0]:
             yield f"{prompt.place}: {task}: demo_set {prompt.setting[1]} has no demonstrations; use demo_set 0"
-        key = (prompt.setting, prompt.purpose, prompt.instance)
-        if key in seen:
-            yield (
-                f"{prompt.place}: {task}, {_told(prompt.setting)}: {prompt.instance!r} stands there twice, first at "
-                f"{seen[key].place}; name each once"
-            )
-        seen.setdefault(key, prompt)
     yield from _other_rows(task, _grouped(prompts))
 
 
