@@ -33,6 +33,8 @@ def caveats(findings: Findings) -> list[str]:
             "Intervals over tasks are pictures, and no word is made of them: of RSD and BiasScore, with so few tasks, "
             "they hold the mean in 90 to 98 % of simulated runs in place of 95 %."
         )
+    if "imported" in findings.spec:
+        sentences += findings.plan["notes"]
     sentences += [*_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
     if n_fewer := findings.n_cut["n_fewer_demos"]:
         of = f" of {findings.plan['n_prompts']:,}" if "n_prompts" in findings.plan else ""
