@@ -19,7 +19,7 @@ from biaseval.errors import InputError
 from biaseval.outputs.harness_docs import Doc, DocError, read_doc
 from biaseval.outputs.harness_files import TaskFile, settings_of, task_files
 from biaseval.outputs.problems import refuse
-from biaseval.outputs.records import digest_of, json_lines
+from biaseval.outputs.records import digest_of, records
 from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
 
 _N_NAMED = 5
@@ -86,7 +86,7 @@ class _Docs:
         self.docs: list[Doc] = []
         by_id: dict[str, Doc] = {}
         unlike: Counter[str] = Counter()
-        for place, record in json_lines(file.path):
+        for place, record in records(file.path):
             try:
                 doc = read_doc(place, record, file.config)
             except DocError as error:
