@@ -205,12 +205,12 @@ def test_all_mistakes_come_in_one_message_and_the_first_of_many(tmp_path: Path) 
 
 def test_files_that_are_no_table_are_refused(tmp_path: Path) -> None:
     for name, content, message in [
-        ("a.txt", b"", "is no .csv, .jsonl or .parquet file"),
-        ("b.csv", b"", "holds no row"),
-        ("c.csv", b"task,label,logprob\nt,a\n", "line 2: has not as many cells as the first line has names"),
-        ("d.csv", b'task,label,logprob\nt,"a"b,1\n', "line 2: is not CSV"),
-        ("e.parquet", b"no", "is not Parquet"),
-        ("f.csv", b"\xff\xfe\n\n", "is not UTF-8 CSV"),
+        ("a.txt", b"", "is empty; CSV"),
+        ("b.csv", b"", "is empty; CSV"),
+        ("c.csv", b"task,label,logprob\nt,a\n", "line 2: has 2 columns and the header 3"),
+        ("d.csv", b'task,label,logprob\nt,"a"b,1\n', "line 2: is no row of a table"),
+        ("e.parquet", b"no", "is no readable Parquet or Arrow file"),
+        ("f.csv", b"\xff\xfe\n\n", "is UTF-16"),
     ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name}: {message}"):
