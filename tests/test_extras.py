@@ -69,7 +69,7 @@ def test_what_is_not_installed_is_named_with_its_extra(base: Path, tmp_path: Pat
         expected = ["lora needs peft and deepspeed, which are not installed: pip install 'biaseval[train]'"]
     else:
         spec = ROOT / "examples" / "two-systems.yaml"
-        expected = ["heuristics needs nltk and sklearn, which are not installed: pip install 'biaseval[qa]'"]
+        expected = ["heuristics need nltk and sklearn, which are not installed: pip install 'biaseval[qa]'"]
     done = _run(
         base,
         f"""

@@ -24,7 +24,7 @@ def refuse_missing_extras(spec: AnySpec) -> None:
     missing: dict[str, list[str]] = {}
     for why, extra, packages in _needed(spec):
         if lacking := [name for name in packages if not _is_installed(name)]:
-            line = f"{why} needs {' and '.join(lacking)}, which {'are' if len(lacking) > 1 else 'is'} not installed"
+            line = f"{why} {' and '.join(lacking)}, which {'are' if len(lacking) > 1 else 'is'} not installed"
             missing.setdefault(extra, []).append(line)
     problems = [f"{'; '.join(lines)}: pip install 'biaseval[{extra}]'" for extra, lines in missing.items()]
     if problems:
@@ -37,19 +37,19 @@ def _needed(spec: AnySpec) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield from _needed(spec.spec)
         return
     if isinstance(spec, InstructSpec):
-        yield "kind: instruct", *_TRAIN
+        yield "kind: instruct needs", *_TRAIN
     for section in ("lora", "train"):
         if getattr(spec, section, None) is not None:
-            yield section, *_TRAIN
+            yield f"{section} needs", *_TRAIN
     for place, model in spec.models_used().items():
         if getattr(model, "adapter", None) is not None:
-            yield f"{'.'.join(place)}.adapter", *_ADAPTERS
+            yield f"{'.'.join(place)}.adapter needs", *_ADAPTERS
     if isinstance(spec, QaBiasSpec):
         resources = resources_of(spec.heuristics)
         packages = [name for resource, name in _QA.items() if resource in resources]
         if spec.text.spacy is None and "spacy" in packages:  # rules of our own stand in for it
             packages.remove("spacy")
-        yield "heuristics", "qa", tuple(packages)
+        yield "heuristics need", "qa", tuple(packages)
 
 
 def _is_installed(package: str) -> bool:
