@@ -143,6 +143,15 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content
     assert [own for own in records.problems if own.startswith(problem)], records.problems
 
 
+def test_a_hub_that_is_out_of_reach_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    records = Records("hf://datasets/owner/name/train.parquet")
+    assert list(records) == []
+    [problem] = records.problems
+    assert problem.startswith("cannot be read (")
+    assert problem.endswith("check the path, the network and HF_TOKEN")
+
+
 def test_a_file_with_no_good_row_is_not_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n" + "1,2,3\n" * 100_000)

@@ -36,6 +36,7 @@ _TABLES = (".csv", ".tsv")
 _SUFFIXES = (*_TABLES, ".json", ".jsonl", ".parquet", ".arrow")
 _DELIMITERS = ",;\t"
 _BATCH_ROWS = 4096
+_HUB = "hf://"
 
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
 Row = tuple[str, dict[str, Any]]
@@ -77,6 +78,10 @@ class Records:
             self.problems += error.problems
         except (OSError, pa.ArrowException, ValueError) as error:
             self.problems.append(f"cannot be read ({_reason(error)}); check the path")
+        except Exception as error:
+            if not self.uri.startswith(_HUB):  # whose client has errors of its own
+                raise
+            self.problems.append(f"cannot be read ({_reason(error)}); check the path, the network and HF_TOKEN")
 
     def _rows(self, fs: pafs.FileSystem, path: str, where: str) -> Iterator[Row]:
         with fs.open_input_stream(path, compression=None) as raw:
@@ -200,10 +205,10 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     Raises:
         OSError, pa.ArrowException, ValueError: there is no such place.
     """
-    if uri.startswith("hf://"):
+    if uri.startswith(_HUB):
         from huggingface_hub import HfFileSystem
 
-        return pafs.PyFileSystem(pafs.FSSpecHandler(HfFileSystem())), uri.removeprefix("hf://")
+        return pafs.PyFileSystem(pafs.FSSpecHandler(HfFileSystem())), uri.removeprefix(_HUB)
     if "://" in uri:
         return cast(tuple[pafs.FileSystem, str], pafs.FileSystem.from_uri(uri))
     return pafs.LocalFileSystem(), absolute_uri(uri)
