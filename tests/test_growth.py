@@ -215,6 +215,27 @@ def test_an_unfinished_run_is_not_analysed(run: Run) -> None:
     assert not run.has("specs")
 
 
+def test_data_sets_are_added_behind_those_that_are_there(run: Run, csv_folder: Path, tiny_llama: Path) -> None:
+    first = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2, 3]}, calibration=["cc"])
+    run_spec(first, run.uri)  # so that a part of contexts has the number that a second task would have
+    before = kept(run)
+    content = first.model_dump()
+    second = {**content["data"][0], "name": "again", "train": content["data"][0]["test"], "test": None}
+    write_csv(csv_folder / "more.csv", reviews(24, "more"))
+    second["train"] = str(csv_folder / "more.csv")
+    two = LabelBiasSpec.model_validate({**content, "data": [*content["data"], second]})
+    run_spec(two, run.uri)
+    after = kept(run)
+    assert {name: after[name] for name in before} == before
+    assert rows(run, "select distinct task from label_bias_by_task order by task") == [
+        {"task": "again"},
+        {"task": "reviews"},
+    ]
+    turned = LabelBiasSpec.model_validate({**content, "data": [second, *content["data"]]})
+    with pytest.raises(InputError, match=r"belongs to another spec|would have other rows"):
+        run_spec(turned, run.uri)
+
+
 def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path, tmp_path: Path) -> None:
     for role, prefix in (("train", "dog"), ("test", "cat")):
         write_jsonl(tmp_path / f"{role}.jsonl", boolq_rows(prefix, 8, 8))

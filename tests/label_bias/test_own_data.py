@@ -152,8 +152,8 @@ def test_several_data_sets_are_one_suite(tmp_path: Path) -> None:
     found = plans(LabelBiasSpec.model_validate({**spec, "data": data}))
     assert [plan.task for plan in found] == ["moods", "letters"]
     assert [plan.tasks["labels"][0].as_py() for plan in found] == [["bad", "good", "mixed"], ["no", "yes"]]
-    with pytest.raises(ValueError, match=r"data: name \['reviews', 'reviews'\] names a data set twice"):
-        LabelBiasSpec.model_validate({**spec, "data": [{**own, "name": None} for own in data]})
+    with pytest.raises(ValueError, match=r"data: name \['same', 'same'\] names a data set twice"):
+        LabelBiasSpec.model_validate({**spec, "data": [{**own, "name": "same"} for own in data]})
 
 
 def test_balanced_sets_show_every_label(tmp_path: Path) -> None:
@@ -237,4 +237,4 @@ def test_a_spec_has_tasks_or_data(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(base + "data: {train: a.csv, test: b.csv}\n")
     spec = load_spec(tmp_path / "spec.yaml")
     assert isinstance(spec, LabelBiasSpec)
-    assert spec.files() == {"data.train": str(tmp_path / "a.csv"), "data.test": str(tmp_path / "b.csv")}
+    assert spec.files() == {"data of x, train": str(tmp_path / "a.csv"), "data of x, test": str(tmp_path / "b.csv")}

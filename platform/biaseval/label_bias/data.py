@@ -164,7 +164,7 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
     if n_same := len(train) - len(kept):
         where = "another row's, or a test row's," if test else "another row's"
         notes.append(f"{key}.train: {n_same:,} of {len(train):,} rows have {where} text and are left out")
-    name = spec.task_of(data)
+    name = data.name
     instances = [_instance(example, fields) for example in (*kept, *test)]
     labels = tuple(sorted({instance.label for instance in instances}))
     if len(labels) < 2:

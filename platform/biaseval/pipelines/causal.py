@@ -187,13 +187,20 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         InputError: something is wrong with what is planned, or what is there would be another.
     """
     contexts_part = _stored(run, "contexts", "context_id")
+    made = {table: run.parts(table) for table in ("tasks", "splits", "settings")}
     prompts = set(_stored(run, "prompts", "prompt_id"))
     parts: list[dict[str, Any]] = [*plan["parts"]]
     n_contexts = 1 + max(contexts_part.values())
     summary = inputs.start
     for number, planned in enumerate(inputs.all_planned()):
-        _refuse_other_rows(run, number, planned, contexts_part)
         contexts = planned.tables["contexts"]
+        _refuse_other_contexts(run, contexts, contexts_part)
+        for table in made.keys() & planned.tables.keys():
+            rows = planned.tables[table]
+            if number not in made[table]:
+                run.write_part(table, number, rows)
+            elif not rows.equals(run.read_part(table, number).cast(rows.schema)):
+                raise _other_rows(run, table)
         new = contexts.filter(pc.invert(pc.is_in(contexts["context_id"], pa.array(list(contexts_part), pa.string()))))
         if new.num_rows:
             run.write_part("contexts", n_contexts, new)
@@ -202,9 +209,9 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
             rows = [row for row in part.prompts.to_pylist() if row["prompt_id"] not in prompts]
             rows.sort(key=lambda row: contexts_part.get(row["context_id"], n_contexts))
             for where, own in groupby(rows, key=lambda row: contexts_part.get(row["context_id"], n_contexts)):
-                made = part.of(list(own), lengths)
-                run.write_part("prompts", len(parts), made.prompts)
-                parts.append(part_entry(len(parts), where, made.prompts.num_rows, made.tokens))
+                new_part = part.of(list(own), lengths)
+                run.write_part("prompts", len(parts), new_part.prompts)
+                parts.append(part_entry(len(parts), where, new_part.prompts.num_rows, new_part.tokens))
         n_contexts += bool(new.num_rows)
         summary += planned.summary
     return {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
@@ -217,23 +224,22 @@ def _stored(run: Run, table: str, key: str) -> dict[str, int]:
     }
 
 
-def _refuse_other_rows(run: Run, number: int, planned: Planned, contexts_part: Mapping[str, int]) -> None:
-    """Make sure that what a plan has of a task or setting is what would be planned anew.
+def _refuse_other_contexts(run: Run, contexts: pa.Table, contexts_part: Mapping[str, int]) -> None:
+    """Make sure that contexts that are there have the texts that would be planned anew; Raises InputError: not so."""
+    texts = dict(zip(contexts["context_id"].to_pylist(), contexts["text"].to_pylist(), strict=True))
+    for part in sorted({contexts_part[name] for name in texts if name in contexts_part}):
+        stored = run.read_part("contexts", part)
+        for name, text in zip(stored["context_id"].to_pylist(), stored["text"].to_pylist(), strict=True):
+            if texts.get(name, text) != text:
+                raise _other_rows(run, "contexts")
 
-    Raises:
-        InputError: it is not.
-    """
-    for table, rows in planned.tables.items():
-        stored = run.read_part(table, number)
-        if table == "contexts":
-            rows = rows.filter(pc.is_in(rows["context_id"], stored["context_id"]))
-            stored = stored.filter(pc.is_in(stored["context_id"], rows["context_id"]))
-            rows, stored = (own.sort_by("context_id").select(["context_id", "text"]) for own in (rows, stored))
-        if not rows.equals(stored.cast(rows.schema)):
-            raise InputError(
-                f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added "
-                "(a small data set has fewer test rows with more demonstrations); start a run in another directory"
-            )
+
+def _other_rows(run: Run, table: str) -> InputError:
+    return InputError(
+        f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added "
+        "(a small data set has fewer test rows with more demonstrations; data sets are added behind those that are "
+        "there); start a run in another directory"
+    )
 
 
 def part_entry(

@@ -53,8 +53,8 @@ class TasksSpec(Section):
 class LabelDataSpec(DataSpec):
     """A data set of the user's own, which is one task: demonstrations and BiasScore rows come from ``train``."""
 
-    name: Name | None = None
-    """Of the task; that of the spec where it is left out."""
+    name: Name
+    """Of the task; that of the spec where there is one data set, without a list."""
     max_test: Annotated[int, Field(gt=0)] = 1000
 
 
@@ -96,7 +96,7 @@ class LabelBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*",)
-    GROWS = ("prompt.n_demos", "prompt.demo_sets", "calibration")
+    GROWS = ("prompt.n_demos", "prompt.demo_sets", "calibration", "data")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None
@@ -119,18 +119,13 @@ class LabelBiasSpec(RunSpec):
         """Return the files beside the tasks; those of the tasks' folder are recorded by their names."""
         if self.tasks is not None:
             return {f"tasks.{key}": getattr(self.tasks, key) for key in ("table", "templates", "splits")}
-        return {
-            f"{key}.{role}": getattr(data, role) for key, data in self.datasets().items() for role in ("train", "test")
-        }
+        own = self.data or []
+        return {f"data of {data.name}, {role}": getattr(data, role) for data in own for role in ("train", "test")}
 
     def datasets(self) -> dict[str, LabelDataSpec]:
         """Return the data sets of the user's own, by their keys in messages."""
         own = self.data or []
         return {"data" if len(own) == 1 else f"data.{number}": data for number, data in enumerate(own)}
-
-    def task_of(self, data: LabelDataSpec) -> str:
-        """Return the name of the task that a data set is."""
-        return data.name or self.name
 
     @property
     def sampling(self) -> Literal["per_task", "reif2024"]:
@@ -154,8 +149,8 @@ class LabelBiasSpec(RunSpec):
 
     @field_validator("data", mode="before")
     @classmethod
-    def _one_data_set_is_a_list(cls, data: object) -> object:
-        return [data] if isinstance(data, dict) else data
+    def _one_data_set_is_a_list(cls, data: object, info: ValidationInfo) -> object:
+        return [{"name": info.data.get("name"), **data}] if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _has_tasks_or_data(self) -> LabelBiasSpec:
@@ -165,7 +160,7 @@ class LabelBiasSpec(RunSpec):
                 f"tasks and data: {found}; name a folder of Super-NaturalInstructions in tasks.path, or files of your "
                 "own in data.train"
             )
-        names = [self.task_of(data) for data in self.data or []]
+        names = [data.name for data in self.data or []]
         refuse(named_twice("data: name", names, "a data set"), SpecError)
         if self.prompt.demos == "balanced" and self.tasks is not None:
             fixed = [f"{key}: {value}" for key, value in self._fixed_draws() if value]
