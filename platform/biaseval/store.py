@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,6 +32,9 @@ _SMALLEST_PART = 12
 _TEMPORARY_MARK = ".incomplete-"
 _LOCK = ".lock"
 _PROBE = ".writable"
+
+LEASE = "lease.json"
+"""The file of a run that says which process works on it (`biaseval.lease`)."""
 
 
 def part_name(number: int) -> str:
@@ -56,6 +59,8 @@ class Run:
     fs: pafs.FileSystem
     root: str
     """The run's path inside ``fs``."""
+    guard: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Called before anything is written or deleted; raises where this process may not any more."""
 
     @classmethod
     def open(cls, uri: str) -> Run:
@@ -119,7 +124,9 @@ class Run:
 
         Raises:
             BiasevalError: the disk is full or the store does not answer; what was complete stays.
+            TransientError: another process took the run over.
         """
+        self.guard()
         path = self.path(name)
         try:
             if self.is_local:
@@ -258,6 +265,7 @@ class Run:
 
     def delete(self, name: str) -> None:
         """Delete the table or file ``name``; nothing happens if it does not exist."""
+        self.guard()
         kind = self.fs.get_file_info(self.path(name)).type
         if kind == pafs.FileType.Directory:
             self.fs.delete_dir(self.path(name))
@@ -266,7 +274,7 @@ class Run:
 
     def leftovers(self) -> set[str]:
         """Return the names directly in the run that a killed process may leave and that say nothing."""
-        return {name for name in self.names() if name in (_LOCK, _PROBE) or _TEMPORARY_MARK in name}
+        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE) or _TEMPORARY_MARK in name}
 
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""
@@ -279,7 +287,7 @@ class Run:
     def lock(self) -> Iterator[None]:
         """Keep other processes of this machine out of the run; the lock goes with the process, however it ends.
 
-        An object store has no lock: two runs of different specs on one prefix at the same time are not noticed.
+        An object store has no lock; there the lease keeps others out, of other machines, too (`biaseval.lease`).
 
         Raises:
             TransientError: another process holds it.

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from biaseval.errors import BiasevalError, InputError
+from biaseval.lease import held
 from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import is_planned, read_plan, read_spec, refuse_another, refuse_foreign, write_plan
 from biaseval.pipelines.kind import AnyKind, Description, Stage
@@ -79,17 +80,18 @@ def headline(spec: AnySpec) -> str:
 
 @contextmanager
 def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
-    """Yield the run directory, claimed for the spec, locked and planned.
+    """Yield the run directory, claimed for the spec, held and planned.
 
     Raises:
         InputError: bad input, or the directory is another's.
+        TransientError: another process is working on it, or took it over.
     """
     kind = kind_of(spec)
     run = Run.open(run_uri)
     refuse_foreign(run)
     inputs = None if is_planned(run) else kind.read(spec)
     run.create()
-    with run.lock():
+    with held(run) as run:
         run.sweep()
         if is_planned(run):
             refuse_another(run, kind, spec)
@@ -127,6 +129,7 @@ def make_missing(
     made: list[Done] = []
     with Cluster(execution, at_once) as cluster:
         for stage in stages:
+            run.guard()
             missing = missing_units(run, stage.units, needed_only=is_whole_run)
             total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
             if not missing:
@@ -140,6 +143,7 @@ def make_missing(
                 own = []
                 for done in stage.make(run, missing, cluster):
                     progress.advance(done.unit.size, done.tokens)
+                    run.guard()
                     own.append(done)
             made += own
             _refuse_missing(run, stage, missing, own)
