@@ -238,13 +238,17 @@ class Run:
 
         What is empty, or too short for a Parquet file and has the name of one, is not complete.
         """
+        return set(self.written(name))
+
+    def written(self, name: str) -> dict[str, float]:
+        """Return when each of `files` was written: seconds since 1970, by the clock of the disk or store."""
         path = self.path(name)
         found = self.fs.get_file_info(path)
         if found.type == pafs.FileType.File:
-            return {name}
+            return {name: found.mtime.timestamp()}
         infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
         return {
-            f"{name}/{info.path.removeprefix(path).removeprefix('/')}"
+            f"{name}/{info.path.removeprefix(path).removeprefix('/')}": info.mtime.timestamp()
             for info in infos
             if info.type == pafs.FileType.File
             and info.size >= (_SMALLEST_PART if info.extension == "parquet" else 1)

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from biaseval.cli import making, reading, training
+from biaseval.cli.arguments import WatchingCommand
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
 
@@ -77,7 +78,7 @@ for _command in (
     *(reading.status, reading.sql, reading.report, reading.compare),
     making.demo,
 ):
-    app.command()(_command)
+    app.command(cls=WatchingCommand if _command is reading.status else None)(_command)
 tasks_app.command("check")(reading.tasks_check)
 train_app.command("lora")(training.train_lora)
 train_app.command("instruct")(training.train_instruct)

@@ -9,7 +9,8 @@ hold     taking it, renewing it, losing it
 look     who held a run last, for whoever only looks
 """
 
+from biaseval.lease.files import Seen
 from biaseval.lease.hold import held
 from biaseval.lease.look import Sight, look
 
-__all__ = ["Sight", "held", "look"]
+__all__ = ["Seen", "Sight", "held", "look"]

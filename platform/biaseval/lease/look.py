@@ -32,6 +32,11 @@ class Sight:
     """Seconds of silence after which another driver may take the run over."""
 
     @property
+    def who(self) -> str:
+        """The process, for people."""
+        return f"process {self.pid} on {self.host} ({self.command}), since {self.since}"
+
+    @property
     def is_silent(self) -> bool:
         """It misses beats: its process is stopped, or hangs."""
         return self.last_beat_age_s > self.expires_s
