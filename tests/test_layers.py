@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "platform" / "biaseval"
 LAYERS = [
     {"__main__"},
     {"cli", "bench", "validation"},
-    {"demo"},
+    {"demo", "doctor"},
     {"pipelines"},
     {"execute", "report"},
     {"analysis", "training"},

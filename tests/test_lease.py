@@ -233,6 +233,11 @@ def test_without_boto3_a_run_says_that_nobody_is_kept_out_for_sure(
     assert not bucket.has(LEASE)
 
 
+def test_no_credentials_of_a_command_are_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/bin/biaseval", "run", "a spec.yaml", "--run-dir", "s3://key:secret@bucket/run"])
+    assert Lease.of_this_process(1, 1).command == "biaseval run 'a spec.yaml' --run-dir s3://bucket/run"
+
+
 def test_a_damaged_lease_is_watched_and_taken_over(bucket: Run) -> None:
     bucket.write_text(LEASE, "{")
     with held(bucket):

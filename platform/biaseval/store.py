@@ -42,6 +42,11 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
+def temporary_name(name: str) -> str:
+    """Return a name that nobody else has, of what is no file of a run."""
+    return f"{name}{_TEMPORARY_MARK}{uuid.uuid4().hex[:12]}"
+
+
 def absolute_uri(uri: str) -> str:
     """Return ``uri`` itself for an object store, the absolute path for a local directory."""
     return uri if "://" in uri else str(Path(uri).expanduser().resolve())
@@ -132,7 +137,7 @@ class Run:
             if self.is_local:
                 folder = os.path.dirname(path)
                 os.makedirs(folder, exist_ok=True)
-                temporary = f"{path}{_TEMPORARY_MARK}{uuid.uuid4().hex[:12]}"
+                temporary = temporary_name(path)
                 try:
                     with open(temporary, "wb") as file:
                         file.write(data)

@@ -14,13 +14,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from biaseval.cli import making, reading, training
+from biaseval.cli import diagnosing, making, reading, training
 from biaseval.cli.arguments import WatchingCommand
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
 
 NOT_YET: Mapping[str, str] = {
-    "doctor": "biaseval plan SPEC says what is wrong with a spec, its files and its model",
     "analyse": "biaseval sql RUN QUERY asks anything of what is stored",
     "check": "biaseval sql RUN QUERY --format json gives the numbers to check",
     "import lm-eval": "biaseval score scores prompts anew",
@@ -76,7 +75,7 @@ def _options(
 for _command in (
     *(making.run, making.tune, making.init, making.plan, making.score),
     *(reading.status, reading.sql, reading.report, reading.compare),
-    making.demo,
+    *(making.demo, diagnosing.doctor),
 ):
     app.command(cls=WatchingCommand if _command is reading.status else None)(_command)
 tasks_app.command("check")(reading.tasks_check)

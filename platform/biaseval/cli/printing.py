@@ -17,6 +17,7 @@ from biaseval.progress import duration
 
 if TYPE_CHECKING:
     from biaseval.analysis.comparing import Compared
+    from biaseval.doctor import Finding
     from biaseval.lease import Sight
     from biaseval.pipelines import Description, Status
     from biaseval.pipelines.pace import Pace
@@ -158,6 +159,13 @@ def _pace(pace: Pace) -> str:
     if pace.last_part_age_s is not None:
         words.append(f"last part {duration(pace.last_part_age_s)} ago")
     return ", ".join(words) or "not known before some parts are complete"
+
+
+def print_finding(finding: Finding) -> None:
+    """Print what a check of this machine says, and below it what to do."""
+    typer.echo(f"{finding.state:8} {finding.check}: {finding.found}")
+    if finding.remedy is not None:
+        typer.echo(f"{'':8} → {finding.remedy}")
 
 
 def print_tasks(checked: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -111,9 +111,9 @@ class ConditionalFile:
 
     is_exclusive = True
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, name: str = LEASE) -> None:
         self._client = _client(run)
-        bucket, _, key = run.path(LEASE).partition("/")
+        bucket, _, key = run.path(name).partition("/")
         self._place = {"Bucket": bucket, "Key": key}
 
     def read(self) -> Seen | None:
@@ -181,12 +181,37 @@ def lease_file(run: Run) -> LeaseFile:
     return ConditionalFile(run) if isinstance(run.fs, pafs.S3FileSystem) else PlainFile(run)
 
 
+def prove_conditions(run: Run, name: str) -> None:
+    """Try with a file of a run, which must not be there, whether its store heeds all conditions; delete it again.
+
+    Raises:
+        UnconditionalError: it does not, or what makes such requests is not installed; the message says which.
+        BiasevalError: the store is out of reach.
+    """
+    if not isinstance(run.fs, pafs.S3FileSystem):
+        raise UnconditionalError("only stores that speak S3 are asked with conditions")
+    file, lease = ConditionalFile(run, name), Lease.of_this_process(0, 0)
+    first = file.write(lease, None)
+    try:
+        file.prove(lease)
+        second = file.write(replace(lease, held_s=1), first)
+        try:
+            file.write(lease, first)
+        except ChangedError:
+            file.delete(second)
+            return
+        raise UnconditionalError("the store ignores the condition If-Match")
+    except UnconditionalError:
+        run.delete(name)
+        raise
+
+
 def _client(run: Run) -> Any:
     try:
         from botocore.config import Config
         from botocore.session import get_session
     except ImportError as error:
-        raise UnconditionalError("boto3 is not installed: pip install 'biaseval[aws]'") from error
+        raise UnconditionalError("boto3 is not installed: pip install 'boto3>=1.36'") from error
     try:
         # An answer that does not come must not hold up a beat for long; not every store knows Amazon's checksums.
         config = Config(
@@ -197,7 +222,7 @@ def _client(run: Run) -> Any:
             response_checksum_validation="when_required",
         )
     except TypeError as error:
-        raise UnconditionalError("boto3 is too old: pip install -U 'biaseval[aws]'") from error
+        raise UnconditionalError("boto3 is too old: pip install -U 'boto3>=1.36'") from error
     asked = parse_qs(urlsplit(run.uri).query)  # as pyarrow takes them
     endpoint = asked.get("endpoint_override", [None])[0]
     if endpoint is not None and "://" not in endpoint:

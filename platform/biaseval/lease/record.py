@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import sys
 import uuid
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Self
 
 _LONGEST_COMMAND = 200
+_CREDENTIALS = re.compile(r"://[^/@\s]+@")
+"""What a URI may hold before its bucket, which nobody else is to read."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Lease:
     def of_this_process(cls, interval_s: float, expires_s: float) -> Self:
         """Return a new lease of this process."""
         now, pid = utc_now(), os.getpid()
-        command = shlex.join([Path(sys.argv[0]).name or "python", *sys.argv[1:]])[:_LONGEST_COMMAND]
+        command = _CREDENTIALS.sub("://", shlex.join([Path(sys.argv[0]).name or "python", *sys.argv[1:]]))
+        command = command[:_LONGEST_COMMAND]
         return cls(uuid.uuid4().hex, platform.node(), pid, command, now, _process(pid), interval_s, expires_s, now)
 
     @classmethod
