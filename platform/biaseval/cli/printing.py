@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from biaseval.training.estimate import TrainingCost
 
 
+_MOST_GIVEN_UP = 5
+
+
 class Format(StrEnum):
     """How `sql` prints its result."""
 
@@ -123,8 +126,10 @@ def print_status(status: Status, anew: bool = False) -> None:
         typer.echo(f"{stage.noun:7} {stage.size_done:,} of {stage.size:,} {stage.verb}{parts}")
     for own in status.under_way:
         typer.echo(f"begun   {own.model}: step {own.n_steps:,}, loss {own.loss:.4f}")
-    for name, why in status.given_up.items():
-        typer.echo(f"given up {name}: {why}")
+    for name, why in list(status.given_up.items())[:_MOST_GIVEN_UP]:
+        typer.echo(f"left    {name}: {why}")
+    if len(status.given_up) > _MOST_GIVEN_UP:
+        typer.echo(f"left    {len(status.given_up) - _MOST_GIVEN_UP:,} more, which --json has")
     if status.has_metrics:
         typer.echo(f"marts   {'complete' if status.has_marts else 'not yet'}")
         typer.echo(f"report  {'complete' if status.has_report else 'not yet'}")

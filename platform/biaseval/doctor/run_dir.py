@@ -81,7 +81,7 @@ def _conditions(run: Run, name: str) -> Finding:
         prove_conditions(run, name)
     except UnconditionalError as error:
         found = f"two drivers that start on one run at once may not notice each other: {error}"
-        remedy = "pip install 'boto3>=1.36'" if "boto3" in str(error) else "start one driver at a time"
+        remedy = error.remedy or "start one driver at a time"
         return Finding("conditional writes", State.warning, found, remedy)
     except BiasevalError as error:
         return Finding("conditional writes", State.problem, _reason(error), _remedy(run))

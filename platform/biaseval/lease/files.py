@@ -24,7 +24,11 @@ class ChangedError(Exception):
 
 
 class UnconditionalError(Exception):
-    """Conditional requests cannot be made here; the message says why, and what to do."""
+    """Conditional requests cannot be made here; the message says why."""
+
+    def __init__(self, why: str, remedy: str | None = None) -> None:
+        super().__init__(why if remedy is None else f"{why}: {remedy}")
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -211,7 +215,7 @@ def _client(run: Run) -> Any:
         from botocore.config import Config
         from botocore.session import get_session
     except ImportError as error:
-        raise UnconditionalError("boto3 is not installed: pip install 'boto3>=1.36'") from error
+        raise UnconditionalError("boto3 is not installed", "pip install 'boto3>=1.36'") from error
     try:
         # An answer that does not come must not hold up a beat for long; not every store knows Amazon's checksums.
         config = Config(
@@ -222,7 +226,7 @@ def _client(run: Run) -> Any:
             response_checksum_validation="when_required",
         )
     except TypeError as error:
-        raise UnconditionalError("boto3 is too old: pip install -U 'boto3>=1.36'") from error
+        raise UnconditionalError("boto3 is too old", "pip install -U 'boto3>=1.36'") from error
     asked = parse_qs(urlsplit(run.uri).query)  # as pyarrow takes them
     endpoint = asked.get("endpoint_override", [None])[0]
     if endpoint is not None and "://" not in endpoint:

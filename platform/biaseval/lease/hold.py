@@ -138,7 +138,7 @@ class _Keeper:
         """
         if self._run.is_local:
             return
-        if self._lost is None and self._has_expired:
+        if self._lost is None and not self._is_over.is_set() and self._has_expired:
             with suppress(Exception):
                 self._beat()
             if self._lost is None and self._has_expired:
