@@ -150,7 +150,7 @@ def test_the_lease_of_a_dead_machine_is_taken_over_when_it_has_expired(
     said = capsys.readouterr().err
     assert "is held by process" in said
     assert "elsewhere" in said
-    assert "taken over from" in said
+    assert f"taken over, as its lease was not renewed for {EXPIRES_S} s" in said
 
 
 def test_a_driver_that_was_stopped_for_too_long_writes_nothing_more(bucket: Run) -> None:
@@ -236,6 +236,8 @@ def test_without_boto3_a_run_says_that_nobody_is_kept_out_for_sure(
 def test_no_credentials_of_a_command_are_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/bin/biaseval", "run", "a spec.yaml", "--run-dir", "s3://key:secret@bucket/run"])
     assert Lease.of_this_process(1, 1).command == "biaseval run 'a spec.yaml' --run-dir s3://bucket/run"
+    monkeypatch.setattr(sys, "argv", ["/there/biaseval/__main__.py", "demo"])
+    assert Lease.of_this_process(1, 1).command == "biaseval demo"
 
 
 def test_a_damaged_lease_is_watched_and_taken_over(bucket: Run) -> None:

@@ -99,14 +99,31 @@ class Run:
         return f"{self.root}/{relative}"
 
     def has(self, name: str) -> bool:
-        """Return whether the file or folder ``name`` exists."""
-        return bool(self.fs.get_file_info(self.path(name)).type != pafs.FileType.NotFound)
+        """Return whether the file or folder ``name`` exists; Raises: as `names`."""
+        with self._reached():
+            return bool(self.fs.get_file_info(self.path(name)).type != pafs.FileType.NotFound)
 
     def names(self) -> list[str]:
-        """Return the names of the files and folders directly in the run; empty if it does not exist."""
-        if self.fs.get_file_info(self.root).type != pafs.FileType.Directory:
-            return []
-        return sorted(info.base_name for info in self.fs.get_file_info(pafs.FileSelector(self.root)))
+        """Return the names of the files and folders directly in the run; empty if it does not exist.
+
+        Raises:
+            TransientError: the disk or store does not answer, or refuses.
+        """
+        with self._reached():
+            if self.fs.get_file_info(self.root).type != pafs.FileType.Directory:
+                return []
+            return sorted(info.base_name for info in self.fs.get_file_info(pafs.FileSelector(self.root)))
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise TransientError(
+                f"{self.uri}: cannot be read ({_reason(error)}); check the path, rights and credentials, and try again"
+            ) from error
 
     def create(self) -> None:
         """Make the run directory and prove that it can be written.
@@ -168,8 +185,8 @@ class Run:
         self.write_text(name, json.dumps(content, indent=1, ensure_ascii=False, sort_keys=False) + "\n")
 
     def read_bytes(self, name: str) -> bytes:
-        """Return the content of ``name``."""
-        with self.fs.open_input_stream(self.path(name)) as stream:
+        """Return the content of ``name``; Raises: as `names`, and FileNotFoundError."""
+        with self._reached(), self.fs.open_input_stream(self.path(name)) as stream:
             return bytes(stream.read())
 
     def read_text(self, name: str) -> str:
@@ -246,12 +263,17 @@ class Run:
         return set(self.written(name))
 
     def written(self, name: str) -> dict[str, float]:
-        """Return when each of `files` was written: seconds since 1970, by the clock of the disk or store."""
+        """Return when each of `files` was written: seconds since 1970, by the clock of the disk or store.
+
+        Raises:
+            TransientError: as `names`.
+        """
         path = self.path(name)
-        found = self.fs.get_file_info(path)
-        if found.type == pafs.FileType.File:
-            return {name: found.mtime.timestamp()}
-        infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
+        with self._reached():
+            found = self.fs.get_file_info(path)
+            if found.type == pafs.FileType.File:
+                return {name: found.mtime.timestamp()}
+            infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
         return {
             f"{name}/{info.path.removeprefix(path).removeprefix('/')}": info.mtime.timestamp()
             for info in infos

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import typer
 
 from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument
 from biaseval.cli.printing import Format, print_comparison, print_json, print_result, print_status, print_tasks
-from biaseval.errors import InputError
+from biaseval.errors import InputError, TransientError
 from biaseval.progress import say
 
 
@@ -29,8 +30,8 @@ def status(
     """
     from biaseval.pipelines import run_status
 
+    found = run_status(run)
     while True:
-        found = run_status(run)
         if as_json:
             print_json(found)
         else:
@@ -41,6 +42,8 @@ def status(
             return
         sys.stdout.flush()
         time.sleep(watch)
+        with suppress(TransientError):  # what does not answer now may do so next time
+            found = run_status(run)
 
 
 def sql(

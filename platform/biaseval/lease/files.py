@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pyarrow.fs as pafs
 
-from biaseval.errors import BiasevalError
+from biaseval.errors import TransientError
 from biaseval.lease.record import Lease
 from biaseval.store import LEASE, Run
 
@@ -64,7 +64,7 @@ class LeaseFile(Protocol):
 
         Raises:
             ChangedError: there is another version.
-            BiasevalError: it cannot be written.
+            TransientError: it cannot be written.
         """
 
     def delete(self, version: str) -> None:
@@ -169,8 +169,8 @@ class ConditionalFile:
         except BotoCoreError as error:
             raise self._out_of_reach(error) from error
 
-    def _out_of_reach(self, error: Exception) -> BiasevalError:
-        return BiasevalError(
+    def _out_of_reach(self, error: Exception) -> TransientError:
+        return TransientError(
             f"s3://{self._place['Bucket']}/{self._place['Key']}: cannot be read or written ({error}); mend this and "
             "run the same command again: complete parts are kept"
         )
@@ -190,7 +190,7 @@ def prove_conditions(run: Run, name: str) -> None:
 
     Raises:
         UnconditionalError: it does not, or what makes such requests is not installed; the message says which.
-        BiasevalError: the store is out of reach.
+        TransientError: the store is out of reach.
     """
     if not isinstance(run.fs, pafs.S3FileSystem):
         raise UnconditionalError("only stores that speak S3 are asked with conditions")

@@ -115,7 +115,7 @@ def _outwaited(run: Run, file: LeaseFile, seen: Seen) -> Seen | None:
             return None
         if there.version != seen.version:
             raise _refusal(run, there)
-    say(f"{run.uri}: taken over from {words(seen)}")
+    say(f"{run.uri}: taken over, as its lease was not renewed for {expires_s:g} s")
     return seen
 
 

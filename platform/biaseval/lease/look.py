@@ -46,7 +46,7 @@ def look(run: Run) -> tuple[Sight | None, Seen | None]:
     """Return the driver that holds a run or ended without a word, and its file; None: it ended in order, or none was.
 
     Raises:
-        BiasevalError: the store is out of reach.
+        TransientError: the store is out of reach.
     """
     try:
         seen = lease_file(run).read()

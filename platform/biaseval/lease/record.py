@@ -45,8 +45,9 @@ class Lease:
     def of_this_process(cls, interval_s: float, expires_s: float) -> Self:
         """Return a new lease of this process."""
         now, pid = utc_now(), os.getpid()
-        command = _CREDENTIALS.sub("://", shlex.join([Path(sys.argv[0]).name or "python", *sys.argv[1:]]))
-        command = command[:_LONGEST_COMMAND]
+        program = Path(sys.argv[0])
+        name = program.parent.name if program.name == "__main__.py" else program.name
+        command = _CREDENTIALS.sub("://", shlex.join([name or "python", *sys.argv[1:]]))[:_LONGEST_COMMAND]
         return cls(uuid.uuid4().hex, platform.node(), pid, command, now, _process(pid), interval_s, expires_s, now)
 
     @classmethod
