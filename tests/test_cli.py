@@ -313,6 +313,7 @@ def test_a_run_can_be_asked_in_every_format(
     assert "complete" in call(capsys, monkeypatch, "status", run_dir).out
     status = json.loads(call(capsys, monkeypatch, "status", run_dir, "--json").out)
     assert status == asdict(run_status(run_dir))
+    assert (status["driver"], status["pace"]) == (None, None)
     [scoring] = status["stages"]
     assert (scoring["size_done"], scoring["size"], status["has_report"]) == (150, 150, True)
     again = call(capsys, monkeypatch, "run", str(spec), "--run-dir", run_dir, "--json")

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "platform" / "biaseval"
 LAYERS = [
     {"__main__"},
     {"cli", "bench", "validation"},
-    {"demo"},
+    {"demo", "doctor"},
     {"pipelines"},
     {"execute", "report", "results"},
     {"analysis", "training"},
@@ -26,6 +26,7 @@ LAYERS = [
     {"spec"},
     {"prompting", "qa_bias"},  # their records are what a spec may ask for
     {"records"},
+    {"lease"},
     {"store"},
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic

@@ -141,6 +141,8 @@ def test_a_search_leaves_what_the_contract_names(grid: tuple[Path, Path]) -> Non
     status = run_status(str(run_dir))
     assert status.is_complete
     assert (status.n_parts_done, status.n_parts) == (4, 4)
+    assert list(status.given_up) == ["trial 3"]
+    assert "the pool has 64" in status.given_up["trial 3"]
 
 
 @pytest.mark.usefixtures("here")

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -92,3 +96,36 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         run.read_json("plan.json")
     with pytest.raises(BiasevalError, match=r"spec\.yaml: is damaged"):
         run.read_yaml("spec.yaml")
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A store that lets nobody in."""
+
+    def do_HEAD(self) -> None:  # the names that Python asks for
+        self.send_response(403)
+        self.end_headers()
+
+    do_GET = do_HEAD  # noqa: N815
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+def test_a_store_that_lets_nobody_in_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    try:
+        run = Run.open("s3://bucket/run")
+        looks: list[Callable[[], object]] = [lambda: run.has("plan.json"), run.names, lambda: run.files("scores")]
+        for look in [*looks, lambda: run.read_bytes("plan.json")]:
+            with pytest.raises(BiasevalError, match=r"^s3://bucket/run: cannot be read \(.*; check the path"):
+                look()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

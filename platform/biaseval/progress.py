@@ -55,7 +55,7 @@ class MakingProgress:
             self._last_line = now
             line = f"{self.n_done:,} of {self.total:,} {self.what}"
             if n_warm:
-                left = _duration(elapsed / n_warm * (self.total - self.n_done))
+                left = duration(elapsed / n_warm * (self.total - self.n_done))
                 line = ", ".join(text for text in (line, rate, f"{left} left") if text)
             say(line)
 
@@ -85,7 +85,8 @@ def making_progress(total: int, n_done: int, what: str) -> Iterator[MakingProgre
         yield MakingProgress(total, n_done, what, _bar=bar, _bar_task=task)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return seconds as people read them: minutes and seconds, below an hour."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -33,10 +33,18 @@ _TEMPORARY_MARK = ".incomplete-"
 _LOCK = ".lock"
 _PROBE = ".writable"
 
+LEASE = "lease.json"
+"""The file of a run that says which process works on it (`biaseval.lease`)."""
+
 
 def part_name(number: int) -> str:
     """Return the file name of part ``number`` (0-based)."""
     return f"part-{number:05d}.parquet"
+
+
+def temporary_name(name: str) -> str:
+    """Return a name that nobody else has, of what is no file of a run."""
+    return f"{name}{_TEMPORARY_MARK}{uuid.uuid4().hex[:12]}"
 
 
 def absolute_uri(uri: str) -> str:
@@ -71,6 +79,8 @@ class Run:
     fs: pafs.FileSystem
     root: str
     """The run's path inside ``fs``."""
+    guard: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+    """Called before anything is written or deleted; raises where this process may not any more."""
 
     @classmethod
     def open(cls, uri: str) -> Run:
@@ -104,14 +114,31 @@ class Run:
         return f"{self.root}/{relative}"
 
     def has(self, name: str) -> bool:
-        """Return whether the file or folder ``name`` exists."""
-        return bool(self.fs.get_file_info(self.path(name)).type != pafs.FileType.NotFound)
+        """Return whether the file or folder ``name`` exists; Raises: as `names`."""
+        with self._reached():
+            return bool(self.fs.get_file_info(self.path(name)).type != pafs.FileType.NotFound)
 
     def names(self) -> list[str]:
-        """Return the names of the files and folders directly in the run; empty if it does not exist."""
-        if self.fs.get_file_info(self.root).type != pafs.FileType.Directory:
-            return []
-        return sorted(info.base_name for info in self.fs.get_file_info(pafs.FileSelector(self.root)))
+        """Return the names of the files and folders directly in the run; empty if it does not exist.
+
+        Raises:
+            TransientError: the disk or store does not answer, or refuses.
+        """
+        with self._reached():
+            if self.fs.get_file_info(self.root).type != pafs.FileType.Directory:
+                return []
+            return sorted(info.base_name for info in self.fs.get_file_info(pafs.FileSelector(self.root)))
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise TransientError(
+                f"{self.uri}: cannot be read ({_reason(error)}); check the path, rights and credentials, and try again"
+            ) from error
 
     def create(self) -> None:
         """Make the run directory and prove that it can be written.
@@ -134,13 +161,15 @@ class Run:
 
         Raises:
             BiasevalError: the disk is full or the store does not answer; what was complete stays.
+            TransientError: another process took the run over.
         """
+        self.guard()
         path = self.path(name)
         try:
             if self.is_local:
                 folder = os.path.dirname(path)
                 os.makedirs(folder, exist_ok=True)
-                temporary = f"{path}{_TEMPORARY_MARK}{uuid.uuid4().hex[:12]}"
+                temporary = temporary_name(path)
                 try:
                     with open(temporary, "wb") as file:
                         file.write(data)
@@ -171,8 +200,8 @@ class Run:
         self.write_text(name, json.dumps(content, indent=1, ensure_ascii=False, sort_keys=False) + "\n")
 
     def read_bytes(self, name: str) -> bytes:
-        """Return the content of ``name``."""
-        with self.fs.open_input_stream(self.path(name)) as stream:
+        """Return the content of ``name``; Raises: as `names`, and FileNotFoundError."""
+        with self._reached(), self.fs.open_input_stream(self.path(name)) as stream:
             return bytes(stream.read())
 
     def read_text(self, name: str) -> str:
@@ -246,13 +275,22 @@ class Run:
 
         What is empty, or too short for a Parquet file and has the name of one, is not complete.
         """
+        return set(self.written(name))
+
+    def written(self, name: str) -> dict[str, float]:
+        """Return when each of `files` was written: seconds since 1970, by the clock of the disk or store.
+
+        Raises:
+            TransientError: as `names`.
+        """
         path = self.path(name)
-        found = self.fs.get_file_info(path)
-        if found.type == pafs.FileType.File:
-            return {name}
-        infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
+        with self._reached():
+            found = self.fs.get_file_info(path)
+            if found.type == pafs.FileType.File:
+                return {name: found.mtime.timestamp()}
+            infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
         return {
-            f"{name}/{info.path.removeprefix(path).removeprefix('/')}"
+            f"{name}/{info.path.removeprefix(path).removeprefix('/')}": info.mtime.timestamp()
             for info in infos
             if info.type == pafs.FileType.File
             and info.size >= (_SMALLEST_PART if info.extension == "parquet" else 1)
@@ -273,6 +311,7 @@ class Run:
 
     def delete(self, name: str) -> None:
         """Delete the table or file ``name``; nothing happens if it does not exist."""
+        self.guard()
         kind = self.fs.get_file_info(self.path(name)).type
         if kind == pafs.FileType.Directory:
             self.fs.delete_dir(self.path(name))
@@ -281,7 +320,7 @@ class Run:
 
     def leftovers(self) -> set[str]:
         """Return the names directly in the run that a killed process may leave and that say nothing."""
-        return {name for name in self.names() if name in (_LOCK, _PROBE) or _TEMPORARY_MARK in name}
+        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE) or _TEMPORARY_MARK in name}
 
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""
@@ -294,7 +333,7 @@ class Run:
     def lock(self) -> Iterator[None]:
         """Keep other processes of this machine out of the run; the lock goes with the process, however it ends.
 
-        An object store has no lock: two runs of different specs on one prefix at the same time are not noticed.
+        An object store has no lock; there the lease keeps others out, of other machines, too (`biaseval.lease`).
 
         Raises:
             TransientError: another process holds it.

@@ -14,7 +14,7 @@ import yaml
 
 from biaseval.errors import BiasevalError
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
-from biaseval.pipelines import run_spec, train_qa
+from biaseval.pipelines import run_spec, run_status, train_qa
 from biaseval.reading import reader_inputs
 from biaseval.store import Run
 from biaseval.tables import TRAINED_MODELS
@@ -42,6 +42,7 @@ def test_a_reader_that_is_given_up_takes_along_what_needs_it_and_nothing_else(
         assert "bert+bias_model: loss" in str(caught.value)
         assert "(questions planted-0" in str(caught.value)
         assert "bert+learned_mixin: bert+bias_model was given up" in str(caught.value)
+        assert list(run_status(str(tmp_path / "run")).given_up) == ["bert+bias_model", "bert+learned_mixin"]
         found = trained(tmp_path / "run")
         assert list(found) == ["bert", "bert+bias_model", "bert+resample"]
         assert [row["path"] is None for row in found.values()] == [False, True, False]

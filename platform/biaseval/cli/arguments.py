@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from biaseval.progress import say
 
@@ -37,6 +38,24 @@ RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run dire
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
+WATCH_S = 5.0
+"""Seconds between two looks of a command that watches, where none are given."""
+
+
+class WatchingCommand(TyperCommand):
+    """A command whose option ``--watch`` may stand without a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take what is typed, with the number that is not."""
+        behind = [*args[1:], ""]
+        watching = f"--watch={WATCH_S}"
+        given = [
+            watching if own == "--watch" and not _is_number(after) else own
+            for own, after in zip(args, behind, strict=True)
+        ]
+        return super().parse_args(ctx, given)
+
+
 def load(spec: Path, overrides: Sequence[str] | None) -> Spec:
     """Return a spec, with the keys changed that the command line names."""
     from biaseval.spec import load_spec
@@ -52,3 +71,11 @@ def resumable() -> Iterator[None]:
     except KeyboardInterrupt:
         say("interrupted; complete parts are kept, run the same command again to resume")
         raise
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from biaseval.cli import exchange, making, reading, training
+from biaseval.cli import diagnosing, exchange, making, reading, training
+from biaseval.cli.arguments import WatchingCommand
 from biaseval.errors import BiasevalError, InputError
 from biaseval.progress import say
 
 NOT_YET: Mapping[str, str] = {
-    "doctor": "biaseval plan SPEC says what is wrong with a spec, its files and its model",
     "figures": "biaseval report RUN writes RUN/figures",
 }
 """The commands that are to come, and what there is in their place."""
@@ -78,9 +78,9 @@ def _options(
 for _command in (
     *(making.run, making.tune, making.init, making.plan, making.score, making.analyse),
     *(reading.status, reading.sql, reading.check, reading.report, reading.compare),
-    making.demo,
+    *(making.demo, diagnosing.doctor),
 ):
-    app.command()(_command)
+    app.command(cls=WatchingCommand if _command is reading.status else None)(_command)
 tasks_app.command("check")(reading.tasks_check)
 import_app.command("lm-eval")(exchange.import_lm_eval)
 import_app.command("table")(exchange.import_table)

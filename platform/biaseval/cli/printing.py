@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from biaseval.plain import plain
+from biaseval.progress import duration
 
 if TYPE_CHECKING:
     from biaseval.analysis.comparing import Compared
+    from biaseval.doctor import Finding
+    from biaseval.lease import Sight
     from biaseval.pipelines import Description, Status
+    from biaseval.pipelines.pace import Pace
     from biaseval.training.estimate import TrainingCost
+
+
+_MOST_GIVEN_UP = 5
 
 
 class Format(StrEnum):
@@ -125,18 +132,60 @@ def print_comparison(compared: Compared) -> None:
     print_table(columns, rows)
 
 
-def print_status(status: Status) -> None:
-    """Print how far a run is, stage by stage."""
+def print_status(status: Status, anew: bool = False) -> None:
+    """Print how far a run is, stage by stage; ``anew`` on a terminal in place of all that it shows."""
+    if anew and sys.stdout.isatty():
+        sys.stdout.write("\033[2J\033[H")
     for stage in status.stages:
         parts = f" ({stage.n_units_done:,} of {stage.n_units:,} parts)" if 1 < stage.n_units < stage.size else ""
         typer.echo(f"{stage.noun:7} {stage.size_done:,} of {stage.size:,} {stage.verb}{parts}")
     for own in status.under_way:
         typer.echo(f"begun   {own.model}: step {own.n_steps:,}, loss {own.loss:.4f}")
+    for name, why in list(status.given_up.items())[:_MOST_GIVEN_UP]:
+        typer.echo(f"left    {name}: {why}")
+    if len(status.given_up) > _MOST_GIVEN_UP:
+        typer.echo(f"left    {len(status.given_up) - _MOST_GIVEN_UP:,} more, which --json has")
     if status.has_metrics:
         typer.echo(f"marts   {'complete' if status.has_marts else 'not yet'}")
         typer.echo(f"report  {'complete' if status.has_report else 'not yet'}")
     else:
         typer.echo(f"result  {'complete' if status.is_complete else 'not yet'}")
+    if not status.is_complete or status.driver is not None:
+        typer.echo(f"driver  {_driver(status.driver)}")
+    if status.pace is not None:
+        typer.echo(f"pace    {_pace(status.pace)}")
+
+
+def _driver(driver: Sight | None) -> str:
+    """Say which process works on a run, if one does."""
+    if driver is None:
+        return "none"
+    ago = duration(driver.last_beat_age_s)
+    word = "live" if driver.is_live else "ended without a word"
+    if driver.is_live and driver.is_silent:
+        word = f"hangs or is stopped: its process is there and has said nothing for {ago}"
+    return (
+        f"{word}: process {driver.pid} on {driver.host} ({driver.command}), since {driver.since}, last seen {ago} ago"
+    )
+
+
+def _pace(pace: Pace) -> str:
+    """Say how fast a stage goes."""
+    words = []
+    if pace.rate_per_s is not None:
+        words.append(f"{pace.rate_per_s:,.{0 if pace.rate_per_s >= 10 else 2}f} {pace.noun}/s")
+    if pace.left_s is not None:
+        words.append(f"{duration(pace.left_s)} until all {pace.noun} are {pace.verb}")
+    if pace.last_part_age_s is not None:
+        words.append(f"last part {duration(pace.last_part_age_s)} ago")
+    return ", ".join(words) or "not known before some parts are complete"
+
+
+def print_finding(finding: Finding) -> None:
+    """Print what a check of this machine says, and below it what to do."""
+    typer.echo(f"{finding.state:8} {finding.check}: {finding.found}")
+    if finding.remedy is not None:
+        typer.echo(f"{'':8} → {finding.remedy}")
 
 
 def print_tasks(checked: Any) -> None:

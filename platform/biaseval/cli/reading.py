@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -17,24 +20,38 @@ from biaseval.cli.printing import (
     print_tasks,
     say_made,
 )
-from biaseval.errors import InputError
+from biaseval.errors import InputError, TransientError
 from biaseval.progress import say
 
 
-def status(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Say how far a run is, from its directory alone; works from any machine, also while the run goes on.
+def status(
+    run: RunArgument,
+    watch: Annotated[
+        float | None,
+        typer.Option("--watch", metavar="[SECONDS]", min=0.1, help="Look again every 5 seconds, until it is complete."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how far a run is, how fast it goes, and whether a process works on it; from its directory, from any machine.
 
-    Example: biaseval status runs/quickstart
+    Example: biaseval status runs/quickstart --watch 10
     """
     from biaseval.pipelines import run_status
 
     found = run_status(run)
-    if as_json:
-        print_json(found)
-        return
-    print_status(found)
-    if not found.is_complete:
-        say("run the same command again to go on")
+    while True:
+        if as_json:
+            print_json(found)
+        else:
+            print_status(found, anew=watch is not None)
+        if not found.is_complete and not found.is_live:
+            say("run the same command again to go on")
+        if watch is None or found.is_complete:
+            return
+        sys.stdout.flush()
+        time.sleep(watch)
+        with suppress(TransientError):  # what does not answer now may do so next time
+            found = run_status(run)
 
 
 def sql(

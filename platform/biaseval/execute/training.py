@@ -120,6 +120,7 @@ class Training:
         left = {outcome_file(unit): unit for unit in missing}
         waiting, wait, heard = list(started), Wait(groups), {unit.number: 0 for unit in missing}
         while waiting:
+            run.guard()
             _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=SECONDS_BETWEEN_LOOKS)
             self._say_progress(run, left.values(), heard)
             for name in sorted(run.files(OUTCOMES) & left.keys()):

@@ -120,6 +120,8 @@ class Kind(Generic[S, I]):
     """Each is asked for when those before it are done: which work is left may depend on them."""
     changes: Callable[[S, Mapping[str, Any]], list[str]] = field(default=lambda spec, environment: [])
     """Says what of a spec's inputs, beside its files and models, is not what ``environment.json`` has of them."""
+    given_up: Callable[[Run, S], Mapping[str, str]] = field(default=lambda run, spec: {})
+    """Returns what a run goes on without so far, by its name, and why."""
     refuse_given_up: Callable[[Run, S], None] = field(default=lambda run, spec: None)
     """Raises a BiasevalError where a run went on without something that was given up; comes last."""
     derive: Callable[[Run, S], None] | None = None

@@ -418,6 +418,7 @@ QA_BIAS = Kind(
     stages=_stages,
     changes=_changes,
     derive=_derive,
+    given_up=_left_out,
     refuse_given_up=_refuse_given_up,
     page=_page,
     headline=_headline,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from biaseval.analysis.headlines import SUMMARY, summarize
 from biaseval.errors import BiasevalError, InputError
+from biaseval.lease import held
 from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import (
     FINDINGS,
@@ -118,10 +119,11 @@ def headline(spec: AnySpec) -> str:
 
 @contextmanager
 def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
-    """Yield the run directory, claimed for the spec, locked and planned.
+    """Yield the run directory, claimed for the spec, held and planned.
 
     Raises:
         InputError: bad input, or the directory is another's.
+        TransientError: another process is working on it, or took it over.
     """
     kind = kind_of(spec)
     run = Run.open(run_uri)
@@ -129,7 +131,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     refuse_missing_extras(spec)
     inputs = None if is_planned(run) else kind.read(spec)
     run.create()
-    with run.lock():
+    with held(run) as run:
         run.sweep()
         if is_planned(run):
             is_more = refuse_another(run, kind, spec)
@@ -170,6 +172,7 @@ def make_missing(
     made: list[Done] = []
     with Cluster(execution, at_once) as cluster:
         for stage in stages:
+            run.guard()
             missing = missing_units(run, stage.units, needed_only=is_whole_run)
             total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
             if not missing:
@@ -183,6 +186,7 @@ def make_missing(
                 own = []
                 for done in stage.make(run, missing, cluster):
                     progress.advance(done.unit.size, done.tokens)
+                    run.guard()
                     own.append(done)
             made += own
             _refuse_missing(run, stage, missing, own)

@@ -383,6 +383,12 @@ def _training_cost(
     }
 
 
+def _given_up(run: Run, spec: SearchSpec) -> Mapping[str, str]:
+    """Return the trials that failed, and why."""
+    rows = [row for part in sorted(run.parts("trials")) for row in rows_of(run, part)]
+    return {f"trial {row['trial']}": str(row["problem"]) for row in rows if row["state"] == "failed"}
+
+
 _HEADLINE = """
 select {scope}objective, trial, parameters, value, value_low, value_high, evaluation, n_within_noise, n_done, n_trials
 from search_best
@@ -395,6 +401,7 @@ SEARCH = Kind(
     write=_write,
     stages=_stages,
     changes=_changes,
+    given_up=_given_up,
     derive=_derive,
     conclude=_conclude,
     page=_page,

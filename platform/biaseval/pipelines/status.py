@@ -1,13 +1,18 @@
-"""How far a run is, from its directory alone."""
+"""How far a run is, and whether something works on it, from its directory alone."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from biaseval.execute.messages import under_way
+from biaseval.lease import Seen, Sight, look
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.pipelines.kind import Stage
 from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.pace import Pace, rate_of, written_units
 from biaseval.store import Run
 from biaseval.units import missing_units
 
@@ -32,6 +37,8 @@ class UnderWay:
     model: str
     n_steps: int
     loss: float
+    step_s: float
+    """Seconds of its last step."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,17 @@ class Status:
     """Nothing is left to do."""
     under_way: list[UnderWay]
     """Readers whose training has begun and not ended; also of a process that was killed."""
+    driver: Sight | None
+    """The process that works on it, or ended without a word; None: it ended in order, or none ever began."""
+    pace: Pace | None
+    """Of the stage that is to be made; None: all are."""
+    given_up: Mapping[str, str]
+    """What it goes on without, and why, as far as that is known yet."""
+
+    @property
+    def is_live(self) -> bool:
+        """A process works on it."""
+        return self.driver is not None and self.driver.is_live
 
     @property
     def n_parts(self) -> int:
@@ -85,12 +103,27 @@ def run_status(run_uri: str) -> Status:
     has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
     is_made = not any(missing_units(run, stage.units, needed_only=True) for stage in planned)
     is_complete = is_made and (kind.page is None or (has_marts and has_report))
+    said = [] if is_made else under_way(run)
     begun = [
-        UnderWay(said["model"], said["n_steps"], said["loss"])
-        for said in under_way(run)
-        if said.get("model") is not None and not is_made
+        UnderWay(own["model"], own["n_steps"], own["loss"], own["seconds"])
+        for own in said
+        if own.get("model") is not None
     ]
-    return Status(spec.kind, stages, kind.page is not None, has_marts, has_report, is_complete, begun)
+    driver, seen = look(run)
+    making = [pair for pair in zip(planned, stages, strict=True) if pair[1].n_units_done < pair[1].n_units]
+    pace = None if is_made else _pace(run, *making[0], said, driver, seen)
+    return Status(
+        kind=spec.kind,
+        stages=stages,
+        has_metrics=kind.page is not None,
+        has_marts=has_marts,
+        has_report=has_report,
+        is_complete=is_complete,
+        under_way=begun,
+        driver=driver,
+        pace=pace,
+        given_up=kind.given_up(run, spec),
+    )
 
 
 def _stage_status(run: Run, stage: Stage) -> StageStatus:
@@ -103,4 +136,29 @@ def _stage_status(run: Run, stage: Stage) -> StageStatus:
         n_units_done=len(stage.units) - len(missing),
         size=size,
         size_done=size - left + min(left, stage.begun(run)),
+    )
+
+
+def _pace(
+    run: Run,
+    stage: Stage,
+    status: StageStatus,
+    said: Sequence[Mapping[str, Any]],
+    driver: Sight | None,
+    seen: Seen | None,
+) -> Pace:
+    """Return how fast a stage goes, or went in the last sitting where its driver ended without a word."""
+    written = written_units(run, stage.units)
+    began_s = 0.0 if driver is None or seen is None else seen.written_s - driver.held_s
+    now_s = time.time() if seen is None else seen.now_s
+    rate = rate_of([(time_s, size) for time_s, size in written if time_s >= began_s])
+    if stage.noun == "steps" and len(said) == 1 and said[0]["seconds"] > 0:
+        rate = 1 / said[0]["seconds"]
+    is_live = driver is not None and driver.is_live
+    return Pace(
+        noun=stage.noun,
+        verb=stage.verb,
+        rate_per_s=rate,
+        left_s=(status.size - status.size_done) / rate if rate and is_live else None,
+        last_part_age_s=max(0.0, now_s - max(time_s for time_s, _ in written)) if written else None,
     )

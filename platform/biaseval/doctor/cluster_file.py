@@ -1,0 +1,100 @@
+"""A file of Ray's cluster launcher: whether `ray up` takes it, and whether the nodes will fit this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from biaseval.doctor.finding import Finding, State
+
+_NAME = "cluster file"
+
+
+def cluster_file(path: Path) -> Iterator[Finding]:
+    """Say what is wrong with a file of Ray's cluster launcher."""
+    import yaml
+
+    try:
+        config = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        yield Finding(_NAME, State.problem, f"{path}: cannot be read ({reason})", "name a YAML file as cluster.yaml")
+        return
+    problems = _by_schema(config)
+    if problems:
+        found = f"{path}: {'; '.join(problems)}"
+        yield Finding(_NAME, State.problem, found, "see docs.ray.io, Cluster YAML Configuration Options")
+        return
+    findings = list(_judged(config, path))
+    yield from findings or [Finding(_NAME, State.ok, f"{path}: fits Ray's schema and the versions here")]
+    yield from _provider(config["provider"])
+
+
+def _by_schema(config: Any) -> list[str]:
+    """Return what Ray's own schema says against it, a line a place."""
+    import jsonschema
+    import ray
+
+    schema = json.loads((Path(ray.__file__).parent / "autoscaler" / "ray-schema.json").read_text())
+    errors = sorted(
+        jsonschema.Draft7Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path))
+    )
+    return [f"{'.'.join(map(str, error.path)) or 'the file'}: {error.message}" for error in errors]
+
+
+def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+    """Yield what Ray's schema does not know."""
+    types = config.get("available_node_types", {})
+    head = config.get("head_node_type")
+    if types and head not in types:
+        found = f"head_node_type: {head} is none of {', '.join(types)}"
+        yield Finding(_NAME, State.problem, found, "name one of available_node_types")
+    for there, here in config.get("file_mounts", {}).items():
+        if not (path.parent / Path(here).expanduser()).exists():
+            found = f"file_mounts: {here}, for {there}, is not here"
+            yield Finding(_NAME, State.problem, found, f"mend the path: it is looked for from {path.parent.resolve()}")
+    for image in _images(config):
+        for package, pattern in (("ray", r"ray[^:]*:(\d+\.\d+\.\d+)"), ("python", r"py(3\d+)")):
+            match, own = re.search(pattern, image), _own(package)
+            if match and match.group(1) != own:
+                found = f"docker.image: {image} has {package} {match.group(1)}, and here is {own}"
+                yield Finding(_NAME, State.problem, found, "take the image of the version that is installed here")
+    for command in config.get("head_start_ray_commands", []):
+        if re.search(r"--dashboard-host[= ](0\.0\.0\.0|::)", command):
+            found = "head_start_ray_commands: the dashboard runs jobs of whoever reaches it, and listens to all"
+            yield Finding(_NAME, State.problem, found, "use --dashboard-host=127.0.0.1, and ray dashboard for a tunnel")
+
+
+def _images(config: Mapping[str, Any]) -> list[str]:
+    sections = [
+        config.get("docker") or {},
+        *(own.get("docker") or {} for own in config["available_node_types"].values()),
+    ]
+    return [section[key] for section in sections for key in ("image", "head_image", "worker_image") if section.get(key)]
+
+
+def _own(package: str) -> str:
+    import sys
+
+    return f"{sys.version_info[0]}{sys.version_info[1]}" if package == "python" else metadata.version(package)
+
+
+def _provider(provider: Mapping[str, Any]) -> Iterator[Finding]:
+    """Say whether `ray up` reaches the cloud."""
+    if provider.get("type") != "aws":
+        return
+    if find_spec("boto3") is None:
+        found = "boto3 is not installed, and `ray up` needs it for AWS"
+        yield Finding("cloud", State.problem, found, "pip install 'boto3>=1.36'")
+        return
+    from botocore.session import get_session
+
+    if get_session().get_credentials() is None:
+        yield Finding("cloud", State.problem, "no credentials for AWS are found", "aws configure, or set AWS_PROFILE")
+    else:
+        yield Finding("cloud", State.ok, "boto3 is there and has credentials for AWS")

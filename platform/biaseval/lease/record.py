@@ -1,0 +1,103 @@
+"""What a lease says: which process holds a run, and since when."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import sys
+import uuid
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+_LONGEST_COMMAND = 200
+_CREDENTIALS = re.compile(r"://[^/@\s]+@")
+"""What a URI may hold before its bucket, which nobody else is to read."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What the file of a lease says. No clock in it is compared with another machine's."""
+
+    id: str
+    """Random, of one sitting of one process."""
+    host: str
+    pid: int
+    command: str
+    since: str
+    """When it was taken, by the holder's clock (ISO 8601, UTC); for people."""
+    process: str | None
+    """Tells the process from every other one of its machine, or another; None: the system does not say."""
+    interval_s: float
+    """Seconds between two beats."""
+    expires_s: float
+    """Seconds without a beat after which others may take it over."""
+    last_beat: str
+    """As ``since``."""
+    held_s: float = 0.0
+    """Seconds from when it was taken to the last beat."""
+
+    @classmethod
+    def of_this_process(cls, interval_s: float, expires_s: float) -> Self:
+        """Return a new lease of this process."""
+        now, pid = utc_now(), os.getpid()
+        program = Path(sys.argv[0])
+        name = program.parent.name if program.name == "__main__.py" else program.name
+        command = _CREDENTIALS.sub("://", shlex.join([name or "python", *sys.argv[1:]]))[:_LONGEST_COMMAND]
+        return cls(uuid.uuid4().hex, platform.node(), pid, command, now, _process(pid), interval_s, expires_s, now)
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self | None:
+        """Return what a file says; None where it says nothing that can be understood."""
+        try:
+            content = json.loads(data)
+            return cls(**{field.name: content[field.name] for field in fields(cls)})
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def data(self) -> bytes:
+        """Return what the file holds."""
+        return (json.dumps(asdict(self), indent=1) + "\n").encode()
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Whether the process can be looked for here."""
+        own = _machine()
+        return own is not None and self.process is not None and self.process.startswith(own)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is known to be gone, however it went: it was one of this machine."""
+        return self.is_of_this_machine and _process(self.pid) != self.process
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host} ({self.command}), since {self.since}"
+
+
+def utc_now() -> str:
+    """Return this machine's time, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _machine() -> str | None:
+    """Return what no other machine and no other container has (Linux)."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}/"
+    except OSError:
+        return None
+
+
+def _process(pid: int) -> str | None:
+    """Return what no other process has, also a later one with the same number; None where there is none."""
+    machine = _machine()
+    try:
+        # The name comes first, in parentheses, and may hold anything; the start is the 22nd field.
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+    return None if machine is None or state in "ZX" else f"{machine}{pid}/{rest[18]}"

@@ -1,0 +1,195 @@
+"""What `biaseval status` knows of a run that works, was killed, or ended: by real drivers in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from biaseval.cli.arguments import WATCH_S
+from biaseval.lease import held
+from biaseval.pipelines import run_status, score_prompts
+from biaseval.pipelines.pace import rate_of
+from biaseval.spec import ExecutionSpec, ModelSpec
+from biaseval.store import LEASE, Run
+from tests.commands import call
+from tests.inprocess import in_this_process
+from tests.processes import ROOT, killed_in_the_end, wait_until
+from tests.test_execute import write_prompts
+
+N_PARTS = 4
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path:
+    """Return the directory of scores of twelve prompts, in four parts."""
+    folder = tmp_path_factory.mktemp("finished")
+    with in_this_process():
+        score_prompts(
+            ModelSpec(path=str(tiny_llama)), ExecutionSpec(part_rows=3), write_prompts(folder), str(folder / "out")
+        )
+    return folder / "out"
+
+
+@pytest.fixture
+def begun(finished: Path, tmp_path: Path) -> Run:
+    """Return a run of which three parts of four are scored, one every ten seconds, the last a minute ago."""
+    subprocess.run(["cp", "-r", str(finished), str(tmp_path / "run")], check=True)
+    parts = sorted((tmp_path / "run" / "label_scores").iterdir())
+    assert len(parts) == N_PARTS
+    parts.pop().unlink()
+    for number, part in enumerate(parts):
+        os.utime(part, times=(time.time() - 80 + 10 * number,) * 2)
+    return Run.open(str(tmp_path / "run"))
+
+
+DRIVE = """
+import sys, time
+from biaseval.lease import held, hold
+from biaseval.store import Run
+hold.BEAT_S = 0.1
+with held(Run.open(sys.argv[1])):
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def driver(begun: Run) -> Iterator[psutil.Popen]:
+    with killed_in_the_end(DRIVE, begun.uri) as process:
+        wait_until(lambda: begun.has(LEASE), process)
+        yield process
+
+
+def test_the_rate_is_that_of_the_parts_last_written() -> None:
+    assert rate_of([]) is None
+    assert rate_of([(10.0, 3)]) is None
+    assert rate_of([(10.0, 3), (10.0, 3)]) is None
+    # The first part was made before the time that is counted.
+    assert rate_of([(20.0, 4), (10.0, 100), (30.0, 6)]) == 0.5
+    slow, fast = ([(first + step * number, 1) for number in range(20)] for first, step in ((0.0, 100), (5000.0, 2)))
+    assert rate_of(slow + fast) == 0.5
+
+
+def test_a_run_that_nothing_works_on_says_so_and_what_to_do(
+    begun: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = call(capsys, monkeypatch, "status", begun.uri)
+    assert shown.code == 0
+    *lines, pace = shown.out.splitlines()
+    assert lines == ["rows    9 of 12 scored (3 of 4 parts)", "result  not yet", "driver  none"]
+    assert re.fullmatch(r"pace    0\.30 rows/s, last part 1:\d\d ago", pace)
+    assert shown.err == "run the same command again to go on\n"
+
+
+def test_a_live_run_says_who_works_on_it_and_how_long_it_will_take(
+    begun: Run, driver: psutil.Popen, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = call(capsys, monkeypatch, "status", begun.uri)
+    assert shown.err == ""
+    assert f"driver  live: process {driver.pid} on " in shown.out
+    # The parts are of a sitting before this one.
+    assert re.fullmatch(r"pace    last part 1:\d\d ago", shown.out.splitlines()[-1])
+    wait_until(lambda: json.loads(begun.read_text(LEASE))["held_s"] > 0, driver)
+    now = time.time()
+    for number in range(3):
+        os.utime(begun.path(f"label_scores/part-{number:05d}.parquet"), times=(now + 10 * number,) * 2)
+    found: dict[str, Any] = json.loads(call(capsys, monkeypatch, "status", begun.uri, "--json").out)
+    assert found["driver"]["is_live"] is True
+    assert 0 <= found["driver"]["last_beat_age_s"] < 30
+    assert found["pace"]["rate_per_s"] == pytest.approx(0.3, rel=1e-3)
+    assert found["pace"]["left_s"] == pytest.approx(10, rel=1e-3)
+    assert found["given_up"] == {}
+
+
+def test_a_killed_run_is_not_taken_for_a_live_one(begun: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with killed_in_the_end(DRIVE, begun.uri) as process:
+        wait_until(lambda: begun.has(LEASE), process)
+        assert run_status(begun.uri).is_live
+    status = run_status(begun.uri)
+    assert status.driver is not None
+    assert (status.is_live, status.driver.pid) == (False, process.pid)
+    from biaseval.cli.printing import print_status
+
+    print_status(status)
+    assert f"driver  ended without a word: process {process.pid} on " in capsys.readouterr().out
+
+
+def test_one_that_is_stopped_is_said_to_hang(
+    begun: Run, driver: psutil.Popen, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.send_signal(signal.SIGSTOP)
+    os.utime(begun.path(LEASE), times=(time.time() - 300,) * 2)
+    shown = call(capsys, monkeypatch, "status", begun.uri)
+    assert "hangs or is stopped: its process is there and has said nothing for 5:" in shown.out
+    assert shown.err == ""
+
+
+def test_a_run_in_a_bucket_is_live_for_who_looks_from_another_machine(
+    object_store: str, finished: Path, tmp_path: Path
+) -> None:
+    run = Run.open(f"{object_store}/status/{tmp_path.name}")
+    for name in ("spec.yaml", "environment.json", "plan.json"):
+        run.write_bytes(name, (finished / name).read_bytes())
+    for number in range(2):
+        table = "label_scores"
+        run.write_bytes(f"{table}/part-{number:05d}.parquet", next((finished / table).iterdir()).read_bytes())
+    with held(run):
+        lease = json.loads(run.read_text(LEASE))
+        run.write_text(LEASE, json.dumps({**lease, "process": "elsewhere/1/2"}))
+        status = run_status(run.uri)
+        assert status.is_live
+        assert status.driver is not None
+        assert status.driver.last_beat_age_s < 30
+        assert status.pace is not None
+        assert status.pace.last_part_age_s is not None
+        assert status.pace.last_part_age_s < 30
+    run.write_text(LEASE, json.dumps({**lease, "process": "elsewhere/1/2", "expires_s": -1}))
+    assert not run_status(run.uri).is_live
+
+
+def test_watching_goes_on_until_the_run_is_complete(begun: Run, finished: Path) -> None:
+    command = [sys.executable, "-m", "biaseval", "status", "--watch=0.1", begun.uri, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT) as watching:
+        assert watching.stdout is not None
+        first = json.loads(watching.stdout.readline())
+        assert not first["is_complete"]
+        begun.write_bytes(
+            "label_scores/part-00003.parquet", (finished / "label_scores" / "part-00003.parquet").read_bytes()
+        )
+        *_, last = map(json.loads, watching.stdout)
+        assert last["is_complete"]
+        assert last["pace"] is None
+        assert watching.wait(timeout=30) == 0
+
+
+def test_who_stops_watching_sees_no_traceback(begun: Run) -> None:
+    """Whoever runs these tests in the background has them, and all that they start, ignore the signal."""
+    heed = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heed}; from biaseval.cli import main; main()"
+    command = [sys.executable, "-c", code, "status", begun.uri, "--watch"]
+    process = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout.readline().startswith("rows")
+    while not process.stdout.readline().startswith("pace"):
+        pass
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_the_time_between_two_looks_is_what_help_says_and_no_less_than_a_tenth(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert f"every {WATCH_S:g} seconds" in call(capsys, monkeypatch, "status", "--help").out
+    assert call(capsys, monkeypatch, "status", "x", "--watch", "0").code == 2
