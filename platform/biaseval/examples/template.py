@@ -23,6 +23,14 @@ class PromptFormat(Protocol):
         """Return an example up to its answer."""
 
 
+class TextFormat(PromptFormat, Protocol):
+    """A format of plain text, which a chat may have in its turns."""
+
+    @property
+    def instruction(self) -> str | None:
+        """What stands in the head, bare; None: nothing."""
+
+
 @dataclass(frozen=True)
 class PromptTemplate:
     """Items by a template, with the same text between them."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from biaseval.errors import InputError, Problems
 from biaseval.examples.files import Example, ExampleFile, Wanted
-from biaseval.examples.template import template_fields
+from biaseval.examples.lm_eval.data import read_lm_eval
+from biaseval.examples.template import TextFormat, template_fields
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Splits, splits_of
 from biaseval.prompting.task_files import Instance, Task
-from biaseval.spec import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, LabelBiasSpec, LabelDataSpec
+from biaseval.spec import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, LabelBiasSpec, LabelDataSpec, LmEvalDataSpec
 
 FEWEST_MAIN_ROWS = 10
 """Fewer say nothing, however wide the intervals."""
@@ -34,16 +35,18 @@ _SHOWN = 3
 class DataSet:
     """A data set, which is one task of a run."""
 
-    key: str
-    """Of its section, in messages."""
+    train_key: str
+    """What the rows come from that demonstrations are drawn from, in messages."""
     task: Task
     """Its instances are those of ``train``, then those of ``test``."""
     n_train: int
     labels: tuple[str, ...]
-    """Of all its rows, in code-point order."""
+    """In code-point order."""
     max_test: int
     notes: tuple[str, ...]
     """What a reader of the results should know, in words."""
+    form: TextFormat | None = None
+    """Of its prompts, where it has one of its own."""
 
     @property
     def name(self) -> str:
@@ -102,7 +105,7 @@ class DataSet:
         remedy = f"lower prompt.n_demos to at most {most}, or demo_sets" if most >= 0 else "add rows"
         main = f" and {n_main} main rows" if n_main else ""
         raise InputError(
-            f"{self.key}.train: has {n_rows} rows that can be used, and {n_demos} demonstrations ({why}), "
+            f"{self.train_key}: has {n_rows} rows that can be used, and {n_demos} demonstrations ({why}), "
             f"{n_bias_score} BiasScore rows{main} are needed; {remedy}"
         )
 
@@ -135,7 +138,7 @@ def read_datasets(spec: LabelBiasSpec) -> list[DataSet]:
     found = []
     for key, data in spec.datasets().items():
         with problems.noted():
-            found.append(_read(spec, key, data))
+            found.append(_of_lm_eval(spec, key, data) if isinstance(data, LmEvalDataSpec) else _read(spec, key, data))
     problems.refuse()
     return found
 
@@ -160,19 +163,53 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
         raise InputError.of(problems)
     notes = [note for file in files if (note := file.note)]
     train, test = files[0].examples, files[1].examples if len(files) > 1 else []
-    kept = _distinct(train, test)
-    if n_same := len(train) - len(kept):
-        where = "another row's, or a test row's," if test else "another row's"
-        notes.append(f"{key}.train: {n_same:,} of {len(train):,} rows have {where} text and are left out")
-    name = spec.task_of(data)
-    instances = [_instance(example, fields) for example in (*kept, *test)]
-    labels = tuple(sorted({instance.label for instance in instances}))
+    labels = tuple(sorted({example.label for example in (*train, *test)}))
     if len(labels) < 2:
         raise InputError(f"{data.train}: every row has the label {labels[0]!r}; a classification task needs two")
     definition = spec.prompt.instruction_text or files[0].definition or ""
-    task = Task(name, definition, (), (), tuple(instances), files[0].sha256)
-    notes += [f"{name}: {note}" for note in _label_notes(instances, labels)]
-    return DataSet(key, task, len(kept), labels, data.max_test, tuple(notes))
+    task = Task(spec.task_of(data), definition, (), (), (), files[0].sha256)
+    return _dataset(task, train, test, labels, data.max_test, notes, train_key=f"{key}.train")
+
+
+def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:
+    found = read_lm_eval(data.lm_eval)
+    task = Task(spec.task_of(data), found.form.instruction or "", (), (), (), found.sha256)
+    notes = []
+    if found.takes_first and any(spec.prompt.n_demos):
+        split = found.fewshot_split
+        notes.append(f"{task.name}: demonstrations are drawn from {split}, of which the harness shows the first")
+    return _dataset(
+        task,
+        # Where the documents that are measured are those that demonstrations come from, they are split as rows are.
+        found.train or found.test,
+        found.test if found.train else [],
+        tuple(sorted(found.choices)),
+        data.max_test,
+        notes,
+        train_key=f"{key}.lm_eval (its split {found.fewshot_split})",
+        form=found.form,
+    )
+
+
+def _dataset(
+    task: Task,
+    train: Sequence[Example],
+    test: Sequence[Example],
+    labels: tuple[str, ...],
+    max_test: int,
+    notes: Sequence[str],
+    *,
+    train_key: str,
+    form: TextFormat | None = None,
+) -> DataSet:
+    """Return the data set of a task, which has no instance yet, with those rows of ``train`` that are no others'."""
+    kept, noted = _distinct(train, test), list(notes)
+    if n_same := len(train) - len(kept):
+        where = "another row's, or a test row's," if test else "another row's"
+        noted.append(f"{train_key}: {n_same:,} of {len(train):,} rows have {where} text and are left out")
+    instances = tuple(_instance(example) for example in (*kept, *test))
+    noted += [f"{task.name}: {note}" for note in _label_notes(instances, labels)]
+    return DataSet(train_key, replace(task, instances=instances), len(kept), labels, max_test, tuple(noted), form)
 
 
 def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:
@@ -187,8 +224,8 @@ def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example
     return kept
 
 
-def _instance(example: Example, fields: Sequence[str]) -> Instance:
-    shown = [example.fields[field] if len(fields) == 1 else f"{field}: {example.fields[field]}" for field in fields]
+def _instance(example: Example) -> Instance:
+    shown = [text if len(example.fields) == 1 else f"{field}: {text}" for field, text in example.fields.items()]
     return Instance(example.id, "\n".join(shown), (example.label,), example.fields)
 
 
@@ -197,6 +234,8 @@ def _label_notes(instances: Sequence[Instance], labels: Sequence[str]) -> Iterat
     if rare := [label for label in labels if counts[label] == 1]:
         more = f" and {len(rare) - _SHOWN:,} more" if len(rare) > _SHOWN else ""
         yield f"the label {', '.join(map(repr, rare[:_SHOWN]))}{more} occurs once: nothing can be said about it"
+    if missing := [label for label in labels if not counts[label]]:
+        yield f"the label {', '.join(map(repr, missing[:_SHOWN]))} is that of no row: predicted or not, it is wrong"
     for label in labels:
         if inside := [other for other in labels if other != label and other.startswith(label)]:
             yield (

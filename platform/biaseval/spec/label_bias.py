@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.spec.data import DataSpec, ItemSpec
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
+    NAME,
     ExecutionSpec,
     Method,
     ModelSpec,
@@ -58,6 +61,42 @@ class LabelDataSpec(DataSpec):
     max_test: Annotated[int, Field(gt=0)] = 1000
 
 
+class LmEvalDataSpec(Section):
+    """A task of lm-evaluation-harness over local files, which has its own prompts."""
+
+    lm_eval: str
+    """Its YAML file."""
+    name: Name | None = None
+    """Of the task; without it that of the file, without ``.yaml``."""
+    max_test: Annotated[int, Field(gt=0)] = 1000
+
+    @model_validator(mode="before")
+    @classmethod
+    def _the_file_says_the_rest(cls, value: object) -> object:
+        if isinstance(value, dict):
+            other = [key for key in LabelDataSpec.model_fields if key in value and key not in cls.model_fields]
+            refuse([f"{key} does not go with lm_eval, whose file says it; take one of the two out" for key in other])
+        return value
+
+    @model_validator(mode="after")
+    def _has_a_name(self) -> LmEvalDataSpec:
+        if self.name is None and not re.fullmatch(NAME, stem := Path(self.lm_eval).stem):
+            raise ValueError(f"name: is missing, and {stem!r} of the file is none; add a name of letters and digits")
+        return self
+
+
+def _which_data(value: object) -> str:
+    """Return what an entry of ``data`` is, by a word that is no key of it."""
+    is_task = "lm_eval" in value if isinstance(value, dict) else isinstance(value, LmEvalDataSpec)
+    return "task-of-lm-eval" if is_task else "rows"
+
+
+DataEntry = Annotated[
+    Annotated[LabelDataSpec, Tag("rows")] | Annotated[LmEvalDataSpec, Tag("task-of-lm-eval")],
+    Discriminator(_which_data),
+]
+
+
 class PromptSpec(ItemSpec):
     """How prompts are built: as published (P1 section 3), or by an item template."""
 
@@ -91,6 +130,7 @@ class LabelBiasSpec(RunSpec):
         "tasks.splits",
         "data.*.train",
         "data.*.test",
+        "data.*.lm_eval",
         "lora.deepspeed_config",
     )
     NAMES = ("model.path", "model.adapter")
@@ -104,7 +144,7 @@ class LabelBiasSpec(RunSpec):
     kind: Literal["label_bias"]
     model: ModelSpec
     tasks: TasksSpec | None = None
-    data: Annotated[list[LabelDataSpec], Field(min_length=1)] | None = None
+    data: Annotated[list[DataEntry], Field(min_length=1)] | None = None
     """Data sets of the user's own, in place of ``tasks``; one of them may stand there without a list."""
     prompt: PromptSpec = PromptSpec()
     held_out: bool = False
@@ -120,17 +160,19 @@ class LabelBiasSpec(RunSpec):
         if self.tasks is not None:
             return {f"tasks.{key}": getattr(self.tasks, key) for key in ("table", "templates", "splits")}
         return {
-            f"{key}.{role}": getattr(data, role) for key, data in self.datasets().items() for role in ("train", "test")
+            f"{key}.{role}": getattr(data, role)
+            for key, data in self.datasets().items()
+            for role in (("lm_eval",) if isinstance(data, LmEvalDataSpec) else ("train", "test"))
         }
 
-    def datasets(self) -> dict[str, LabelDataSpec]:
+    def datasets(self) -> dict[str, LabelDataSpec | LmEvalDataSpec]:
         """Return the data sets of the user's own, by their keys in messages."""
         own = self.data or []
         return {"data" if len(own) == 1 else f"data.{number}": data for number, data in enumerate(own)}
 
-    def task_of(self, data: LabelDataSpec) -> str:
+    def task_of(self, data: LabelDataSpec | LmEvalDataSpec) -> str:
         """Return the name of the task that a data set is."""
-        return data.name or self.name
+        return data.name or (Path(data.lm_eval).stem if isinstance(data, LmEvalDataSpec) else self.name)
 
     @property
     def sampling(self) -> Literal["per_task", "reif2024"]:
@@ -167,6 +209,16 @@ class LabelBiasSpec(RunSpec):
             )
         names = [self.task_of(data) for data in self.data or []]
         refuse(named_twice("data: name", names, "a data set"), SpecError)
+        if any(isinstance(data, LmEvalDataSpec) for data in self.data or []):
+            asked = {"item": self.prompt.item, "instruction_text": self.prompt.instruction_text}
+            refuse(
+                [
+                    f"prompt.{key} does not go with data.lm_eval, whose file says what prompts are; take it out"
+                    for key, value in asked.items()
+                    if value is not None
+                ],
+                SpecError,
+            )
         if self.prompt.demos == "balanced" and self.tasks is not None:
             fixed = [f"{key}: {value}" for key, value in self._fixed_draws() if value]
             refuse([f"prompt.demos: balanced does not go with tasks.{one}, which says what is drawn" for one in fixed])
