@@ -82,6 +82,20 @@ def item_template(item: str, spec: ItemSpec, instruction: str | None) -> PromptT
     return PromptTemplate(instruction=instruction, pieces=named, ending=ending, separator=spec.separator)
 
 
+def options_template(text: str, options: Mapping[str, str], spec: ItemSpec, instruction: str | None) -> PromptTemplate:
+    """Return the template of a question with options, a line each, and the line ``Answer:``.
+
+    Args:
+        text: the field of the question.
+        options: label to the field of its option.
+        spec: has the separator.
+        instruction: what stands before the items, if anything.
+    """
+    lines = [(f"\n{label}. ", field) for label, field in options.items()]
+    pieces = (("", text), *lines, ("\nAnswer: ", LABEL))
+    return PromptTemplate(instruction=instruction, pieces=pieces, ending="", separator=spec.separator)
+
+
 def template_fields(item: str) -> tuple[str, ...]:
     """Return the fields that an example needs, label excluded, each once, in the order of the template."""
     return tuple(dict.fromkeys(name for _, name in item_pieces(item) if name is not None and name != LABEL))

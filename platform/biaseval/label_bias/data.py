@@ -16,7 +16,8 @@ import numpy as np
 from biaseval.errors import InputError, Problems
 from biaseval.examples.files import Example, ExampleFile, Wanted
 from biaseval.examples.lm_eval.data import read_lm_eval
-from biaseval.examples.template import TextFormat, template_fields
+from biaseval.examples.options import Options, read_options
+from biaseval.examples.template import TextFormat, options_template, template_fields
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Splits, splits_of
 from biaseval.prompting.task_files import Instance, Task
@@ -144,31 +145,58 @@ def read_datasets(spec: LabelBiasSpec) -> list[DataSet]:
 
 
 def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
-    item = spec.prompt.item
-    fields = (INPUT,) if item is None else template_fields(item)
-    known = {field: (field, "text") if item is None else (field,) for field in fields}
-    problems = [
-        f"{key}.fields.{name}: the prompt has no such field; it has {', '.join(fields)}"
-        + ("" if item else "; write prompt.item for others")
-        for name in data.fields
-        if name not in fields
-    ]
+    uris = {role: uri for role, uri in (("train", data.train), ("test", data.test)) if uri}
     if data.test == data.train:
-        problems.append(f"{key}.test: is {key}.train; name another file, or leave it out: main rows are drawn")
-    if problems:
+        raise InputError(f"{key}.test: is {key}.train; name another file, or leave it out: main rows are drawn")
+    options = None if data.options is None else read_options(list(uris.values()), data.options, data.label, key)
+    known = _known_fields(spec.prompt.item, options)
+    if problems := list(_field_problems(spec.prompt.item, data, options, key)):
         raise InputError.of(problems)
-    wanted = Wanted(data=data, fields=known, labels=data.labels or {}, seed=spec.seed, key=key)
-    files = [ExampleFile(uri, role, wanted) for role, uri in (("train", data.train), ("test", data.test)) if uri]
+    wanted = Wanted(data=data, fields=known, labels=data.labels or {}, seed=spec.seed, key=key, options=options)
+    files = [ExampleFile(uri, role, wanted) for role, uri in uris.items()]
     if problems := [problem for file in files for problem in file.shown_problems()]:
         raise InputError.of(problems)
     notes = [note for file in files if (note := file.note)]
+    if options is not None and options.n_left_out:
+        notes.append(f"{key}: {options.n_left_out:,} rows do not have {len(options.labels)} options and are left out")
     train, test = files[0].examples, files[1].examples if len(files) > 1 else []
-    labels = tuple(sorted({example.label for example in (*train, *test)}))
+    labels = tuple(sorted({example.label for example in (*train, *test)} if options is None else options.labels))
     if len(labels) < 2:
         raise InputError(f"{data.train}: every row has the label {labels[0]!r}; a classification task needs two")
     definition = spec.prompt.instruction_text or files[0].definition or ""
     task = Task(spec.task_of(data), definition, (), (), (), files[0].sha256)
-    return _dataset(task, train, test, labels, data.max_test, notes, train_key=f"{key}.train")
+    form = None
+    if options is not None and spec.prompt.item is None:
+        shown = {label: _option_field(label) for label in options.labels}
+        form = options_template(INPUT, shown, spec.prompt, definition.strip() or None)
+    return _dataset(task, train, test, labels, data.max_test, notes, train_key=f"{key}.train", form=form)
+
+
+def _option_field(label: str) -> str:
+    """Return the field of an option where no template names one."""
+    return f"option {label}"
+
+
+def _known_fields(item: str | None, options: Options | None) -> dict[str, tuple[str, ...]]:
+    """Return the fields of prompts, each with the names that files may have for it."""
+    if item is not None:
+        return {field: (field,) for field in template_fields(item)}
+    if options is None:
+        return {INPUT: (INPUT, "text")}
+    columns = {_option_field(label): (column,) for label, column in options.columns.items()}
+    return {INPUT: (INPUT, "text", "question"), **columns}
+
+
+def _field_problems(item: str | None, data: LabelDataSpec, options: Options | None, key: str) -> Iterator[str]:
+    fields = (INPUT,) if item is None else template_fields(item)
+    for name in data.fields:
+        if name not in fields:
+            more = "" if item else "; write prompt.item for others"
+            yield f"{key}.fields.{name}: the prompt has no such field; it has {', '.join(fields)}{more}"
+    if item is not None and options is not None:
+        shown = {data.fields.get(field, field) for field in fields}
+        if hidden := [column for column in options.columns.values() if column not in shown]:
+            yield f"prompt.item: does not show the option {hidden[0]}; write {{{hidden[0]}}} in it"
 
 
 def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:
