@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pyarrow.fs as pafs
 import pytest
 
 from biaseval.analysis import query
 from biaseval.analysis.gates import check_run
 from biaseval.errors import InputError
+from biaseval.store import Run
 from tests.commands import call
 from tests.compare.runs import HITS, label_plan, make
 from tests.older_runs import copy_older_run
@@ -47,10 +49,13 @@ def test_conditions_are_sql(runs: list[str]) -> None:
         "abs(label_bias_by_task.rsd) < 99",
         "method in ('none', 'where')",
         "RSD < 99 WHERE method = 'none' and (select count(*) from tasks where task <> 'where') = 7",
+        "rsd <= 10 * (select max(t.rsd) from label_bias_by_task as t)",
         "n_tasks = 7 where method = 'none' -- of the suite",
         "accuracy > 0 where model <> 'größer, where'",
     ]
-    assert check_run(runs[0], held).holds
+    checked = check_run(runs[0], held)
+    assert checked.holds
+    assert [gate.mart for gate in checked.gates if gate.mart != "label_bias_by_model"] == ["label_bias_by_task"]
 
 
 def test_a_value_that_is_null_falls_and_says_so(runs: list[str]) -> None:
@@ -65,10 +70,10 @@ WRONG = {
     "label_bias_by_tsk.rsd < 1": "there is no label_bias_by_tsk; did you mean label_bias_by_task?",
     "rsd < 0.5 where method = 'dcc'": "label_bias_by_model has no such row; method is one of none",
     "rsd": "is a value and no condition; compare it, as in rsd < 0.5",
-    "rsd <": "is not SQL: syntax error",
+    "rsd <": "cannot be evaluated: syntax error",
     "": "is no condition; write one such as rsd < 0.5",
-    "rsd[method = 'none'] < 1": "is not SQL: ",
-    "rsd < 1; select 1": 'is not SQL: syntax error at or near ";"',
+    "rsd[method = 'none'] < 1": "cannot be evaluated: ",
+    "rsd < 1; select 1": 'cannot be evaluated: syntax error at or near ";"',
     "label_bias_by_task.rsd < label_bias_by_model.rsd": (
         "is over label_bias_by_task and label_bias_by_model; a condition is over the rows of one"
     ),
@@ -110,25 +115,38 @@ def test_an_expression_can_neither_write_nor_read_outside_the_run(runs: list[str
     assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
 
 
+def test_a_run_in_an_object_store_has_gates_that_reach_nothing_else(
+    runs: list[str], object_store: str, tmp_path: Path
+) -> None:
+    store = Run.open(f"{object_store}/gates/run")
+    pafs.copy_files(runs[0], store.root, destination_filesystem=store.fs)
+    assert check_run(store.uri, ["rsd < 99", "(select count(*) from prompts) > 0"]).holds
+    Run.open(f"{object_store}/gates").write_text("other.csv", "a\n1\n")
+    (tmp_path / "local.csv").write_text("a\n1\n")
+    outside = (f"{object_store}/gates/other.csv", str(tmp_path / "local.csv"))
+    with pytest.raises(InputError) as raised:
+        check_run(store.uri, [f"(select count(*) from read_csv('{file}')) = 1" for file in outside])
+    assert len(raised.value.problems) == 2
+
+
 def test_against_another_run_gates_are_about_differences(runs: list[str]) -> None:
-    [row] = query(
-        [runs[0], runs[1]],
-        "from label_bias_comparison where run = 'first' and metric = 'accuracy' and n_demos = 2",
-    ).to_pylist()
+    first, other = (sum(hits[side].count("1") / len(hits[side]) for hits in HITS.values()) for side in (0, 1))
+    difference = (other - first) / len(HITS)
     checked = check_run(
         runs[1],
         [
-            "accuracy >= 0.1 where n_demos = 2",
-            f"accuracy_low >= {row['verdict_low']!r} where n_demos = 2",
-            f"accuracy_high < {row['verdict_high']!r} where n_demos = 2",
-            "accuracy_verdict <> 'lower'",
-            "verdict is not null where metric = 'accuracy'",
+            f"accuracy between {difference - 1e-9} and {difference + 1e-9}",
+            "accuracy_low > 0 and accuracy_low < accuracy and accuracy < accuracy_high",
+            "accuracy_low < verdict_low where n_demos = 2",
+            "accuracy_verdict = 'higher' and accuracy_p < 0.05",
+            "verdict <> 'lower' where metric in ('accuracy', 'macro_f1')",
         ],
         against=runs[0],
     )
     assert [gate.holds for gate in checked.gates] == [True, True, False, True, True]
-    assert checked.gates[0].ranges["accuracy"] == [row["estimate"]] * 2
-    assert checked.gates[2].failed == [{"n_demos": 2, "accuracy_high": row["verdict_high"]}]
+    assert [gate.n_rows for gate in checked.gates] == [2, 2, 1, 2, 4]
+    [row] = checked.gates[2].failed
+    assert row == {"n_demos": 2, "accuracy_low": row["verdict_low"], "verdict_low": row["accuracy_low"]}
 
 
 def test_the_command_exits_with_3_where_a_gate_falls_and_writes_its_files(

@@ -87,8 +87,8 @@ class Records:
             try:
                 head = _peeked(stream, 4)
                 name = path.removesuffix(".gz").lower()
-                if head == _PARQUET or name.endswith(".arrow"):
-                    yield from self._table_rows(stream, is_parquet=head == _PARQUET)
+                if head == _PARQUET or name.endswith((".arrow", ".parquet")):
+                    yield from self._table_rows(stream, is_parquet=not name.endswith(".arrow"))
                 elif head[:2] in _UTF_16:
                     raise InputError("is UTF-16; save it as UTF-8")
                 elif name.endswith(_TABLES):

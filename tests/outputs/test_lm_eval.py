@@ -81,7 +81,7 @@ def test_docs_with_the_same_choices_have_these_as_labels_and_others_positions(su
     assert labels["inputs"] == ["A", "B"]
     notes = Run.open(suite).read_json("plan.json")["notes"]
     for task in WITH_OPTIONS:
-        assert any(note.startswith(f"{task}: docs have choices of their own; labels are their pos") for note in notes)
+        assert any("positions, A the first" in note and task in note for note in notes)
 
 
 def test_the_gold_label_is_the_target(suite: str) -> None:
@@ -109,8 +109,15 @@ def test_the_chat_template_changes_no_label(tmp_path: Path) -> None:
 
 def test_docs_with_another_number_of_choices_are_left_out_and_counted() -> None:
     outputs = read_samples([samples("zero", "uneven")])
-    assert "uneven: 1 of 8 docs have another number of choices than 4 and are left out." in outputs.notes
+    assert "Docs with another number of choices than most are left out: 1 of uneven." in outputs.notes
     assert [prompt.instance for prompt in outputs.prompts] == ["0", "1", "3", "4", "5", "6", "7"]
+
+
+def test_docs_of_several_processes_come_in_their_order(tmp_path: Path) -> None:
+    path = copied(tmp_path, "zero", "list")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[::-1]))
+    [tables] = plan_outputs(read_samples([path]))
+    assert tables["splits"]["instance_id"].to_pylist() == [str(number) for number in range(8)]
 
 
 def test_several_filters_are_one_measurement() -> None:
@@ -135,7 +142,8 @@ def test_equal_scores_are_counted(tmp_path: Path) -> None:
         record["acc"] = float(record["doc"]["label"] == 0)
 
     notes = read_samples([copied(tmp_path, "zero", "list", change)]).notes
-    assert any(note.startswith("list: in 8 docs several choices are equally likely") for note in notes)
+    [note] = [note for note in notes if "equally likely" in note]
+    assert note.endswith("in the order of labels: 8 of list.")
 
 
 def test_metrics_of_a_small_case_by_hand(tmp_path: Path) -> None:
@@ -171,6 +179,8 @@ def test_an_import_is_a_finished_run(settings: str) -> None:
     assert (status.kind, status.is_complete, status.stages) == ("label_bias", True, [])
     report = Path(settings, "report.html").read_text()
     assert "BiasScore is not measured: it needs rows apart from the test rows" in report
+    assert "is a preferred position: options." in report
+    assert "the source of the scores does not say" in report
     marts = Path(settings, "marts", "label_bias_by_model.parquet").read_bytes()
     report_run(settings)
     assert Path(settings, "marts", "label_bias_by_model.parquet").read_bytes() == marts
@@ -302,10 +312,10 @@ def test_a_line_that_was_cut_is_named(tmp_path: Path) -> None:
     path = copied(tmp_path, "zero", "list")
     whole = path.read_text()
     path.write_text(whole[: whole.rindex('"filter"')])
-    with pytest.raises(InputError, match=r"line 8: is not JSON \(.*\); the file may be cut, copy it anew"):
+    with pytest.raises(InputError, match=r"line 8: column \d+: is not JSON"):
         read_samples([path])
     path.write_text("")
-    with pytest.raises(InputError, match="holds no row"):
+    with pytest.raises(InputError, match="is empty"):
         read_samples([path])
     path.write_text("[1]\n")
     with pytest.raises(InputError, match="line 1: is not a JSON object"):
@@ -334,14 +344,26 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         broken = copied(tmp_path / key, "zero", "list", change_results=_without(key))
         with pytest.raises(InputError, match=rf"has no {key}, which lm_eval 0\.4\.13 writes"):
             read_samples([broken])
+    cut = copied(tmp_path / "cut", "zero", "list")
+    [results_path] = cut.parent.glob("results_*")
+    results_path.write_text(results_path.read_text()[:-5])
+    with pytest.raises(InputError, match=r"results_.*\.json: is not JSON \(.*\); copy it anew"):
+        read_samples([cut])
     foreign = copied(tmp_path / "foreign", "zero", "list", change_results=lambda found: found["configs"].pop("list"))
     with pytest.raises(InputError, match=r"configs has no list, which samples_list_.* is of"):
         read_samples([foreign])
 
 
+def test_sets_of_demonstrations_are_numbered_in_each_task() -> None:
+    outputs = read_samples([samples("two", "list"), samples("two_seeded", "options")])
+    assert {prompt.setting for prompt in outputs.prompts} == {(2, 0)}
+
+
 def test_settings_that_do_not_compare_are_refused(tmp_path: Path) -> None:
     few = samples("two", "list")
-    with pytest.raises(InputError, match="text: has no scores of n_demos 2, demo_set 0, which other tasks have"):
+    with pytest.raises(
+        InputError, match="text: has no scores of main at n_demos 2, demo_set 0, which other tasks have"
+    ):
         plan_outputs(read_samples([samples("zero", "list"), few, samples("zero", "text")]))
     shorter = copied(tmp_path, "two", "list")
     shorter.write_text("".join(shorter.read_text().splitlines(keepends=True)[:5]))

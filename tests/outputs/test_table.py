@@ -19,8 +19,19 @@ from biaseval.outputs.plan import plan_outputs
 from biaseval.outputs.table import COLUMNS, read_table
 from biaseval.pipelines import import_scores
 from tests.commands import call
+from tests.labelplans import two_tasks
+from tests.measuring import measure
 
 Record = dict[str, Any]
+
+AS_TABLE = """
+select task, instance_id as prompt_id, label, gold, n_demos, demo_set, purpose, input_text as text,
+    log_likelihood(token_logprobs, n_label_tokens, normalization, eos) as logprob
+from prompts inner join label_scores using (prompt_id) cross join run_settings
+where purpose in ('main', 'bias_score')
+order by task, purpose, n_demos, demo_set, row
+"""
+"""The table of scores that a run's own prompts would be given by another tool."""
 
 
 def rows_of(prompt: str, gold: str | None, probabilities: dict[str, float], **columns: Any) -> list[Record]:
@@ -159,8 +170,20 @@ MISTAKES: list[tuple[list[Record], str]] = [
         "t, n_demos 0, demo_set 0: has no rows of the purpose main",
     ),
     (
+        [GOOD, OTHER, {**GOOD, "purpose": "bias_score"}, {**OTHER, "purpose": "bias_score"}],
+        r"t: 1 rows are both main and bias_score \(first: '1'\); held-out rows are others than the test rows",
+    ),
+    (
         [GOOD, OTHER, {**GOOD, "task": "u", "n_demos": 2}, {**OTHER, "task": "u", "n_demos": 2}],
-        "t: has no scores of n_demos 2, demo_set 0, which other tasks have",
+        "t: has no scores of main at n_demos 2, demo_set 0, which other tasks have",
+    ),
+    (
+        [
+            GOOD,
+            OTHER,
+            *({**row, "task": "u", "purpose": purpose} for row in (GOOD, OTHER) for purpose in ("main", "cc")),
+        ],
+        "t: has no scores of cc at n_demos 0, demo_set 0, which other tasks have",
     ),
 ]
 
@@ -182,12 +205,12 @@ def test_all_mistakes_come_in_one_message_and_the_first_of_many(tmp_path: Path) 
 
 def test_files_that_are_no_table_are_refused(tmp_path: Path) -> None:
     for name, content, message in [
-        ("a.txt", b"", "is no .csv, .jsonl or .parquet file"),
-        ("b.csv", b"", "holds no row"),
-        ("c.csv", b"task,label,logprob\nt,a\n", "line 2: has not as many cells as the first line has names"),
-        ("d.csv", b'task,label,logprob\nt,"a"b,1\n', "line 2: is not CSV"),
-        ("e.parquet", b"no", "is not Parquet"),
-        ("f.csv", b"\xff\xfe\n\n", "is not UTF-8 CSV"),
+        ("a.txt", b"", "is empty; CSV"),
+        ("b.csv", b"", "is empty; CSV"),
+        ("c.csv", b"task,label,logprob\nt,a\n", "line 2: has 2 columns and the header 3"),
+        ("d.csv", b'task,label,logprob\nt,"a"b,1\n', "line 2: is no row of a table"),
+        ("e.parquet", b"no", "is no readable Parquet or Arrow file"),
+        ("f.csv", b"\xff\xfe\n\n", "is UTF-16"),
     ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name}: {message}"):
@@ -204,12 +227,31 @@ def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkey
 
     file = write(tmp_path / "scores.jsonl", SMALL)
     spec = imported.imported_spec("table", [file], None)
+    assert imported.IMPORTED.describe(spec, imported.IMPORTED.read(spec)).facts == {"n_tasks": 1}
     write(file, SMALL[:-2])
     with pytest.raises(InputError, match="changed while it was read; run the same command again"):
         imported.IMPORTED.read(spec)
 
 
-def test_a_run_of_own_scores_and_an_imported_one_are_compared(tmp_path: Path) -> None:
+def test_a_run_of_own_scores_is_compared_with_its_imported_twin(tmp_path: Path) -> None:
+    plan = two_tasks()
+    for row in plan.prompts:
+        row["input_text"] = f"{row['task']} {row['instance_id']}"
+    own = plan.write(tmp_path / "own")
+    measure(own)
+    rows = query([own], AS_TABLE).to_pylist()
+    imported = import_scores("table", [write(tmp_path / "scores.parquet", rows)], str(tmp_path / "imported")).uri
+    [shared] = query([own, imported], "from label_bias_shared where run = 'own'").to_pylist()
+    assert (shared["n_tasks"], shared["n_rows"], shared["n_demos"]) == (2, 60, [0, 2])
+    assert (shared["has_same_bias_score_rows"], shared["has_same_scoring"]) == (True, False)
+    metrics = """
+        select task, n_demos, demo_set, accuracy, macro_f1, rsd, round(bias_score, 6) as bias_score
+        from label_bias_by_task where method = 'none' order by all
+    """
+    assert query([own], metrics).to_pylist() == query([imported], metrics).to_pylist()
+
+
+def test_imported_runs_are_compared(tmp_path: Path) -> None:
     flipped = [{**row, "logprob": math.log(1 - math.exp(row["logprob"]))} for row in SMALL]
     runs = [
         import_scores("table", [write(tmp_path / f"{name}.jsonl", rows)], str(tmp_path / name)).uri

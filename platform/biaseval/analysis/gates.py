@@ -85,18 +85,29 @@ def check_run(run_dir: str, expressions: Sequence[str], against: str | None = No
         BiasevalError: a run is not finished.
     """
     headline = headline_of(Run.open(run_dir)).mart
-    with closing(_open(run_dir) if against is None else _open_compared(run_dir, against)) as connection:
-        problems, gates = Problems(), []
-        for expression in expressions:
-            with problems.noted():
-                gates.append(_gate(expression, headline if against is None else DIFFERENCES, connection))
-        problems.refuse()
+    if against is not None:
+        gates, problems = _gates(expressions, DIFFERENCES, _open_compared(run_dir, against))
+    else:
+        gates, problems = _gates(expressions, headline, _open(run_dir, f"{headline} {' '.join(expressions)}"))
+        if problems.found:  # messages are to name, of all that there is, what is spelt alike
+            gates, problems = _gates(expressions, headline, _open(run_dir))
+    problems.refuse()
     return Checked(run_dir, against, all(gate.holds for gate in gates), gates)
 
 
-def _open(run_dir: str) -> duckdb.DuckDBPyConnection:
-    """Return a connection to a run, which can read nothing else."""
-    run, connection = Run.open(run_dir), open_runs([run_dir])
+def _gates(expressions: Sequence[str], mart: str, connection: duckdb.DuckDBPyConnection) -> tuple[list[Gate], Problems]:
+    """Return what came of expressions, and what is wrong with some; closes the connection."""
+    problems, gates = Problems(), []
+    with closing(connection):
+        for expression in expressions:
+            with problems.noted():
+                gates.append(_gate(expression, mart, connection))
+    return gates, problems
+
+
+def _open(run_dir: str, asked: str | None = None) -> duckdb.DuckDBPyConnection:
+    """Return a connection to a run, or what is named of it, which can read nothing else."""
+    run, connection = Run.open(run_dir), open_runs([run_dir], asked)
     place = run.root if run.is_local else f"{run.fs.type_name}://{run.root}"
     connection.execute(f"set allowed_directories = [{literal(place)}]").fetchall()
     return _locked(connection)
@@ -153,7 +164,7 @@ def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection)
     except duckdb.BinderException as error:
         raise InputError(f"{expression!r}: {_unknown(error, source, connection)}") from error
     except duckdb.Error as error:
-        raise InputError(f"{expression!r}: {_not_sql(error)}") from error
+        raise InputError(f"{expression!r}: {_said(error)}") from error
     except InputError as error:
         raise InputError(f"{expression!r}: {error}") from error
     if not rows:
@@ -199,13 +210,28 @@ def _names(sql: str) -> set[str]:
     return {word.strip('"') for word, is_name, _, _ in _words(sql) if is_name}
 
 
+def _outside_selects(words: Sequence[str]) -> list[str]:
+    """Return the words of a condition that stand in no select of its own, where names are of other rows."""
+    kept, depth, inside = [], 0, 0
+    for word, following in pairwise([*words, ""]):
+        if word == "(":
+            depth += 1
+            inside = inside or (depth if following in ("select", "from", "with") else 0)
+        if not inside:
+            kept.append(word)
+        if word == ")":
+            inside = 0 if inside == depth else inside
+            depth -= 1
+    return kept
+
+
 def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection) -> _Source:
     """Return what a condition is over.
 
     Raises:
         InputError: it names a mart that there is not, several, or several metrics of differences.
     """
-    words = [word for word, _, _, _ in _words(condition)]
+    words = _outside_selects([word for word, _, _, _ in _words(condition)])
     before = [word.strip('"') for word, following in pairwise(words) if following == "."]
     every = _relations(connection)
     if unknown := [name for name in before if name not in every]:
@@ -266,7 +292,7 @@ def _unknown(error: duckdb.Error, source: _Source, connection: duckdb.DuckDBPyCo
     """Return which name DuckDB does not know, and what may be meant."""
     named = re.search(r'column "([^"]+)" not found|does not have a column named "([^"]+)"', str(error))
     if named is None:
-        return _not_sql(error)
+        return _said(error)
     name = next(filter(None, named.groups()))
     elsewhere = connection.execute(
         "select distinct table_name from information_schema.columns where column_name = $1 order by all", [name]
@@ -287,9 +313,9 @@ def _ends(values: Iterable[object]) -> list[float]:
     return [min(numbers), max(numbers)] if numbers else []
 
 
-def _not_sql(error: duckdb.Error) -> str:
+def _said(error: duckdb.Error) -> str:
     said = str(error).splitlines()[0].partition(" Error: ")[2]
-    return f"is not SQL: {said}; write CONDITION [where SELECTION]"
+    return f"cannot be evaluated: {said}; write CONDITION [where SELECTION] in SQL"
 
 
 def _quoted(name: str) -> str:

@@ -18,6 +18,7 @@ import biaseval
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import Resources, local_cpus, share_of
+from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
 
 _SETTLING_S = 60.0
@@ -94,6 +95,7 @@ class Cluster:
         else:
             # Workers run this very code, installed there or not.
             options["runtime_env"] = {"py_modules": [str(Path(biaseval.__file__).parent)]}
+        say("starting Ray" if address == "local" else f"connecting to Ray at {address}")
         try:
             with _without_chatter():
                 ray.init(address=address, **options)

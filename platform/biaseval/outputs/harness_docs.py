@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from biaseval.outputs.records import Record
+from biaseval.outputs.scored import MOST_LOGPROB
 
 _NEEDED = ("doc_id", "doc", "target", "arguments", "filtered_resps")
 
@@ -47,6 +48,11 @@ class Doc:
         return self.logprobs.index(max(self.logprobs))
 
     @property
+    def is_distinct(self) -> bool:
+        """Return whether no choice stands there twice."""
+        return len(set(self.choices)) == len(self.choices)
+
+    @property
     def is_tied(self) -> bool:
         """Return whether another choice is as likely."""
         return self.logprobs.count(max(self.logprobs)) > 1
@@ -70,7 +76,8 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
     logprobs = _logprobs(record["filtered_resps"])
     if len(logprobs) != len(requests):
         raise DocError(f"has {len(requests)} arguments and {len(logprobs)} filtered_resps; log the samples anew")
-    n_choices = _n_choices(requests)
+    # With acc_mutual_info the harness scores every choice again, behind an empty context.
+    n_choices = len(requests) // 2 if "acc_mutual_info" in record else len(requests)
     requests, logprobs = requests[:n_choices], logprobs[:n_choices]
     contexts, continuations = zip(*requests, strict=True)
     has_inputs = len(set(contexts)) > 1 and len(set(continuations)) == 1
@@ -124,21 +131,9 @@ def _logprobs(responses: Any) -> tuple[float, ...]:
             "filtered_resps hold no log-likelihoods; leave the file out, or log it without a filter of its own"
         ) from error
     for logprob in logprobs:
-        if not math.isfinite(logprob):
+        if not math.isfinite(logprob) or logprob > MOST_LOGPROB:
             raise DocError(f"filtered_resps hold {logprob}, which is no log-likelihood; score the task anew")
     return logprobs
-
-
-def _n_choices(requests: Sequence[tuple[str, str]]) -> int:
-    """Return how many requests are of choices: acc_mutual_info scores each again, behind an empty context."""
-    half = len(requests) // 2
-    asked_again = requests[half:]
-    is_doubled = (
-        len(requests) % 2 == 0
-        and all(context == "" for context, _ in asked_again)
-        and any(context for context, _ in requests[:half])
-    )
-    return half if is_doubled else len(requests)
 
 
 def _candidates(record: Record, choices: Sequence[str], config: Mapping[str, Any], *, has_inputs: bool) -> list[int]:

@@ -86,13 +86,15 @@ def task_files(paths: Sequence[Path]) -> list[TaskFile]:
 
 
 def settings_of(files: Sequence[TaskFile]) -> list[Setting]:
-    """Return the setting of each file: its number of examples, and which of their seeds it has.
+    """Return the setting of each file: its number of examples, and which of the task's seeds of them it has.
 
     Raises:
         InputError: two files are of the same task and setting.
     """
-    seeds = {n_shot: sorted({file.seed for file in files if file.n_shot == n_shot}) for n_shot in _n_shots(files)}
-    settings = [(file.n_shot, seeds[file.n_shot].index(file.seed)) for file in files]
+    seeds: dict[tuple[str, int], set[int]] = {}
+    for file in files:
+        seeds.setdefault((file.task, file.n_shot), set()).add(file.seed)
+    settings = [(file.n_shot, sorted(seeds[file.task, file.n_shot]).index(file.seed)) for file in files]
     seen: dict[tuple[str, Setting], Path] = {}
     problems = []
     for file, setting in zip(files, settings, strict=True):
@@ -105,10 +107,6 @@ def settings_of(files: Sequence[TaskFile]) -> list[Setting]:
     if problems:
         raise InputError.of(problems)
     return settings
-
-
-def _n_shots(files: Sequence[TaskFile]) -> set[int]:
-    return {file.n_shot for file in files}
 
 
 def _task_file(path: Path, known: dict[Path, Mapping[str, Any]]) -> TaskFile:
@@ -130,8 +128,8 @@ def _task_file(path: Path, known: dict[Path, Mapping[str, Any]]) -> TaskFile:
     if results_path not in known:
         known[results_path] = _results(results_path)
     file = TaskFile(path, named["task"], results_path, known[results_path])
-    for key in ("configs", "n-shot"):
-        if file.task not in file.results[key]:
+    for key, kind in (("configs", dict), ("n-shot", int)):
+        if not isinstance(file.results[key].get(file.task), kind):
             raise InputError(f"{results_path}: {key} has no {file.task}, which {path.name} is of; name its own results")
     _refuse_without_labels(file)
     return file

@@ -11,20 +11,19 @@ from __future__ import annotations
 import string
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from biaseval.errors import InputError
 from biaseval.outputs.harness_docs import Doc, DocError, read_doc
 from biaseval.outputs.harness_files import TaskFile, settings_of, task_files
 from biaseval.outputs.problems import refuse
-from biaseval.outputs.records import digest_of, json_lines
+from biaseval.outputs.records import digest_of, records
 from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
 
-_NO_BIAS_SCORE = (
-    "BiasScore is not measured: it needs rows apart from the test rows, and every doc is a test row here, so that "
-    "accuracy is the harness's own."
-)
+_N_NAMED = 5
+"""Tasks that a note names rather than counts."""
 
 Docs = Mapping[Setting, Sequence[Doc]]
 """Of a task."""
@@ -44,7 +43,7 @@ def read_samples(paths: Sequence[Path]) -> Outputs:
     by_task: dict[str, dict[Setting, list[Doc]]] = {}
     first: dict[str, TaskFile] = {}
     problems: list[str] = []
-    notes: list[str] = [_NO_BIAS_SCORE]
+    notes: list[str] = []
     for file, setting in zip(files, settings_of(files), strict=True):
         docs = _Docs(file)
         problems += docs.problems
@@ -52,18 +51,14 @@ def read_samples(paths: Sequence[Path]) -> Outputs:
         by_task.setdefault(file.task, {})[setting] = docs.docs
         first.setdefault(file.task, file)
     refuse(problems)
-    prompts: list[ScoredPrompt] = []
-    for task, of_task in by_task.items():
-        labelled = _Labels(first[task], of_task)
-        notes += labelled.notes
-        prompts += labelled.prompts()
+    tasks = [LabelledTask.of(first[task], of_task) for task, of_task in by_task.items()]
     descriptions = {task: str(file.config.get("description") or "").strip() for task, file in first.items()}
     return Outputs(
         model=str(files[0].results["model_name"]),
-        prompts=prompts,
+        prompts=[prompt for task in tasks for prompt in task.prompts()],
         sha256=digest_of([*paths, *dict.fromkeys(file.results_path for file in files)]),
         definitions={task: text for task, text in descriptions.items() if text},
-        notes=notes,
+        notes=[*_notes(tasks), *notes],
         facts=_facts(files),
     )
 
@@ -91,7 +86,7 @@ class _Docs:
         self.docs: list[Doc] = []
         by_id: dict[str, Doc] = {}
         unlike: Counter[str] = Counter()
-        for place, record in json_lines(file.path):
+        for place, record in records(file.path):
             try:
                 doc = read_doc(place, record, file.config)
             except DocError as error:
@@ -106,6 +101,8 @@ class _Docs:
                 )
             elif doc.logprobs != first.logprobs:
                 unlike[doc.filter] += 1
+        # Several processes log their docs in turn.
+        self.docs.sort(key=lambda doc: (len(doc.doc_id), doc.doc_id))
         for name, n_docs in unlike.items():
             self.notes.append(
                 f"{file.task}: the filter {name} gives {n_docs:,} docs other scores than {self.docs[0].filter}, which "
@@ -113,31 +110,54 @@ class _Docs:
             )
 
 
-class _Labels:
-    """What the labels of a task are."""
+@dataclass(frozen=True)
+class LabelledTask:
+    """The docs of a task, and what their labels are."""
 
-    def __init__(self, file: TaskFile, docs: Docs) -> None:
-        self._file = file
+    task: str
+    docs: Docs
+    is_classification: bool
+    """Whether all docs have the same choices, which are then the labels; else labels are positions."""
+    n_left_out: int = 0
+    """Docs with another number of choices than most."""
+
+    @classmethod
+    def of(cls, file: TaskFile, docs: Docs) -> Self:
+        """Return a task of these docs.
+
+        Args:
+            file: one of the task's.
+            docs: of all its files.
+
+        Raises:
+            InputError: docs have choices of their own, and half of them or more have another number than the others, or
+                more than there are letters.
+        """
         every = [doc for own in docs.values() for doc in own]
-        distinct = {frozenset(doc.choices) for doc in every}
-        self._is_classification = len(distinct) == 1 and all(len(set(doc.choices)) == len(doc.choices) for doc in every)
-        self.notes: list[str] = []
-        self._docs = docs
-        if not self._is_classification:
-            self._docs = self._of_one_length(every)
-        if n_tied := sum(doc.is_tied for own in self._docs.values() for doc in own):
-            self.notes.append(
-                f"{file.task}: in {n_tied:,} docs several choices are equally likely; the harness takes the first in "
-                "the order of the task, a run the first in the order of labels."
+        if len({frozenset(doc.choices) for doc in every}) == 1 and all(doc.is_distinct for doc in every):
+            return cls(file.task, docs, is_classification=True)
+        [(n_choices, n_docs)] = Counter(len(doc.choices) for doc in every).most_common(1)
+        if 2 * n_docs <= len(every) or n_choices > len(string.ascii_uppercase):
+            raise InputError(
+                f"{file.path}: {file.task}: docs have choices of their own, and {n_docs:,} of {len(every):,} have "
+                f"{n_choices}: positions are labels only where more than half of the docs have as many, at most "
+                f"{len(string.ascii_uppercase)}; leave the file out"
             )
+        kept = {setting: [doc for doc in own if len(doc.choices) == n_choices] for setting, own in docs.items()}
+        return cls(file.task, kept, is_classification=False, n_left_out=len(every) - n_docs)
+
+    @property
+    def n_tied(self) -> int:
+        """Docs in which several choices are the most likely."""
+        return sum(doc.is_tied for own in self.docs.values() for doc in own)
 
     def prompts(self) -> Iterator[ScoredPrompt]:
         """Yield every doc in every setting."""
-        for setting, docs in self._docs.items():
+        for setting, docs in self.docs.items():
             for doc in docs:
-                labels = doc.choices if self._is_classification else string.ascii_uppercase[: len(doc.choices)]
+                labels = doc.choices if self.is_classification else string.ascii_uppercase[: len(doc.choices)]
                 yield ScoredPrompt(
-                    task=self._file.task,
+                    task=self.task,
                     setting=setting,
                     purpose="main",
                     instance=doc.doc_id,
@@ -148,26 +168,23 @@ class _Labels:
                     place=doc.place,
                 )
 
-    def _of_one_length(self, every: Sequence[Doc]) -> Docs:
-        """Return the docs that have as many choices as most have.
 
-        Raises:
-            InputError: half of them or more have another number, or they have more than there are letters.
-        """
-        [(n_choices, n_docs)] = Counter(len(doc.choices) for doc in every).most_common(1)
-        if 2 * n_docs <= len(every) or n_choices > len(string.ascii_uppercase):
-            raise InputError(
-                f"{self._file.path}: {self._file.task}: docs have choices of their own, and "
-                f"{n_docs:,} of {len(every):,} have {n_choices}: positions are labels only where more than half "
-                f"of the docs have as many, at most {len(string.ascii_uppercase)}; leave the file out"
-            )
-        self.notes.append(
-            f"{self._file.task}: docs have choices of their own; labels are their positions, A the first, so that a "
-            "preferred label is a preferred position."
+def _notes(tasks: Sequence[LabelledTask]) -> Iterator[str]:
+    """Yield what a reader should know of labels, with the tasks of which it holds."""
+    if of_options := [task.task for task in tasks if not task.is_classification]:
+        yield (
+            "Docs have choices of their own, whose labels are their positions, A the first, so that a preferred label "
+            f"is a preferred position: {_named(of_options)}."
         )
-        if n_docs < len(every):
-            self.notes.append(
-                f"{self._file.task}: {len(every) - n_docs:,} of {len(every):,} docs have another number of choices "
-                f"than {n_choices} and are left out."
-            )
-        return {setting: [doc for doc in own if len(doc.choices) == n_choices] for setting, own in self._docs.items()}
+    if left_out := [f"{own.n_left_out:,} of {own.task}" for own in tasks if own.n_left_out]:
+        yield f"Docs with another number of choices than most are left out: {_named(left_out)}."
+    if tied := [f"{own.n_tied:,} of {own.task}" for own in tasks if own.n_tied]:
+        yield (
+            "Docs in which several choices are equally likely, of which the harness takes the first in the order of "
+            f"the task, and a run the first in the order of labels: {_named(tied)}."
+        )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _N_NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_N_NAMED])} and {more:,} more"

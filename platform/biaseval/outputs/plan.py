@@ -28,12 +28,12 @@ _Groups = Mapping[tuple[Setting, str], Sequence[ScoredPrompt]]
 def plan_outputs(outputs: Outputs) -> list[Tables]:
     """Return the tables of every task, in the order of their names.
 
-    Rows of a purpose are numbered in the order of their instances' names, shorter ones first, so that the same
-    instances have the same rows in every run. Label scores have one number, the sum over the label's tokens.
+    Rows of a purpose are numbered in the order of the first setting's prompts, in every setting alike. Label scores
+    have one number, the sum over the label's tokens.
 
     Raises:
-        InputError: prompts of a task have other labels, a gold label that is none of them, or stand there twice;
-            settings of a task have other rows, or tasks other settings. The message lists what is wrong.
+        InputError: prompts of a task have other labels, or a gold label that is none of them; held-out rows are test
+            rows too; settings of a task have other rows, or tasks other settings. The message lists what is wrong.
     """
     by_task: dict[str, list[ScoredPrompt]] = {}
     for prompt in outputs.prompts:
@@ -52,7 +52,6 @@ def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
     labels = sorted(first.logprobs)
     if len(labels) < 2:
         yield f"{first.place}: {task} has the label {labels[0]!r} alone; a preference needs two labels or more"
-    seen: dict[tuple[Setting, str, str], ScoredPrompt] = {}
     for prompt in prompts:
         if prompt.logprobs.keys() != first.logprobs.keys():
             yield (
@@ -65,19 +64,18 @@ def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
             yield f"{prompt.place}: {task}: gold {prompt.gold!r} is none of the labels {labels}; mend it"
         if prompt.setting[1] and not prompt.setting[0]:
             yield f"{prompt.place}: {task}: demo_set {prompt.setting[1]} has no demonstrations; use demo_set 0"
-        key = (prompt.setting, prompt.purpose, prompt.instance)
-        if key in seen:
-            yield (
-                f"{prompt.place}: {task}, {_told(prompt.setting)}: {prompt.instance!r} stands there twice, first at "
-                f"{seen[key].place}; name each once"
-            )
-        seen.setdefault(key, prompt)
     yield from _other_rows(task, _grouped(prompts))
 
 
 def _other_rows(task: str, groups: _Groups) -> Iterator[str]:
     """Yield the settings of a task that are not of the same instances as its first one."""
     settings = sorted({setting for setting, _ in groups})
+    named = [{one.instance for setting in settings for one in groups.get((setting, role), ())} for role in _ROLES]
+    if both := sorted(set.intersection(*named)):
+        yield (
+            f"{task}: {len(both):,} rows are both main and bias_score (first: {both[0]!r}); held-out rows are others "
+            "than the test rows: name them differently, or leave them out"
+        )
     for role in _ROLES:
         rows = {setting: {(one.instance, one.gold) for one in groups.get((setting, role), ())} for setting in settings}
         if role == "main" and not rows[settings[0]]:
@@ -92,14 +90,14 @@ def _other_rows(task: str, groups: _Groups) -> Iterator[str]:
 
 
 def _other_settings(by_task: Mapping[str, Sequence[ScoredPrompt]]) -> Iterator[str]:
-    """Yield the tasks that lack settings which others have: their means would not compare."""
-    settings = {task: {prompt.setting for prompt in prompts} for task, prompts in sorted(by_task.items())}
-    every = set().union(*settings.values())
-    for task, own in settings.items():
-        if lacking := sorted(every - own):
+    """Yield the tasks that lack settings, or purposes there, which others have: their means would not compare."""
+    groups = {task: {(one.setting, one.purpose) for one in prompts} for task, prompts in sorted(by_task.items())}
+    every = set().union(*groups.values())
+    for task, own in groups.items():
+        if lacking := [f"{purpose} at {_told(setting)}" for setting, purpose in sorted(every - own)]:
             yield (
-                f"{task}: has no scores of {', '.join(map(_told, lacking))}, which other tasks have; add them, or "
-                "import tasks of other settings as a run of their own"
+                f"{task}: has no scores of {', '.join(lacking)}, which other tasks have; add them, or import tasks of "
+                "other settings as a run of their own"
             )
 
 
@@ -108,13 +106,16 @@ def _told(setting: Setting) -> str:
 
 
 def _grouped(prompts: Sequence[ScoredPrompt]) -> _Groups:
-    """Return the prompts of a task by setting and purpose, in the order of rows."""
-    ordered = sorted(prompts, key=_order)
+    """Return the prompts of a task by setting and purpose, in the order of rows: that of the first setting."""
+    places: dict[tuple[str, str], int] = {}
+    for prompt in sorted(prompts, key=lambda one: one.setting):
+        places.setdefault((prompt.purpose, prompt.instance), len(places))
+
+    def order(prompt: ScoredPrompt) -> tuple[Setting, int, int]:
+        return (prompt.setting, PURPOSES.index(prompt.purpose), places[prompt.purpose, prompt.instance])
+
+    ordered = sorted(prompts, key=order)
     return {key: list(own) for key, own in groupby(ordered, key=lambda prompt: (prompt.setting, prompt.purpose))}
-
-
-def _order(prompt: ScoredPrompt) -> tuple[Setting, int, int, str]:
-    return (prompt.setting, PURPOSES.index(prompt.purpose), len(prompt.instance), prompt.instance)
 
 
 def _tables(number: int, task: str, prompts: Sequence[ScoredPrompt], definition: str | None) -> Tables:
@@ -141,7 +142,7 @@ def _tables(number: int, task: str, prompts: Sequence[ScoredPrompt], definition:
             [
                 {
                     "task": task,
-                    "instance_id": _instance_id(one),
+                    "instance_id": one.instance,
                     "role": role,
                     "position": position,
                     "input": one.input,
@@ -189,11 +190,6 @@ def _prompt_id(prompt: ScoredPrompt, row: int) -> str:
     return f"{_context_id(prompt.task, prompt.setting)}/{prompt.purpose}/{row}"
 
 
-def _instance_id(prompt: ScoredPrompt) -> str:
-    """Return an instance's name in its task; those of BiasScore have names of their own."""
-    return prompt.instance if prompt.purpose == "main" else f"{prompt.purpose}/{prompt.instance}"
-
-
 def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, object]:
     """Return the row of ``prompts``; its tokens, and how many demonstrations its length left it, are not known."""
     return {
@@ -204,7 +200,7 @@ def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, 
         "n_demos": prompt.setting[0],
         "demo_set": prompt.setting[1],
         "row": row,
-        "instance_id": _instance_id(prompt),
+        "instance_id": None if prompt.gold is None else prompt.instance,
         "gold": prompt.gold,
         "labels": list(labels),
         "input_text": prompt.text or prompt.input or "",

@@ -9,6 +9,9 @@ from typing import Any
 Setting = tuple[int, int]
 """The number of demonstrations, and which set of them."""
 
+MOST_LOGPROB = 1e-3
+"""Rounding may lift the logarithm of a certain label a little above 0, and no further."""
+
 
 @dataclass(frozen=True)
 class ScoredPrompt:
@@ -19,7 +22,7 @@ class ScoredPrompt:
     purpose: str
     """``main``, ``bias_score``, or the calibration whose input it is (``cc``, ``dc``, ``looc``)."""
     instance: str
-    """Names the input within its task and purpose, in every setting the same."""
+    """Names the input within its task and purpose, in every setting the same; no two prompts of one setting have it."""
     gold: str | None
     """Null for inputs of a calibration that have none."""
     logprobs: Mapping[str, float]

@@ -27,7 +27,7 @@ from biaseval.errors import InputError, Problems
 from biaseval.outputs.plan import PURPOSES
 from biaseval.outputs.problems import refuse
 from biaseval.outputs.records import Record, digest_of, records
-from biaseval.outputs.scored import Outputs, ScoredPrompt
+from biaseval.outputs.scored import MOST_LOGPROB, Outputs, ScoredPrompt
 
 REQUIRED = ("task", "label", "logprob")
 COLUMNS = (*REQUIRED, "prompt_id", "gold", "n_demos", "demo_set", "purpose", "input", "text")
@@ -35,9 +35,6 @@ COLUMNS = (*REQUIRED, "prompt_id", "gold", "n_demos", "demo_set", "purpose", "in
 
 _SHARED = ("gold", "input", "text")
 """What all rows of a prompt say alike."""
-
-_MOST_LOGPROB = 1e-3
-"""Rounding may lift the logarithm of a certain label a little above 0."""
 
 _Key = tuple[str, tuple[int, int], str, str]
 
@@ -162,6 +159,6 @@ def _logprob(record: Record) -> float:
         logprob = float("nan") if value is None or isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         logprob = math.nan
-    if not math.isfinite(logprob) or logprob > _MOST_LOGPROB:
+    if not math.isfinite(logprob) or logprob > MOST_LOGPROB:
         raise _RowError(f"logprob {value!r} is no logarithm of a probability: a number of at most 0; mend it")
     return logprob

@@ -23,6 +23,13 @@ READERS: Mapping[Source, Callable[[Sequence[Path]], Outputs]] = {"lm-eval": read
 """What reads the files of each source."""
 
 
+_SUMS = "A label's score is the sum over its tokens, without EOS, so that longer labels tend to be less likely."
+_NO_BIAS_SCORE = (
+    "BiasScore is not measured: it needs rows apart from the test rows, and all are test rows here, so that accuracy "
+    "is that of the source."
+)
+
+
 @dataclass(frozen=True)
 class ImportedInputs:
     """What planning starts from, validated."""
@@ -67,7 +74,9 @@ def _read(spec: ImportedSpec) -> ImportedInputs:
         raise InputError(f"{spec.files_read[0]}: changed while it was read; run the same command again")
     tasks = plan_outputs(outputs)
     n_prompts = sum(tables["prompts"].num_rows for tables in tasks)
-    return ImportedInputs(tasks, outputs.notes, outputs.facts, f"{n_prompts:,} scored prompts")
+    has_bias_score = any(prompt.purpose == "bias_score" for prompt in outputs.prompts)
+    notes = [_SUMS, *([] if has_bias_score else [_NO_BIAS_SCORE]), *outputs.notes]
+    return ImportedInputs(tasks, notes, outputs.facts, f"{n_prompts:,} scored prompts")
 
 
 def _describe(spec: ImportedSpec, inputs: ImportedInputs) -> Description:

@@ -25,6 +25,7 @@ from biaseval.pipelines.directory import (
     sweep_unplanned,
     write_plan,
 )
+from biaseval.pipelines.extras import refuse_missing_extras
 from biaseval.pipelines.imported import imported_spec
 from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
@@ -106,6 +107,7 @@ def describe(spec: AnySpec) -> Description:
         InputError: bad input.
     """
     kind = kind_of(spec)
+    refuse_missing_extras(spec)
     return kind.describe(spec, kind.read(spec))
 
 
@@ -124,6 +126,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     kind = kind_of(spec)
     run = Run.open(run_uri)
     refuse_foreign(run)
+    refuse_missing_extras(spec)
     inputs = None if is_planned(run) else kind.read(spec)
     run.create()
     with run.lock():

@@ -62,6 +62,8 @@ _BIASES, _PERFORMANCES = ("rsd", "bias_score"), ("accuracy", "macro_f1")
 def advice(findings: Findings) -> list[Conclusion]:
     """Return the remedies by what is shown of them: on these tasks, then on others like them."""
     if not findings.remedies:
+        if "imported" in findings.spec:
+            return [Conclusion(_LEAD, "no remedy was measured; the scores are imported, without any that could be.")]
         return [Conclusion(_LEAD, "no remedy was measured; the spec's key calibration names some.")]
     scope = scope_of_words(findings)
     if not scope.has_words:

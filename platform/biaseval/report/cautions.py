@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from biaseval.report.findings import Findings
 from biaseval.report.methods import method_name
 from biaseval.report.mitigation import training_caveats
 from biaseval.report.summary import counted, demos, join
+
+FEW_NOTES = 3
+"""Notes of a plan that stand among the cautions."""
 
 _N_NAMED = 5
 _ENOUGH_TASKS = 40
@@ -29,6 +33,8 @@ def caveats(findings: Findings) -> list[str]:
             "Intervals over tasks are pictures, and no word is made of them: of RSD and BiasScore, with so few tasks, "
             "they hold the mean in 90 to 98 % of simulated runs in place of 95 %."
         )
+    if "imported" in findings.spec:
+        sentences += findings.plan["notes"]
     sentences += [*_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
     if n_fewer := findings.n_cut["n_fewer_demos"]:
         of = f" of {findings.plan['n_prompts']:,}" if "n_prompts" in findings.plan else ""
@@ -47,7 +53,13 @@ def caveats(findings: Findings) -> list[str]:
         sentences.append(f"{counted(len(left_out), 'task')} {were} left out; the reasons are under Settings.")
     if findings.adaptation is not None:
         sentences += training_caveats(findings.adaptation)
-    return sentences
+    return [*sentences, *few_notes(findings.plan)]
+
+
+def few_notes(plan: Mapping[str, Any]) -> list[str]:
+    """Return the notes of a plan where they are few; others stand folded under the settings."""
+    notes = list(plan.get("notes") or [])
+    return notes if len(notes) <= FEW_NOTES else []
 
 
 def _out_of_reach(findings: Findings) -> list[str]:

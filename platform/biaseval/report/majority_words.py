@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from biaseval.report.cautions import few_notes
 from biaseval.report.findings import Row
 from biaseval.report.majority_findings import METRICS_OF_VERDICTS, MajorityFindings
 from biaseval.report.methods import is_adapted, method_name
@@ -113,7 +114,7 @@ def cautions(findings: MajorityFindings) -> list[str]:
         )
     if findings.adaptation is not None:
         sentences += training_caveats(findings.adaptation)
-    return sentences
+    return [*sentences, *few_notes(findings.plan)]
 
 
 def _constant(findings: MajorityFindings) -> list[Line]:

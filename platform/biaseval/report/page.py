@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from biaseval.prompting.calibration import CALIBRATIONS
-from biaseval.report.cautions import caveats
+from biaseval.report.cautions import FEW_NOTES, caveats
 from biaseval.report.figures import Figure
 from biaseval.report.findings import METRICS, N_LETTERS, N_MOST_BIASED, Findings, Row
 from biaseval.report.methods import method_name, side_by_side
@@ -62,6 +62,7 @@ def page_templates() -> Environment:
     script = (_FOLDER / "tables.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     templates.globals |= {
+        "FEW_NOTES": FEW_NOTES,
         "calibrations": list(CALIBRATIONS.values()),
         "tables_script": Markup("<script>{}</script>").format(Markup(script)),
         "tables_script_source": Markup(f"'sha256-{digest}'"),

@@ -1,0 +1,94 @@
+"""Scores of a run of this platform's own, written as lm-evaluation-harness writes samples, and taken back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.analysis import query
+from biaseval.errors import InputError
+from biaseval.outputs.export import ExportedRow, ExportedTask
+from biaseval.pipelines import export_samples, import_scores
+from tests.commands import call
+from tests.labelplans import two_tasks
+from tests.majorityplans import MajorityPlan
+from tests.measuring import measure
+
+PREDICTIONS = """
+select task, n_demos, demo_set, row, gold, labels, prediction, probabilities
+from calibrated_predictions
+where purpose = 'main' and method = 'none'
+order by task, n_demos, demo_set, row
+"""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a run of two tasks in three settings, which predicts by the mean over tokens and EOS."""
+    plan = two_tasks()
+    for row in plan.contexts:
+        row["text"] = f"{row['task']} with {row['n_demos']}.\n\n"
+    for row in plan.prompts:
+        row["input_text"] = f"Input: {row['row']}\n\nOutput:"
+    run = plan.write(tmp_path_factory.mktemp("own") / "run")
+    measure(run)
+    return run
+
+
+def test_what_is_exported_comes_back_with_the_same_predictions(
+    own: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = call(capsys, monkeypatch, "export", "lm-eval", own, "--out", str(tmp_path / "out"))
+    assert shown.code == 0, shown.err
+    files = [Path(line) for line in shown.out.splitlines()]
+    assert [file.relative_to(tmp_path / "out").parts[0] for file in files] == [
+        setting for setting in ("k0.s0", "k2.s0", "k2.s1") for _ in range(3)
+    ]
+    samples = [file for file in files if file.name.startswith("samples_")]
+    again = import_scores("lm-eval", samples, str(tmp_path / "again")).uri
+    before, after = (query([run], PREDICTIONS).to_pylist() for run in (own, again))
+    assert len(before) == len(after) == 2 * 3 * 30
+    for one, other in zip(before, after, strict=True):
+        # Scores are stored in single precision.
+        assert other.pop("probabilities") == pytest.approx(one.pop("probabilities"), rel=1e-6)
+        assert one == other
+    metrics = "select task, n_demos, demo_set, accuracy, macro_f1, rsd from label_bias_by_task where method = 'none'"
+    assert query([own], metrics).to_pylist() == query([again], metrics).to_pylist()
+    results = json.loads(next(file for file in files if file.name.startswith("results_")).read_text())
+    assert results["config"]["model_args"] == {"scoring": {"normalization": "mean", "eos": True}}
+    assert results["model_name"] == "tiny"
+
+
+def test_a_line_is_as_the_harness_writes_it() -> None:
+    task = ExportedTask("t", "", ["no", "yes"], [ExportedRow(3, "id", "Is it?", "Is it? A:", "yes", [-1.5, -1.25])])
+    [sample] = task.samples()
+    doc = {"id": "id", "input": "Is it?", "prompt": "Is it? A:", "label": "yes"}
+    expected: dict[str, Any] = {
+        "doc_id": 3,
+        "doc": doc,
+        "target": "yes",
+        "arguments": {
+            "gen_args_0": {"arg_0": "Is it? A:", "arg_1": " no"},
+            "gen_args_1": {"arg_0": "Is it? A:", "arg_1": " yes"},
+        },
+        "resps": [[["-1.5", "False"]], [["-1.25", "False"]]],
+        "filtered_resps": [["-1.5", "False"], ["-1.25", "False"]],
+        "filter": "none",
+        "metrics": ["acc"],
+        "doc_hash": hashlib.sha256(json.dumps(doc, indent=2).encode()).hexdigest(),
+        "prompt_hash": hashlib.sha256(b"Is it? A:").hexdigest(),
+        "target_hash": hashlib.sha256(b"yes").hexdigest(),
+        "acc": 1.0,
+    }
+    assert sample == expected
+    assert list(sample) == list(expected)
+
+
+def test_runs_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    run = MajorityPlan(calibration=()).write(tmp_path / "run")
+    with pytest.raises(InputError, match="is of the kind majority_bias; export takes runs of label_bias"):
+        export_samples(run, str(tmp_path / "out"))
