@@ -12,6 +12,7 @@ from biaseval.errors import InputError
 from biaseval.examples.lm_eval.data import lm_eval_digest, read_lm_eval
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
+from biaseval.pipelines.label_bias import LABEL_BIAS
 from biaseval.spec import LabelBiasSpec, load_spec
 from tests.label_bias.test_own_data import texts
 from tests.tinymodels import make_tokenizer
@@ -104,6 +105,40 @@ def test_a_changed_document_is_another_task(tmp_path: Path) -> None:
     assert len({before, between, lm_eval_digest(str(tmp_path / "outer.yaml"))}) == 3
 
 
+def test_a_run_is_not_resumed_on_other_documents(tmp_path: Path) -> None:
+    uri = str(write(tmp_path))
+    spec, environment = spec_of({"lm_eval": uri}), {"data": {"odd-even": lm_eval_digest(uri)}}
+    assert LABEL_BIAS.changes(spec, environment) == []
+    write(tmp_path, question="another?")
+    assert LABEL_BIAS.changes(spec, environment) == [f"{uri}: the file, or one that it names, changed"]
+
+
+def test_files_lie_where_the_file_that_names_them_says(tmp_path: Path) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "tasks").mkdir()
+    write(tmp_path / "common")
+    outer = tmp_path / "tasks" / "outer.yaml"
+    outer.write_text("include: ../common/odd-even.yaml\ndescription: ''\n")
+    assert len(read_lm_eval(str(outer)).test) == 12
+    (tmp_path / "tasks" / "parts").mkdir()
+    for name, split in (("test", "test"), ("my-train_0", "train")):
+        (tmp_path / "tasks" / "parts" / f"{name}.jsonl").write_bytes((tmp_path / f"common/{split}.jsonl").read_bytes())
+    outer.write_text("include: ../common/odd-even.yaml\ndataset_path: parts\ndataset_kwargs: {}\n")
+    found = read_lm_eval(str(outer))
+    assert (len(found.train), len(found.test)) == (30, 12)
+
+
+def test_prompts_may_be_the_turns_of_a_chat(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}<assistant>"
+    spec = spec_of({"lm_eval": str(write(tmp_path))}, model={"path": "unused", "chat": "auto"})
+    [plan] = plan_tasks(spec, read_sources(spec), tokenizer, None)
+    few = texts(plan, "main")["odd-even/k2.s0/main/0"]
+    assert few.startswith("<system>Which?</><user>Q: what is ")
+    assert few.count("\nAnswer:</><assistant>") == 3
+    assert few.endswith("\nAnswer:</><assistant>")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
@@ -171,6 +206,18 @@ def test_what_is_not_measured_as_the_harness_does_is_refused(tmp_path: Path, old
         read_lm_eval(str(uri))
     assert problem in str(caught.value)
     assert str(uri.parent) in str(caught.value)
+
+
+def test_documents_that_show_other_values_are_refused(tmp_path: Path) -> None:
+    task = TASK.replace("\\nA. {{options[0]}}\\nB. {{options[1]}}", " {{options|join(', ')}}")
+    uri = write(tmp_path, task)
+    assert read_lm_eval(str(uri)).test[0].fields.keys() == {"question", "options.0", "options.1"}
+    with (tmp_path / "test.jsonl").open("a") as file:
+        file.write(json.dumps({"question": "what?", "options": ["x", "y", "z"], "answer": 0}) + "\n")
+    with pytest.raises(
+        InputError, match="document test-12 shows values that not all documents have, as lists of other"
+    ):
+        read_lm_eval(str(uri))
 
 
 def test_too_few_documents_for_demonstrations_are_named_by_their_split(tmp_path: Path) -> None:

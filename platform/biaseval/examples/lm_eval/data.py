@@ -106,7 +106,7 @@ def _read(task: LmEvalTask) -> LmEvalData:
     texts, golds, choices = _rendered(task, [(task.fewshot_split, train), (task.test_split, test)])
     form = LmEvalFormat(
         task=task,
-        docs=_doc_fields(docs, names),
+        docs=DocFields.of(docs, names),
         head=_description(task, test),
         delimiter=_delimiter(task, choices, texts),
     )
@@ -120,8 +120,11 @@ def _read(task: LmEvalTask) -> LmEvalData:
             example = Example(name, form.docs.fields(doc), shown[gold])
         except TypeError as error:
             raise InputError(f"doc_to_text: {error}, so it cannot be a field; write texts or numbers") from error
-        if form.test(example.fields) != text:
-            raise InputError(f"doc_to_text: document {name} is not told by its fields alone; write a simpler template")
+        if not _is_told(form, example, text):
+            raise InputError(
+                f"doc_to_text: document {name} shows values that not all documents have, as lists of other lengths; "
+                "prompts are made of the same values in all: take those documents out"
+            )
         examples.append(example)
     return LmEvalData(
         train=examples[: len(train)],
@@ -167,13 +170,12 @@ def _rendered(
     return texts, golds, shared or ()
 
 
-def _doc_fields(docs: Sequence[Doc], names: set[str]) -> DocFields:
+def _is_told(form: LmEvalFormat, example: Example, text: str) -> bool:
+    """Return whether the fields of an example make its text."""
     try:
-        return DocFields.of(docs, names)
-    except ValueError as error:
-        raise InputError(
-            f"doc_to_text: {error}, and prompts are made of the same values in all; give all documents as many"
-        ) from error
+        return form.test(example.fields) == text
+    except InputError:
+        return False
 
 
 def _description(task: LmEvalTask, docs: Sequence[Doc]) -> str:

@@ -112,14 +112,33 @@ def _records(path: Path, *, is_json: bool) -> list[Doc]:
     docs = [row for _, row in records]
     if records.problems:
         raise InputError.of([f"{path}: {problem}" for problem in records.problems[:_SHOWN_PROBLEMS]])
-    if not is_json or not docs:
+    if not is_json:
         return docs
-    # Arrow's reader makes one type of each field: times of texts that look so, and decimals of mixed numbers.
-    lines = "\n".join(json.dumps(doc) for doc in docs).encode()
+    fields = dict.fromkeys(field for doc in docs for field in doc)
+    columns = {field: _typed([doc.get(field) for doc in docs]) for field in fields}
+    return [{field: column[number] for field, column in columns.items()} for number in range(len(docs))]
+
+
+def _typed(values: list[Any]) -> list[Any]:
+    """Return the values of a field as Arrow's reader of JSON has them.
+
+    It gives them one type: times to texts that look so, decimals to mixed numbers. Where there is no such type, or
+    objects have different keys, the harness takes values as they are.
+    """
+    lines = "\n".join(json.dumps({"value": value}) for value in values).encode()
     try:
-        return _python(paj.read_json(io.BytesIO(lines), read_options=paj.ReadOptions(block_size=len(lines) + 1)))
-    except pa.ArrowException as error:
-        raise _unreadable(path, error) from error
+        table = paj.read_json(io.BytesIO(lines), read_options=paj.ReadOptions(block_size=len(lines) + 1))
+    except pa.ArrowException:
+        return values
+    typed = [row["value"] for row in _python(table)]
+    return typed if all(map(_has_keys_of, typed, values)) else values
+
+
+def _has_keys_of(typed: Any, value: Any) -> bool:
+    """Return whether all objects in a value have the keys that they have in another."""
+    if isinstance(value, dict):
+        return typed.keys() == value.keys() and all(_has_keys_of(typed[key], value[key]) for key in value)
+    return not isinstance(value, list) or all(map(_has_keys_of, typed, value))
 
 
 def _python(table: pa.Table) -> list[Doc]:

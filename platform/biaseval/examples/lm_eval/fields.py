@@ -22,24 +22,16 @@ class DocFields:
 
     @classmethod
     def of(cls, docs: Sequence[Mapping[str, Any]], names: Collection[str]) -> DocFields:
-        """Return those of all values of some fields.
+        """Return those that all documents have, of the values of some fields.
 
         Args:
             docs: at least one.
             names: of the fields that prompts are made of.
-
-        Raises:
-            ValueError: documents do not hold the same values; the message says which.
         """
-        kinds: dict[Place, bool] = {}
-        first = dict(_leaves({name: docs[0][name] for name in sorted(names)}))
-        for number, doc in enumerate(docs):
-            own = dict(_leaves({name: doc[name] for name in sorted(names)}))
-            if other := own.keys() ^ first.keys():
-                place = min(other, key=str)
-                raise ValueError(f"{shown(place)} is in document 0 or {number} alone")
-            for place, value in own.items():
-                kinds[place] = kinds.get(place, True) and isinstance(value, str)
+        kinds = dict.fromkeys((place for place, _ in _leaves({name: docs[0][name] for name in sorted(names)})), True)
+        for doc in docs:
+            own = dict(_leaves({name: doc[name] for name in names}))
+            kinds = {place: is_text and isinstance(own[place], str) for place, is_text in kinds.items() if place in own}
         return cls(
             tuple(place for place, is_text in kinds.items() if is_text),
             tuple(place for place, is_text in kinds.items() if not is_text),
