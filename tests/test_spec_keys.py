@@ -73,7 +73,7 @@ def _leaves(annotation: Any, key: str) -> Iterator[str]:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is dict:
         yield from _leaves(arguments[1], f"{key}.*")
-    elif origin is list and isinstance(arguments[0], type) and issubclass(arguments[0], BaseModel):
+    elif origin is list and _holds_models(arguments[0]):
         yield from _leaves(arguments[0], f"{key}.*")
     elif origin in (None, list, typing.Literal):
         if annotation is not type(None):
@@ -81,6 +81,12 @@ def _leaves(annotation: Any, key: str) -> Iterator[str]:
     else:  # a union, or an annotated type
         for argument in arguments if origin is not typing.Annotated else arguments[:1]:
             yield from _leaves(argument, key)
+
+
+def _holds_models(annotation: Any) -> bool:
+    if isinstance(annotation, type):
+        return issubclass(annotation, BaseModel)
+    return any(map(_holds_models, typing.get_args(annotation)))
 
 
 def _matching(leaves: set[str], patterns: tuple[str, ...]) -> set[str]:

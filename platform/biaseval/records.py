@@ -48,11 +48,12 @@ class Records:
 
     A CSV's delimiter is the one of comma, semicolon and tab that its first line has most of; a TSV is not quoted (as
     GLUE's are not). Values are texts there, and elsewhere what the file has; class numbers of a Hugging Face data set
-    become the names that it has for them.
+    become the names that it has for them, unless ``names_classes`` is false.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, names_classes: bool = True) -> None:
         self.uri = uri
+        self._names_classes = names_classes
         self.problems: list[str] = []
         """What is wrong, each with its place; known once all rows were asked for. Bad rows are not among the rows."""
         self._digest = hashlib.sha256()
@@ -115,7 +116,7 @@ class Records:
             else:
                 reader = paipc.open_stream(content)
                 schema, batches = reader.schema, iter(reader)
-            names = class_names(schema)
+            names = class_names(schema) if self._names_classes else {}
             number = 0
             for batch in batches:
                 for row in batch.to_pylist():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biaseval.examples.options import Options
 from biaseval.prompting.task_files import parse_task
 from biaseval.records import KNOWN_FORMATS, Records, Row
 from biaseval.spec import DataSpec, label_key
@@ -49,6 +50,8 @@ class Wanted:
     """Of the draw from a file that is too long."""
     key: str = "data"
     """Of the section, in messages."""
+    options: Options | None = None
+    """Where rows are questions with options."""
 
 
 class ExampleFile:
@@ -90,7 +93,7 @@ class ExampleFile:
 
     def _records(self) -> Iterator[Row]:
         records = Records(self._uri)
-        yield from records
+        yield from records if self._wanted.options is None else self._wanted.options.rows(iter(records))
         self.sha256 = records.sha256
         self._problems += [
             problem.replace("check the path", f"check {self.key}") if problem.startswith("cannot be read") else problem
@@ -112,12 +115,13 @@ class ExampleFile:
     def _names(self, keys: Sequence[str]) -> dict[str, str]:
         """Return the file's name of each field, and of the label under ``""``; nothing if one is not to be found."""
         data, section = self._wanted.data, self._wanted.key
+        label = data.label if self._wanted.options is None else self._wanted.options.answer
         wanted: dict[str, tuple[str, ...]] = {}
         for field, known in self._wanted.fields.items():
             if self._is_task_file and len(self._wanted.fields) == 1:
                 known = (*known, "input")
             wanted[field] = (data.fields[field],) if field in data.fields else known
-        wanted[""] = (data.label,) if data.label is not None else ("output",) if self._is_task_file else LABEL_NAMES
+        wanted[""] = (label,) if label is not None else ("output",) if self._is_task_file else LABEL_NAMES
         names: dict[str, str] = {}
         for field, candidates in wanted.items():
             if there := [name for name in candidates if name in keys]:

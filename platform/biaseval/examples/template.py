@@ -23,6 +23,14 @@ class PromptFormat(Protocol):
         """Return an example up to its answer."""
 
 
+class TextFormat(PromptFormat, Protocol):
+    """A format of plain text, which a chat may have in its turns."""
+
+    @property
+    def instruction(self) -> str | None:
+        """What stands in the head, bare; None: nothing."""
+
+
 @dataclass(frozen=True)
 class PromptTemplate:
     """Items by a template, with the same text between them."""
@@ -72,6 +80,20 @@ def item_template(item: str, spec: ItemSpec, instruction: str | None) -> PromptT
     named = tuple((literal, name) for literal, name in pieces if name is not None)
     ending = "".join(literal for literal, name in pieces if name is None)
     return PromptTemplate(instruction=instruction, pieces=named, ending=ending, separator=spec.separator)
+
+
+def options_template(text: str, options: Mapping[str, str], spec: ItemSpec, instruction: str | None) -> PromptTemplate:
+    """Return the template of a question with options, a line each, and the line ``Answer:``.
+
+    Args:
+        text: the field of the question.
+        options: label to the field of its option.
+        spec: has the separator.
+        instruction: what stands before the items, if anything.
+    """
+    lines = [(f"\n{label}. ", field) for label, field in options.items()]
+    pieces = (("", text), *lines, ("\nAnswer: ", LABEL))
+    return PromptTemplate(instruction=instruction, pieces=pieces, ending="", separator=spec.separator)
 
 
 def template_fields(item: str) -> tuple[str, ...]:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from biaseval.errors import InputError, Problems
 from biaseval.examples.files import Example, ExampleFile, Wanted
-from biaseval.examples.template import template_fields
+from biaseval.examples.lm_eval.data import read_lm_eval
+from biaseval.examples.options import Options, read_options
+from biaseval.examples.template import TextFormat, options_template, template_fields
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Splits, splits_of
 from biaseval.prompting.task_files import Instance, Task
-from biaseval.spec import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, LabelBiasSpec, LabelDataSpec
+from biaseval.spec import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, LabelBiasSpec, LabelDataSpec, LmEvalDataSpec
 
 FEWEST_MAIN_ROWS = 10
 """Fewer say nothing, however wide the intervals."""
@@ -34,16 +36,18 @@ _SHOWN = 3
 class DataSet:
     """A data set, which is one task of a run."""
 
-    key: str
-    """Of its section, in messages."""
+    train_key: str
+    """What the rows come from that demonstrations are drawn from, in messages."""
     task: Task
     """Its instances are those of ``train``, then those of ``test``."""
     n_train: int
     labels: tuple[str, ...]
-    """Of all its rows, in code-point order."""
+    """In code-point order."""
     max_test: int
     notes: tuple[str, ...]
     """What a reader of the results should know, in words."""
+    form: TextFormat | None = None
+    """Of its prompts, where it has one of its own."""
 
     @property
     def name(self) -> str:
@@ -102,7 +106,7 @@ class DataSet:
         remedy = f"lower prompt.n_demos to at most {most}, or demo_sets" if most >= 0 else "add rows"
         main = f" and {n_main} main rows" if n_main else ""
         raise InputError(
-            f"{self.key}.train: has {n_rows} rows that can be used, and {n_demos} demonstrations ({why}), "
+            f"{self.train_key}: has {n_rows} rows that can be used, and {n_demos} demonstrations ({why}), "
             f"{n_bias_score} BiasScore rows{main} are needed; {remedy}"
         )
 
@@ -135,44 +139,105 @@ def read_datasets(spec: LabelBiasSpec) -> list[DataSet]:
     found = []
     for key, data in spec.datasets().items():
         with problems.noted():
-            found.append(_read(spec, key, data))
+            found.append(_of_lm_eval(spec, key, data) if isinstance(data, LmEvalDataSpec) else _read(spec, key, data))
     problems.refuse()
     return found
 
 
 def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
-    item = spec.prompt.item
-    fields = (INPUT,) if item is None else template_fields(item)
-    known = {field: (field, "text") if item is None else (field,) for field in fields}
-    problems = [
-        f"{key}.fields.{name}: the prompt has no such field; it has {', '.join(fields)}"
-        + ("" if item else "; write prompt.item for others")
-        for name in data.fields
-        if name not in fields
-    ]
+    uris = {role: uri for role, uri in (("train", data.train), ("test", data.test)) if uri}
     if data.test == data.train:
-        problems.append(f"{key}.test: is {key}.train; name another file, or leave it out: main rows are drawn")
-    if problems:
+        raise InputError(f"{key}.test: is {key}.train; name another file, or leave it out: main rows are drawn")
+    options = None if data.options is None else read_options(list(uris.values()), data.options, data.label, key)
+    known = _known_fields(spec.prompt.item, options)
+    if problems := list(_field_problems(spec.prompt.item, data, options, key)):
         raise InputError.of(problems)
-    wanted = Wanted(data=data, fields=known, labels=data.labels or {}, seed=spec.seed, key=key)
-    files = [ExampleFile(uri, role, wanted) for role, uri in (("train", data.train), ("test", data.test)) if uri]
+    wanted = Wanted(data=data, fields=known, labels=data.labels or {}, seed=spec.seed, key=key, options=options)
+    files = [ExampleFile(uri, role, wanted) for role, uri in uris.items()]
     if problems := [problem for file in files for problem in file.shown_problems()]:
         raise InputError.of(problems)
     notes = [note for file in files if (note := file.note)]
+    if options is not None and options.n_left_out:
+        notes.append(f"{key}: {options.n_left_out:,} rows do not have {len(options.labels)} options and are left out")
     train, test = files[0].examples, files[1].examples if len(files) > 1 else []
-    kept = _distinct(train, test)
-    if n_same := len(train) - len(kept):
-        where = "another row's, or a test row's," if test else "another row's"
-        notes.append(f"{key}.train: {n_same:,} of {len(train):,} rows have {where} text and are left out")
-    name = data.name
-    instances = [_instance(example, fields) for example in (*kept, *test)]
-    labels = tuple(sorted({instance.label for instance in instances}))
+    labels = tuple(sorted({example.label for example in (*train, *test)} if options is None else options.labels))
     if len(labels) < 2:
         raise InputError(f"{data.train}: every row has the label {labels[0]!r}; a classification task needs two")
     definition = spec.prompt.instruction_text or files[0].definition or ""
-    task = Task(name, definition, (), (), tuple(instances), files[0].sha256)
-    notes += [f"{name}: {note}" for note in _label_notes(instances, labels)]
-    return DataSet(key, task, len(kept), labels, data.max_test, tuple(notes))
+    task = Task(data.name, definition, (), (), (), files[0].sha256)
+    form = None
+    if options is not None and spec.prompt.item is None:
+        shown = {label: _option_field(label) for label in options.labels}
+        form = options_template(INPUT, shown, spec.prompt, definition.strip() or None)
+    return _dataset(task, train, test, labels, data.max_test, notes, train_key=f"{key}.train", form=form)
+
+
+def _option_field(label: str) -> str:
+    """Return the field of an option where no template names one."""
+    return f"option {label}"
+
+
+def _known_fields(item: str | None, options: Options | None) -> dict[str, tuple[str, ...]]:
+    """Return the fields of prompts, each with the names that files may have for it."""
+    if item is not None:
+        return {field: (field,) for field in template_fields(item)}
+    if options is None:
+        return {INPUT: (INPUT, "text")}
+    columns = {_option_field(label): (column,) for label, column in options.columns.items()}
+    return {INPUT: (INPUT, "text", "question"), **columns}
+
+
+def _field_problems(item: str | None, data: LabelDataSpec, options: Options | None, key: str) -> Iterator[str]:
+    fields = (INPUT,) if item is None else template_fields(item)
+    for name in data.fields:
+        if name not in fields:
+            more = "" if item else "; write prompt.item for others"
+            yield f"{key}.fields.{name}: the prompt has no such field; it has {', '.join(fields)}{more}"
+    if item is not None and options is not None:
+        shown = {data.fields.get(field, field) for field in fields}
+        if hidden := [column for column in options.columns.values() if column not in shown]:
+            yield f"prompt.item: does not show the option {hidden[0]}; write {{{hidden[0]}}} in it"
+
+
+def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:
+    found = read_lm_eval(data.lm_eval)
+    task = Task(data.name, found.form.instruction or "", (), (), (), found.sha256)
+    notes = []
+    if found.takes_first and any(spec.prompt.n_demos):
+        split = found.fewshot_split
+        notes.append(f"{task.name}: demonstrations are drawn from {split}, of which the harness shows the first")
+    return _dataset(
+        task,
+        # Where the documents that are measured are those that demonstrations come from, they are split as rows are.
+        found.train or found.test,
+        found.test if found.train else [],
+        tuple(sorted(found.choices)),
+        data.max_test,
+        notes,
+        train_key=f"{key}.lm_eval (its split {found.fewshot_split})",
+        form=found.form,
+    )
+
+
+def _dataset(
+    task: Task,
+    train: Sequence[Example],
+    test: Sequence[Example],
+    labels: tuple[str, ...],
+    max_test: int,
+    notes: Sequence[str],
+    *,
+    train_key: str,
+    form: TextFormat | None = None,
+) -> DataSet:
+    """Return the data set of a task, which has no instance yet, with those rows of ``train`` that are no others'."""
+    kept, noted = _distinct(train, test), list(notes)
+    if n_same := len(train) - len(kept):
+        where = "another row's, or a test row's," if test else "another row's"
+        noted.append(f"{train_key}: {n_same:,} of {len(train):,} rows have {where} text and are left out")
+    instances = tuple(_instance(example) for example in (*kept, *test))
+    noted += [f"{task.name}: {note}" for note in _label_notes(instances, labels)]
+    return DataSet(train_key, replace(task, instances=instances), len(kept), labels, max_test, tuple(noted), form)
 
 
 def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:
@@ -187,8 +252,8 @@ def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example
     return kept
 
 
-def _instance(example: Example, fields: Sequence[str]) -> Instance:
-    shown = [example.fields[field] if len(fields) == 1 else f"{field}: {example.fields[field]}" for field in fields]
+def _instance(example: Example) -> Instance:
+    shown = [text if len(example.fields) == 1 else f"{field}: {text}" for field, text in example.fields.items()]
     return Instance(example.id, "\n".join(shown), (example.label,), example.fields)
 
 
@@ -197,6 +262,8 @@ def _label_notes(instances: Sequence[Instance], labels: Sequence[str]) -> Iterat
     if rare := [label for label in labels if counts[label] == 1]:
         more = f" and {len(rare) - _SHOWN:,} more" if len(rare) > _SHOWN else ""
         yield f"the label {', '.join(map(repr, rare[:_SHOWN]))}{more} occurs once: nothing can be said about it"
+    if missing := [label for label in labels if not counts[label]]:
+        yield f"the label {', '.join(map(repr, missing[:_SHOWN]))} is that of no row: predicted or not, it is wrong"
     for label in labels:
         if inside := [other for other in labels if other != label and other.startswith(label)]:
             yield (

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from biaseval.errors import InputError
 from biaseval.examples.chat import asked_format
-from biaseval.examples.template import PromptFormat, PromptTemplate, item_template
+from biaseval.examples.template import PromptFormat, TextFormat, item_template
 from biaseval.label_bias import suites
 from biaseval.label_bias.prompts import PromptFitter, PublishedFormat
 from biaseval.label_bias.sources import Drawn, Sources
@@ -125,7 +125,7 @@ class _TaskPlanner:
             words,
             lambda method: sampler.words_generator(task.name, method),
         )
-        rows = self._rows(task, splits, inputs)
+        rows = self._rows(drawn, inputs)
         if drawn.has_fields:
             notes += self._one_label_notes(task, splits)
         problems = [self._label_problem(task, splits, rows), self._window_problem(task, splits, rows)]
@@ -146,14 +146,14 @@ class _TaskPlanner:
             return None, None
         return template_of(task, dict(templates))
 
-    def _form(self, task: Task, splits: Splits) -> PromptFormat:
+    def _form(self, drawn: Drawn) -> PromptFormat:
         """Return the format of the task's prompts."""
         prompt = self._spec.prompt
-        definition = prompt.instruction_text or task.definition
-        inner: PublishedFormat | PromptTemplate = PublishedFormat(definition)
+        definition = prompt.instruction_text or drawn.task.definition
+        inner: TextFormat = drawn.form or PublishedFormat(definition)
         if prompt.item is not None:
             inner = item_template(prompt.item, prompt, definition.strip() or None)
-        sample = splits.main[0]
+        sample = drawn.splits.main[0]
         return asked_format(self._spec.model, inner, inner.instruction, self._tokenizer, (sample.texts, sample.label))
 
     def _settings(self) -> Iterator[tuple[int, int]]:
@@ -181,10 +181,11 @@ class _TaskPlanner:
             if row not in seen and instance.label in splits.labels:
                 yield row, instance
 
-    def _rows(self, task: Task, splits: Splits, inputs: Mapping[str, Inputs]) -> _Rows:
+    def _rows(self, drawn: Drawn, inputs: Mapping[str, Inputs]) -> _Rows:
+        task, splits = drawn.task, drawn.splits
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
-        form = self._form(task, splits)
+        form = self._form(drawn)
         measured = (*splits.main, *splits.bias_score, *(splits.demonstrations if self._spec.held_out else ()))
         fitter.lengths.measure(form.test(instance.texts) for instance in measured)
         left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]

@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from biaseval.errors import InputError, Problems
-from biaseval.examples.template import template_fields
+from biaseval.examples.template import TextFormat, template_fields
 from biaseval.label_bias.data import DataSet, in_rounds, read_datasets
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
@@ -30,6 +30,8 @@ class Drawn:
     """What a reader of the results should know, in words."""
     has_fields: bool
     """Whether its examples have fields of their own, so that no template is looked for in its inputs."""
+    form: TextFormat | None = None
+    """Of its prompts, where it has one of its own."""
 
 
 class TaskSource(Protocol):
@@ -138,7 +140,7 @@ class OwnTask:
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
         """Return the data set as a task, with its rows."""
         splits = self.data.splits(spec, sampler.generator(self.name, "splits"))
-        return Drawn(self.data.task, splits, self.data.notes, has_fields=True)
+        return Drawn(self.data.task, splits, self.data.notes, has_fields=True, form=self.data.form)
 
 
 def _balanced(splits: Splits, sampler: Sampler, task: str) -> Splits:

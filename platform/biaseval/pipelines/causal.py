@@ -195,8 +195,9 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
     for number, planned in enumerate(inputs.all_planned()):
         contexts = planned.tables["contexts"]
         _refuse_other_contexts(run, contexts, contexts_part)
-        for table in made.keys() & planned.tables.keys():
-            rows = planned.tables[table]
+        for table, rows in planned.tables.items():
+            if table not in made:
+                continue
             if number not in made[table]:
                 run.write_part(table, number, rows)
             elif not rows.equals(run.read_part(table, number).cast(rows.schema)):

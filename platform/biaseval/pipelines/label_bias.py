@@ -10,7 +10,8 @@ from typing import Any
 from biaseval.analysis.causal_draws import derive_label_bias
 from biaseval.errors import Problems
 from biaseval.examples.chat import chat_notes
-from biaseval.label_bias.plan import plan_tasks
+from biaseval.examples.lm_eval.data import lm_eval_digest
+from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.pipelines.causal import (
     CausalInputs,
@@ -29,7 +30,7 @@ from biaseval.pipelines.causal import (
 from biaseval.pipelines.kind import Kind, Page, Plan, Stage
 from biaseval.pipelines.label_scores import LIKELIHOOD
 from biaseval.prompting.parts import n_prompts, n_scores
-from biaseval.spec import LabelBiasSpec
+from biaseval.spec import LabelBiasSpec, LmEvalDataSpec
 from biaseval.store import Run
 
 
@@ -60,7 +61,7 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
                     n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
                 ),
                 problems=[*plan.problems, *untrainable],
-                sha256={} if spec.tasks is None else {f"{plan.task}.json": plan.sha256},
+                sha256=_recorded(spec, plan),
             )
 
     return CausalInputs(
@@ -78,6 +79,18 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
     )
 
 
+def _recorded(spec: LabelBiasSpec, plan: TaskPlan) -> dict[str, str]:
+    """Return the digest of a task by its name in ``environment.json``, unless its files are among the spec's."""
+    if spec.tasks is not None:
+        return {f"{plan.task}.json": plan.sha256}
+    return {plan.task: plan.sha256} if plan.task in _lm_eval_tasks(spec) else {}
+
+
+def _lm_eval_tasks(spec: LabelBiasSpec) -> dict[str, str]:
+    """Return the YAML file of each task that has one: it names files that the spec does not."""
+    return {data.name: data.lm_eval for data in spec.datasets().values() if isinstance(data, LmEvalDataSpec)}
+
+
 def _write(run: Run, spec: LabelBiasSpec, inputs: CausalInputs) -> Plan:
     plan = write_causal(run, spec, inputs)
     say_what_is_cut(spec.prompt.max_tokens, plan)
@@ -89,8 +102,10 @@ def _stages(run: Run, spec: LabelBiasSpec, plan: Plan) -> list[Stage]:
 
 
 def _changes(spec: LabelBiasSpec, environment: Mapping[str, Any]) -> list[str]:
-    if spec.tasks is None:  # their files are among the spec's
-        return []
+    if spec.tasks is None:  # other files are among the spec's
+        known = environment["data"]
+        changed = [uri for name, uri in _lm_eval_tasks(spec).items() if lm_eval_digest(uri) != known[name]]
+        return [f"{uri}: the file, or one that it names, changed" for uri in changed]
     folder = Path(spec.tasks.path)
     found = []
     for name, sha256 in environment["data"].items():

@@ -240,19 +240,21 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         InputError: it holds no run of a kind that has metrics, or a key is none of the analysis.
         BiasevalError: the run is not finished, or a check failed.
     """
-    run, _, own = _opened(run_uri)
+    run, kind, own = _opened(run_uri)
     content = own.model_dump(mode="json")
     override_keys(content, overrides)
     spec = stored_spec(content, "--set")
     if problems := of_analysis(own, spec):
         raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
     refuse_unfinished(run)
-    with run.lock():
+    with held(run) as run:
         if spec != own:
             for name in FINDINGS:
                 run.delete(name)
             adopt_spec(run, spec)
-        return report_run(run.uri)
+        analyse(run, kind, spec)
+        _write_page(run, kind)
+    return run
 
 
 def write_report(run_uri: str | Path) -> list[str]:

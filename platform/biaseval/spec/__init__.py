@@ -16,7 +16,7 @@ from biaseval.spec.files import differences, dump_spec, override_keys, read_cont
 from biaseval.spec.growth import grown_keys, of_analysis
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
-from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, PromptSpec, TasksSpec
+from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.qa_bias import (
@@ -149,6 +149,7 @@ __all__ = [
     "ItemSpec",
     "LabelBiasSpec",
     "LabelDataSpec",
+    "LmEvalDataSpec",
     "LoraSpec",
     "MajorityBiasSpec",
     "MajorityPromptSpec",

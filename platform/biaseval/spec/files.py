@@ -139,7 +139,8 @@ def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:
     name, *rest = key
     if content is None:
         return
-    names = [name] if name != "*" else list(content if isinstance(content, dict) else range(len(content)))
+    places = list(content if isinstance(content, dict) else range(len(content)))
+    names = [place for place in places if name in (place, "*")]  # entries of a list may have other keys
     for each in names:
         if rest:
             yield from _places(content[each], rest)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.spec.data import DataSpec, ItemSpec
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
+    NAME,
     ExecutionSpec,
     Method,
     ModelSpec,
@@ -53,9 +56,59 @@ class TasksSpec(Section):
 class LabelDataSpec(DataSpec):
     """A data set of the user's own, which is one task: demonstrations and BiasScore rows come from ``train``."""
 
+    options: Annotated[dict[str, str], Field(min_length=2, max_length=26)] | str | None = None
+    """Of multiple choice: label to the column of its option, as in ``{A: option_a, B: option_b}``; or the one column
+    with all, a list of them or lists ``text`` and ``label``, whose labels are ``A``, ``B``, … by place."""
     name: Name
     """Of the task; that of the spec where there is one data set, without a list."""
     max_test: Annotated[int, Field(gt=0)] = 1000
+
+    @field_validator("options")
+    @classmethod
+    def _options_are_labels_of_columns(
+        cls, options: dict[str, str] | str | None, info: ValidationInfo
+    ) -> dict[str, str] | str | None:
+        if options is not None and info.data.get("labels") is not None:
+            raise ValueError("data.labels does not go with it: labels are those of the options; take data.labels out")
+        if isinstance(options, dict):
+            bad = [label for label in options if not label or label != label.strip()]
+            refuse([f"the label {label!r} is empty or has spaces around it; write a bare word" for label in bad])
+            refuse(named_twice("its columns", list(options.values()), "a column"))
+        return options
+
+
+class LmEvalDataSpec(Section):
+    """A task of lm-evaluation-harness over local files, which has its own prompts."""
+
+    lm_eval: str
+    """Its YAML file."""
+    name: Name
+    """Of the task; without it that of the file, without ``.yaml``."""
+    max_test: Annotated[int, Field(gt=0)] = 1000
+
+    @model_validator(mode="before")
+    @classmethod
+    def _the_file_says_the_rest(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        other = [key for key in LabelDataSpec.model_fields if key in value and key not in cls.model_fields]
+        refuse([f"{key} does not go with lm_eval, whose file says it; take one of the two out" for key in other])
+        stem = Path(str(value.get("lm_eval"))).stem
+        if value.get("name") is None and not re.fullmatch(NAME, stem):
+            raise ValueError(f"name: is missing, and {stem!r} of the file is none; add a name of letters and digits")
+        return {**value, "name": value.get("name") or stem}
+
+
+def _which_data(value: object) -> str:
+    """Return what an entry of ``data`` is, by a word that is no key of it."""
+    is_task = "lm_eval" in value if isinstance(value, dict) else isinstance(value, LmEvalDataSpec)
+    return "task-of-lm-eval" if is_task else "rows"
+
+
+DataEntry = Annotated[
+    Annotated[LabelDataSpec, Tag("rows")] | Annotated[LmEvalDataSpec, Tag("task-of-lm-eval")],
+    Discriminator(_which_data),
+]
 
 
 class PromptSpec(ItemSpec):
@@ -91,6 +144,7 @@ class LabelBiasSpec(RunSpec):
         "tasks.splits",
         "data.*.train",
         "data.*.test",
+        "data.*.lm_eval",
         "lora.deepspeed_config",
     )
     NAMES = ("model.path", "model.adapter")
@@ -104,7 +158,7 @@ class LabelBiasSpec(RunSpec):
     kind: Literal["label_bias"]
     model: ModelSpec
     tasks: TasksSpec | None = None
-    data: Annotated[list[LabelDataSpec], Field(min_length=1)] | None = None
+    data: Annotated[list[DataEntry], Field(min_length=1)] | None = None
     """Data sets of the user's own, in place of ``tasks``; one of them may stand there without a list."""
     prompt: PromptSpec = PromptSpec()
     held_out: bool = False
@@ -119,10 +173,13 @@ class LabelBiasSpec(RunSpec):
         """Return the files beside the tasks; those of the tasks' folder are recorded by their names."""
         if self.tasks is not None:
             return {f"tasks.{key}": getattr(self.tasks, key) for key in ("table", "templates", "splits")}
-        own = self.data or []
-        return {f"data of {data.name}, {role}": getattr(data, role) for data in own for role in ("train", "test")}
+        return {
+            f"data of {data.name}, {role}": getattr(data, role)
+            for data in self.data or []
+            for role in (("lm_eval",) if isinstance(data, LmEvalDataSpec) else ("train", "test"))
+        }
 
-    def datasets(self) -> dict[str, LabelDataSpec]:
+    def datasets(self) -> dict[str, LabelDataSpec | LmEvalDataSpec]:
         """Return the data sets of the user's own, by their keys in messages."""
         own = self.data or []
         return {"data" if len(own) == 1 else f"data.{number}": data for number, data in enumerate(own)}
@@ -150,7 +207,9 @@ class LabelBiasSpec(RunSpec):
     @field_validator("data", mode="before")
     @classmethod
     def _one_data_set_is_a_list(cls, data: object, info: ValidationInfo) -> object:
-        return [{"name": info.data.get("name"), **data}] if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        return [data if "lm_eval" in data else {"name": info.data.get("name"), **data}]
 
     @model_validator(mode="after")
     def _has_tasks_or_data(self) -> LabelBiasSpec:
@@ -162,6 +221,16 @@ class LabelBiasSpec(RunSpec):
             )
         names = [data.name for data in self.data or []]
         refuse(named_twice("data: name", names, "a data set"), SpecError)
+        if any(isinstance(data, LmEvalDataSpec) for data in self.data or []):
+            asked = {"item": self.prompt.item, "instruction_text": self.prompt.instruction_text}
+            refuse(
+                [
+                    f"prompt.{key} does not go with data.lm_eval, whose file says what prompts are; take it out"
+                    for key, value in asked.items()
+                    if value is not None
+                ],
+                SpecError,
+            )
         if self.prompt.demos == "balanced" and self.tasks is not None:
             fixed = [f"{key}: {value}" for key, value in self._fixed_draws() if value]
             refuse([f"prompt.demos: balanced does not go with tasks.{one}, which says what is drawn" for one in fixed])

@@ -14,7 +14,8 @@ from biaseval.prompting.calibration import Variant
 Method = Annotated[str, AfterValidator(lambda name: str(Variant.of(name)))]
 """A calibration, or a variant of it, such as ``cc@0.7``."""
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 

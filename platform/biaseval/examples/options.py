@@ -1,0 +1,210 @@
+"""Questions with options: which columns hold the options, and which option a row says is right.
+
+Labels are letters of options, or what the spec calls them. A file names the right one by its label, its place (from 0)
+or its text: one way for all rows, which is found by looking at all of them.
+"""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from biaseval.errors import InputError, did_you_mean
+from biaseval.records import Records, Row
+from biaseval.spec import label_key
+
+_ANSWERS = ("label", "answer", "answerKey")
+Asked = Mapping[str, str] | str
+"""Label to the column of its option; or the one column with all, a list of them or the lists ``text`` and ``label``."""
+
+_MANY = 10
+"""Problems that a message lists."""
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a row asks."""
+
+    texts: tuple[Any, ...]
+    names: tuple[str, ...]
+    """Of the options, as the right one may be called."""
+    answer: Any
+    says_names: bool = False
+    """Whether the names are the row's own, by which it then calls the right one."""
+
+
+def _by_name(question: _Question) -> int | None:
+    name = label_key(question.answer).strip()
+    return question.names.index(name) if name in question.names else None
+
+
+def _by_place(question: _Question) -> int | None:
+    text = label_key(question.answer).strip()  # a number of JSON, or digits
+    return int(text) if text.isdecimal() and int(text) < len(question.texts) else None
+
+
+def _by_text(question: _Question) -> int | None:
+    texts = [text.strip() if isinstance(text, str) else text for text in question.texts]
+    answer = question.answer.strip() if isinstance(question.answer, str) else None
+    return texts.index(answer) if texts.count(answer) == 1 else None
+
+
+_WAYS: Mapping[str, Callable[[_Question], int | None]] = {
+    "its label": _by_name,
+    "its place, from 0": _by_place,
+    "its text": _by_text,
+}
+
+
+@dataclass
+class _Found:
+    """What rows with the same number of options have come to."""
+
+    fitting: Mapping[str, Callable[[_Question], int | None]]
+    """Ways to read the answer that hold for all rows so far."""
+    misfit: str = ""
+    """The first row for which the last way did not hold, and its answer."""
+    differing: dict[frozenset[str], str] = field(default_factory=dict)
+    """Two ways that mean different options, to the first such row."""
+    places: set[int] = field(default_factory=set)
+
+    def add(self, where: str, question: _Question) -> None:
+        """Take a row into account."""
+        if not self.fitting:
+            return
+        read = {way: reader(question) for way, reader in self.fitting.items()}
+        self.fitting = {way: reader for way, reader in self.fitting.items() if read[way] is not None}
+        if not self.fitting:
+            self.misfit = f"{where}: {question.answer!r}"
+        self.places |= {place for way, place in read.items() if way == "its place, from 0" and place is not None}
+        for one in self.fitting:
+            for two in self.fitting:
+                if read[one] != read[two]:
+                    self.differing.setdefault(frozenset((one, two)), f"{where}: {question.answer!r}")
+
+    def way(self, column: str, key: str) -> Callable[[_Question], int | None]:
+        """Return the way in which all rows say which option is right.
+
+        Raises:
+            InputError: there is none, or it cannot be known.
+        """
+        if not self.fitting:
+            raise InputError(
+                f"{key}.label: {self.misfit} in {column} is neither the label nor the place (from 0) nor the text of "
+                "an option, or other rows name options in another way; write labels in all"
+            )
+        if doubtful := [where for ways, where in self.differing.items() if ways <= self.fitting.keys()]:
+            ways = " or ".join(self.fitting)
+            raise InputError(
+                f"{key}.label: {doubtful[0]} in {column} may mean an option by {ways}; write labels in all rows"
+            )
+        name, reader = next(iter(self.fitting.items()))
+        if name == "its place, from 0" and 0 not in self.places:
+            raise InputError(
+                f"{key}.label: places of options count from 0, and no row has 0 in {column}; where yours count from 1, "
+                "write labels"
+            )
+        return reader
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the rows of a data set are read."""
+
+    columns: Mapping[str, str]
+    """Label of each option to the column of its text, behind `rows`."""
+    answer: str
+    """The column with the right label, behind `rows`."""
+    n_left_out: int
+    """Rows with another number of options than most."""
+    _asked: Asked
+    _read: Callable[[_Question], int | None]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels, in the order of the options."""
+        return tuple(self.columns)
+
+    def rows(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """Yield rows with a column for each option, and the right label."""
+        for place, row in rows:
+            question = _question(row, self._asked, self.answer)
+            if len(question.texts) == len(self.labels):
+                right = None if question.answer is None else self._read(question)
+                texts = dict(zip(self.columns.values(), question.texts, strict=True))
+                yield place, {**row, **texts, self.answer: None if right is None else self.labels[right]}
+
+
+def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str) -> Options:
+    """Return how the rows of files are read.
+
+    Args:
+        uris: of the files.
+        asked: where the options stand.
+        answer: the column that says which option is right; None: the usual names are looked for.
+        key: of the section, in messages.
+
+    Raises:
+        InputError: a column is missing, options are none, or the right one cannot be known.
+    """
+    found: dict[int, _Found] = {}
+    counts: Counter[int] = Counter()
+    problems: list[str] = []
+    column = ""
+    for uri in uris:
+        records = Records(uri)
+        for place, row in records:
+            if not column:
+                column = _answer_column(uri, row, asked, answer, key)
+            try:
+                own = _question(row, asked, column)
+            except ValueError as error:
+                problems.append(f"{uri}: {place}: {error}")
+                continue
+            if own.answer is None:  # said where rows are read
+                continue
+            counts[len(own.texts)] += 1
+            ways = {"its label": _by_name} if own.says_names else _WAYS
+            found.setdefault(len(own.texts), _Found(ways)).add(f"{uri}: {place}", own)
+        problems += [f"{uri}: {problem}" for problem in records.problems]
+    if not problems and not counts:
+        problems = [f"{key}: no row says which option is right; fill in {key}.label"]
+    if problems:
+        more = [f"{len(problems) - _MANY:,} more problems like these"] if len(problems) > _MANY else []
+        raise InputError.of(problems[:_MANY] + more)
+    n_options = max(counts, key=lambda number: counts[number])
+    if not 2 <= n_options <= len(string.ascii_uppercase):
+        raise InputError(f"{key}.options: most rows have {n_options} options; 2 to 26 have letters")
+    columns = {letter: letter for letter in string.ascii_uppercase[:n_options]} if isinstance(asked, str) else asked
+    n_left_out = sum(counts.values()) - counts[n_options]
+    return Options(columns, column, n_left_out, asked, found[n_options].way(column, key))
+
+
+def _answer_column(uri: str, row: Mapping[str, Any], asked: Asked, answer: str | None, key: str) -> str:
+    """Return the column with the answers; Raises InputError: it, or one of the options, is not there."""
+    columns = [asked] if isinstance(asked, str) else list(asked.values())
+    if missing := [column for column in columns if column not in row]:
+        raise InputError(f"{uri}: {key}.options: no row has {missing[0]}{did_you_mean(missing[0], list(row))}")
+    names = _ANSWERS if answer is None else (answer,)
+    there = [name for name in names if name in row]
+    if not there:
+        raise InputError(f"{uri}: {key}.label: no row has {' or '.join(names)}; it has {', '.join(row)}: name one")
+    return there[0]
+
+
+def _question(row: Mapping[str, Any], asked: Asked, answer: str) -> _Question:
+    """Return what a row asks; Raises ValueError: its options are none."""
+    if not isinstance(asked, str):
+        return _Question(tuple(row.get(column) for column in asked.values()), tuple(asked), row.get(answer))
+    value = row.get(asked)
+    if isinstance(value, list):
+        return _Question(tuple(value), tuple(string.ascii_uppercase[: len(value)]), row.get(answer))
+    texts, names = (value.get(name) if isinstance(value, dict) else None for name in ("text", "label"))
+    if not isinstance(texts, list) or not isinstance(names, list) or len(texts) != len(names):
+        raise ValueError(
+            f"{asked}: {str(value)[:60]!r} holds no options; write a list of texts, or lists text and label"
+        )
+    return _Question(tuple(texts), tuple(map(label_key, names)), row.get(answer), says_names=True)

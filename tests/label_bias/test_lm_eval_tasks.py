@@ -1,0 +1,248 @@
+"""Tasks of lm-evaluation-harness as data sets of a run, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.examples.lm_eval.data import lm_eval_digest, read_lm_eval
+from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.sources import read_sources
+from biaseval.pipelines.label_bias import LABEL_BIAS
+from biaseval.spec import LabelBiasSpec, load_spec
+from tests.label_bias.test_own_data import texts
+from tests.tinymodels import make_tokenizer
+
+TASK = """
+dataset_path: json
+dataset_kwargs: {data_files: {train: train.jsonl, test: test.jsonl}}
+output_type: multiple_choice
+training_split: train
+test_split: test
+description: "Which?\\n\\n"
+doc_to_text: "Q: {{question}}\\nA. {{options[0]}}\\nB. {{options[1]}}\\nAnswer:"
+doc_to_choice: ["A", "B"]
+doc_to_target: answer
+"""
+
+
+def write(folder: Path, task: str = TASK, **changes: Any) -> Path:
+    """Write a task of 30 and 12 documents, whose fields ``changes`` replaces."""
+    for split, first, number in (("train", 0, 30), ("test", 30, 12)):
+        docs = [
+            {"question": f"what is {n}?", "options": [f"odd {n}", f"even {n}"], "answer": 1 - n % 2} | changes
+            for n in range(first, first + number)
+        ]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in docs))
+    (folder / "odd-even.yaml").write_text(task)
+    return folder / "odd-even.yaml"
+
+
+def spec_of(data: Any, **changes: Any) -> LabelBiasSpec:
+    content: dict[str, Any] = {
+        "kind": "label_bias",
+        "name": "harness",
+        "model": {"path": "unused"},
+        "data": data,
+        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
+        "calibration": ["cc", "dc", "looc"],
+    }
+    return LabelBiasSpec.model_validate(content | changes)
+
+
+def plan_of(spec: LabelBiasSpec) -> TaskPlan:
+    [plan] = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
+    return plan
+
+
+def test_a_task_is_measured_with_its_own_prompts(tmp_path: Path) -> None:
+    uri = str(write(tmp_path))
+    plan = plan_of(spec_of({"lm_eval": uri, "max_test": 10}))
+    assert plan.problems == []
+    assert (plan.task, plan.tasks["labels"].to_pylist(), plan.sha256) == ("odd-even", [["A", "B"]], lm_eval_digest(uri))
+    roles = [(row["role"], row["instance_id"].split("-")[0]) for row in plan.splits.to_pylist()]
+    assert set(roles) == {("demonstration", "train"), ("bias_score", "train"), ("main", "test")}
+    assert roles.count(("main", "test")) == 10
+    main = [row for row in plan.splits.to_pylist() if row["role"] == "main"]
+    number = int(main[0]["instance_id"].split("-")[1]) + 30
+    item = f"Q: what is {number}?\nA. odd {number}\nB. even {number}\nAnswer:"
+    assert texts(plan, "main")["odd-even/k0.s0/main/0"] == f"Which?\n\n{item}"
+    few = texts(plan, "main")["odd-even/k2.s1/main/0"]
+    assert few.startswith("Which?\n\nQ: what is ")
+    assert few.endswith(f"\n\n{item}")
+    assert few.count("\nAnswer: ") == 2
+    assert main[0]["input"] == f"options.0: odd {number}\noptions.1: even {number}\nquestion: what is {number}?"
+
+
+def test_calibration_fills_the_template_of_the_task(tmp_path: Path) -> None:
+    plan = plan_of(spec_of({"lm_eval": str(write(tmp_path))}))
+    assert texts(plan, "cc")["odd-even/k0.s0/cc/0"] == "Which?\n\nQ: N/A\nA. N/A\nB. N/A\nAnswer:"
+    words = texts(plan, "dc")["odd-even/k0.s0/dc/0"].split("\n")
+    assert "odd" in words[3] or words[3].split()[1].isdigit()
+
+
+def test_a_task_of_one_split_is_split_as_rows_are(tmp_path: Path) -> None:
+    uri = write(tmp_path, TASK.replace("training_split: train\ntest_split: test", "validation_split: train"))
+    plan = plan_of(spec_of([{"lm_eval": str(uri), "name": "whole"}]))
+    assert plan.problems == []
+    assert plan.task == "whole"
+    rows = [row["instance_id"] for row in plan.splits.to_pylist()]
+    assert len(set(rows)) == len(rows) == 30
+
+
+def test_a_changed_document_is_another_task(tmp_path: Path) -> None:
+    uri = write(tmp_path)
+    (tmp_path / "outer.yaml").write_text("include: odd-even.yaml\n")
+    before = lm_eval_digest(str(tmp_path / "outer.yaml"))
+    uri.write_text(TASK.replace("Which?", "Which one?"))
+    between = lm_eval_digest(str(tmp_path / "outer.yaml"))
+    with (tmp_path / "test.jsonl").open("a") as file:
+        file.write("\n")
+    assert len({before, between, lm_eval_digest(str(tmp_path / "outer.yaml"))}) == 3
+
+
+def test_a_run_is_not_resumed_on_other_documents(tmp_path: Path) -> None:
+    uri = str(write(tmp_path))
+    spec, environment = spec_of({"lm_eval": uri}), {"data": {"odd-even": lm_eval_digest(uri)}}
+    assert LABEL_BIAS.changes(spec, environment) == []
+    write(tmp_path, question="another?")
+    assert LABEL_BIAS.changes(spec, environment) == [f"{uri}: the file, or one that it names, changed"]
+
+
+def test_files_lie_where_the_file_that_names_them_says(tmp_path: Path) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "tasks").mkdir()
+    write(tmp_path / "common")
+    outer = tmp_path / "tasks" / "outer.yaml"
+    outer.write_text("include: ../common/odd-even.yaml\ndescription: ''\n")
+    assert len(read_lm_eval(str(outer)).test) == 12
+    (tmp_path / "tasks" / "parts").mkdir()
+    for name, split in (("test", "test"), ("my-train_0", "train")):
+        (tmp_path / "tasks" / "parts" / f"{name}.jsonl").write_bytes((tmp_path / f"common/{split}.jsonl").read_bytes())
+    outer.write_text("include: ../common/odd-even.yaml\ndataset_path: parts\ndataset_kwargs: {}\n")
+    found = read_lm_eval(str(outer))
+    assert (len(found.train), len(found.test)) == (30, 12)
+
+
+def test_prompts_may_be_the_turns_of_a_chat(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}<assistant>"
+    spec = spec_of({"lm_eval": str(write(tmp_path))}, model={"path": "unused", "chat": "auto"})
+    [plan] = plan_tasks(spec, read_sources(spec), tokenizer, None)
+    few = texts(plan, "main")["odd-even/k2.s0/main/0"]
+    assert few.startswith("<system>Which?</><user>Q: what is ")
+    assert few.count("\nAnswer:</><assistant>") == 3
+    assert few.endswith("\nAnswer:</><assistant>")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("multiple_choice", "generate_until", "output_type: generate_until has no set of labels"),
+        (
+            "output_type",
+            "process_docs: !function utils.docs\noutput_type",
+            "process_docs: is a program over the documents",
+        ),
+        ('["A", "B"]', "!function utils.choices", "doc_to_choice: is a !function, a program that is not run"),
+        ("output_type", "gen_prefix: So\noutput_type", "gen_prefix: begins answers"),
+        ("output_type", "outputtype: x\noutput_type", "outputtype: is no key of a task; did you mean output_type?"),
+        ("output_type", "group: x\noutput_type", "group: makes the file a group of tasks"),
+        ("output_type", "task: [a, b]\noutput_type", "task: is a list, so the file is a group of tasks"),
+        (
+            "output_type",
+            "fewshot_config: {samples: []}\noutput_type",
+            "fewshot_config.samples: demonstrations are drawn",
+        ),
+        (
+            "output_type",
+            "fewshot_config: {doc_to_text: a}\noutput_type",
+            "fewshot_config.doc_to_text: demonstrations are",
+        ),
+        (
+            "output_type",
+            'target_delimiter: "\\n"\noutput_type',
+            "target_delimiter: between text and choice stands '\\n'",
+        ),
+        ("output_type", 'target_delimiter: ""\noutput_type', "target_delimiter: between text and choice stands ''"),
+        (
+            "\\nAnswer:",
+            "\\nAnswer: ",
+            "target_delimiter: between text and choice stands ' ', and 42 of 42 texts end in",
+        ),
+        ('["A", "B"]', "options", "doc_to_choice: choices differ between documents, as options do"),
+        ('["A", "B"]', '["A", "A"]', "are no two or more different labels"),
+        ('["A", "B"]', "[A, 1]", "doc_to_choice: 1 is no text; quote it"),
+        ('["A", "B"]', '"{{question}}"', "is no list of Python's; mend the template"),
+        (
+            "{{question}}",
+            "{{query}}",
+            "document train 0 (and 41 more): doc_to_text: the template fails ('query' is undefined)",
+        ),
+        ("{{question}}", "{{question", "is no Jinja template"),
+        ("{{question}}", "{{question.__class__.__mro__}}", "access to attribute '__class__' of 'str' object is unsafe"),
+        (
+            "doc_to_target: answer",
+            "doc_to_target: question",
+            "doc_to_target: 'what is 0?' is neither one of the choices",
+        ),
+        ("doc_to_target: answer", 'doc_to_target: "[0, 1]"', "is [0, 1], several right choices"),
+        ("Which?", "{{question}}", "description: differs between documents"),
+        ("dataset_path: json", "dataset_path: glue", "dataset_path: 'glue' is neither csv, json, parquet nor a folder"),
+        ("test: test.jsonl", "dev: test.jsonl", "data_files: has no split test (it has train, dev)"),
+        ("test: test.jsonl", "test: none.jsonl", "none.jsonl: cannot be read"),
+        ("test_split: test", "", "test_split: is missing, and validation_split too"),
+        ("output_type", "include: odd-even.yaml\noutput_type", "odd-even.yaml: is included twice"),
+    ],
+)
+def test_what_is_not_measured_as_the_harness_does_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    assert old in TASK
+    uri = write(tmp_path, TASK.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        read_lm_eval(str(uri))
+    assert problem in str(caught.value)
+    assert str(uri.parent) in str(caught.value)
+
+
+def test_documents_that_show_other_values_are_refused(tmp_path: Path) -> None:
+    task = TASK.replace("\\nA. {{options[0]}}\\nB. {{options[1]}}", " {{options|join(', ')}}")
+    uri = write(tmp_path, task)
+    assert read_lm_eval(str(uri)).test[0].fields.keys() == {"question", "options.0", "options.1"}
+    with (tmp_path / "test.jsonl").open("a") as file:
+        file.write(json.dumps({"question": "what?", "options": ["x", "y", "z"], "answer": 0}) + "\n")
+    with pytest.raises(
+        InputError, match="document test-12 shows values that not all documents have, as lists of other"
+    ):
+        read_lm_eval(str(uri))
+
+
+def test_too_few_documents_for_demonstrations_are_named_by_their_split(tmp_path: Path) -> None:
+    uri = write(tmp_path, TASK.replace("training_split: train", "fewshot_split: train"))
+    spec = spec_of({"lm_eval": str(uri)}, prompt={"n_demos": [16], "demo_sets": 3})
+    [problem] = plan_of(spec).problems
+    assert problem.startswith("data.lm_eval (its split train): has 30 rows that can be used, and 48 demonstrations")
+
+
+def test_a_spec_names_a_task_or_rows(tmp_path: Path) -> None:
+    base = "kind: label_bias\nname: x\nmodel: {path: m}\n"
+    for text, problem in (
+        ("data: {lm_eval: a.yaml, train: b.csv}", "train does not go with lm_eval, whose file says it"),
+        ("data: {lm_eval: a.yaml, max_tst: 3}", "max_tst: unknown key; did you mean max_test?"),
+        ("data: {lm_eval: _a.yaml}", "name: is missing, and '_a' of the file is none; add a name"),
+        ('data: {lm_eval: a.yaml}\nprompt: {item: "{x} {label}"}', "prompt.item does not go with data.lm_eval"),
+        ("data: [{name: x, train: a.csv}, {lm_eval: x.yaml}]", "data: name ['x', 'x'] names a data set twice"),
+    ):
+        (tmp_path / "spec.yaml").write_text(base + text)
+        with pytest.raises(InputError) as caught:
+            load_spec(tmp_path / "spec.yaml")
+        assert problem in str(caught.value)
+        assert "\n" not in str(caught.value)
+    (tmp_path / "spec.yaml").write_text(base + "data: [{name: rows, train: a.csv}, {lm_eval: a.yaml}]\n")
+    spec = load_spec(tmp_path / "spec.yaml")
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.files()["data.1.lm_eval"] == str(tmp_path / "a.yaml")
+    assert list(spec.datasets()) == ["data.0", "data.1"]

@@ -1,0 +1,148 @@
+"""Multiple choice with options in columns, or in one column of lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.sources import read_sources
+from biaseval.spec import LabelBiasSpec
+from tests.label_bias.test_own_data import texts, write_csv
+from tests.tinymodels import make_tokenizer
+
+COLUMNS = {"A": "a", "B": "b", "C": "c"}
+
+
+def options_of(number: int) -> list[str]:
+    return [f"{word} {number}" for word in ("cat", "dog", "cow")]
+
+
+def columns(answer: Any, number: int) -> dict[str, Any]:
+    """Return a question whose options stand in columns; ``answer`` is made of the place of the right one."""
+    return {"question": f"which is {number}?", **dict(zip("abc", options_of(number), strict=True)), "answer": answer}
+
+
+def plan_of(rows: Sequence[dict[str, Any]], folder: Path, *, item: str | None = None, **data: Any) -> TaskPlan:
+    """Return the plan for rows in a JSON file."""
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return plan_for(path, item=item, **data)
+
+
+def plan_for(path: Path, *, item: str | None = None, **data: Any) -> TaskPlan:
+    content = {
+        "kind": "label_bias",
+        "name": "animals",
+        "model": {"path": "unused"},
+        "data": {"train": str(path), "options": COLUMNS} | data,
+        "prompt": {"n_demos": [0, 2], "demo_sets": 1} | ({"item": item} if item else {}),
+        "calibration": ["cc"],
+    }
+    spec = LabelBiasSpec.model_validate(content)
+    [plan] = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
+    assert plan.problems == []
+    return plan
+
+
+def labels_of(plan: TaskPlan) -> dict[str, str]:
+    return {row["instance_id"]: row["label"] for row in plan.splits.to_pylist()}
+
+
+def expected(n_rows: int = 30) -> dict[str, str]:
+    return {f"train-{number}": "ABC"[number % 3] for number in range(n_rows)}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda number: "ABC"[number % 3],
+        lambda number: number % 3,
+        lambda number: f" {number % 3} ",
+        lambda number: options_of(number)[number % 3],
+    ],
+    ids=["label", "place", "place-as-text", "text"],
+)
+def test_a_row_names_the_right_option_in_one_of_three_ways(tmp_path: Path, answer: Any) -> None:
+    plan = plan_of([columns(answer(number), number) for number in range(30)], tmp_path)
+    assert labels_of(plan) == expected()
+    assert plan.tasks["labels"].to_pylist() == [["A", "B", "C"]]
+
+
+def test_without_a_template_options_stand_a_line_each(tmp_path: Path) -> None:
+    rows = [columns(str(number % 3), number) for number in range(30)]
+    plan = plan_for(write_csv(tmp_path / "rows.csv", rows))
+    row = next(row for row in plan.splits.to_pylist() if row["role"] == "main")
+    number = int(row["instance_id"].split("-")[1])
+    item = f"which is {number}?\nA. cat {number}\nB. dog {number}\nC. cow {number}\nAnswer:"
+    assert texts(plan, "main")["animals/k0.s0/main/0"] == item
+    few = texts(plan, "main")["animals/k2.s0/main/0"]
+    assert few.endswith(f"\n\n{item}")
+    assert few.split("\n\n")[0][-9:-1] == "Answer: "
+    assert texts(plan, "cc")["animals/k0.s0/cc/0"] == "N/A\nA. N/A\nB. N/A\nC. N/A\nAnswer:"
+
+
+def test_a_template_may_name_the_columns(tmp_path: Path) -> None:
+    rows = [columns(number % 3, number) for number in range(30)]
+    plan = plan_of(rows, tmp_path, item="{question} {a}, {last} or {b}? {label}", fields={"last": "c"})
+    assert "? cat " in next(iter(texts(plan, "main").values()))
+    with pytest.raises(InputError, match=r"prompt\.item: does not show the option c; write \{c\} in it"):
+        plan_of(rows, tmp_path, item="{question} {a} {b} {label}")
+
+
+@pytest.mark.parametrize("kind", ["list", "lists", "numbered"])
+def test_options_may_stand_in_one_column(tmp_path: Path, kind: str) -> None:
+    rows: list[dict[str, Any]] = []
+    for number in range(30):
+        names = ["1", "2", "3"] if kind == "numbered" else ["A", "B", "C"]
+        right = names[number % 3] if kind != "list" else number % 3
+        choices = options_of(number)
+        row = {"question": f"which is {number}?", "choices": {"text": choices, "label": names}, "answerKey": right}
+        rows.append(row if kind != "list" else row | {"choices": choices})
+    rows.append({**rows[0], "question": "few?", "choices": ["x", "y"]})
+    if kind != "list":
+        rows[-1]["choices"] = {"text": ["x", "y"], "label": ["A", "1"]}
+    plan = plan_of(rows, tmp_path, options="choices")
+    assert labels_of(plan) == expected()
+    assert "data: 1 rows do not have 3 options and are left out" in plan.notes
+    shown = plan_of(rows, tmp_path, options="choices", item="{question} {A}/{B}/{C}\n{label}")
+    assert "/dog " in next(iter(texts(shown, "main").values()))
+
+
+def refused(rows: Sequence[dict[str, Any]], folder: Path, **data: Any) -> str:
+    with pytest.raises((InputError, ValueError)) as caught:
+        plan_of(rows, folder, **data)
+    return str(caught.value)
+
+
+def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
+    rows = [columns(number % 3, number) for number in range(30)]
+    assert "data.label: places of options count from 0, and no row has 0 in answer" in refused(rows[1::3], tmp_path)
+    one_off = [columns("D" if number == 3 else "ABC"[number % 3], number) for number in range(30)]
+    assert "line 4: 'D' in answer is neither the label nor the place (from 0) nor the text" in refused(
+        one_off, tmp_path
+    )
+    numbers = [columns(str(number % 3), number) | {"a": "1", "b": "2", "c": "0"} for number in range(30)]
+    assert "line 1: '0' in answer may mean an option by its place, from 0 or its text" in refused(numbers, tmp_path)
+    assert "data.options: no row has d" in refused(rows, tmp_path, options={"A": "a", "B": "d"})
+    assert "data.label: no row has right; it has question, a, b, c, answer" in refused(rows, tmp_path, label="right")
+    assert "question: 'which is 0?' holds no options; write a list" in refused(rows, tmp_path, options="question")
+    assert "data.labels does not go with it" in refused(rows, tmp_path, labels={"0": "A", "1": "B"})
+    assert "names a column twice" in refused(rows, tmp_path, options={"A": "a", "B": "a"})
+    assert "data.fields.a: the prompt has no such field; it has input; write" in refused(
+        rows, tmp_path, fields={"a": "a"}
+    )
+
+
+def test_a_row_without_an_answer_or_an_option_is_named(tmp_path: Path) -> None:
+    rows = [columns(number % 3, number) for number in range(30)]
+    rows[2] |= {"answer": None}
+    rows[4] |= {"b": " "}
+    message = refused(rows, tmp_path)
+    assert "line 3: answer: is missing; add the label" in message
+    assert "line 5: b: is empty" in message
