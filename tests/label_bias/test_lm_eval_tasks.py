@@ -244,5 +244,5 @@ def test_a_spec_names_a_task_or_rows(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(base + "data: [{name: rows, train: a.csv}, {lm_eval: a.yaml}]\n")
     spec = load_spec(tmp_path / "spec.yaml")
     assert isinstance(spec, LabelBiasSpec)
-    assert spec.files()["data.1.lm_eval"] == str(tmp_path / "a.yaml")
+    assert spec.files()["data of a, lm_eval"] == str(tmp_path / "a.yaml")
     assert list(spec.datasets()) == ["data.0", "data.1"]
