@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
@@ -120,6 +122,20 @@ def refused(rows: Sequence[dict[str, Any]], folder: Path, **data: Any) -> str:
     return str(caught.value)
 
 
+def test_options_may_be_called_as_the_rows_count_them(tmp_path: Path) -> None:
+    rows = [columns(number % 3 + 1, number) for number in range(30)]
+    plan = plan_of(rows, tmp_path, options={"1": "a", "2": "b", "3": "c"})
+    assert labels_of(plan) == {f"train-{number}": "123"[number % 3] for number in range(30)}
+
+
+def test_classes_of_a_saved_data_set_are_letters(tmp_path: Path) -> None:
+    rows = [{"question": f"q {number}", "choices": options_of(number), "answer": number % 3} for number in range(30)]
+    features = {"answer": {"names": ["A", "B", "C"], "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata(metadata), tmp_path / "rows.parquet")
+    assert labels_of(plan_for(tmp_path / "rows.parquet", options="choices")) == expected()
+
+
 def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
     rows = [columns(number % 3, number) for number in range(30)]
     assert "data.label: places of options count from 0, and no row has 0 in answer" in refused(rows[1::3], tmp_path)
@@ -133,6 +149,7 @@ def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
     assert "data.label: no row has right; it has question, a, b, c, answer" in refused(rows, tmp_path, label="right")
     assert "question: 'which is 0?' holds no options; write a list" in refused(rows, tmp_path, options="question")
     assert "data.labels does not go with it" in refused(rows, tmp_path, labels={"0": "A", "1": "B"})
+    assert "names fewer than two options" in refused(rows, tmp_path, options={"A": "a"})
     assert "names a column twice" in refused(rows, tmp_path, options={"A": "a", "B": "a"})
     assert "data.fields.a: the prompt has no such field; it has input; write" in refused(
         rows, tmp_path, fields={"a": "a"}

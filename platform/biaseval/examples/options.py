@@ -94,7 +94,8 @@ class _Found:
         if not self.fitting:
             raise InputError(
                 f"{key}.label: {self.misfit} in {column} is neither the label nor the place (from 0) nor the text of "
-                "an option, or other rows name options in another way; write labels in all"
+                "an option, or other rows name options in another way; write labels in all, or call the options as the "
+                "rows do"
             )
         if doubtful := [where for ways, where in self.differing.items() if ways <= self.fitting.keys()]:
             ways = " or ".join(self.fitting)
@@ -105,7 +106,7 @@ class _Found:
         if name == "its place, from 0" and 0 not in self.places:
             raise InputError(
                 f"{key}.label: places of options count from 0, and no row has 0 in {column}; where yours count from 1, "
-                "write labels"
+                f"call the options 1, 2, … in {key}.options, or write labels in the file"
             )
         return reader
 

@@ -56,7 +56,7 @@ class TasksSpec(Section):
 class LabelDataSpec(DataSpec):
     """A data set of the user's own, which is one task: demonstrations and BiasScore rows come from ``train``."""
 
-    options: Annotated[dict[str, str], Field(min_length=2, max_length=26)] | str | None = None
+    options: dict[str, str] | str | None = None
     """Of multiple choice: label to the column of its option, as in ``{A: option_a, B: option_b}``; or the one column
     with all, a list of them or lists ``text`` and ``label``, whose labels are ``A``, ``B``, … by place."""
     name: Name
@@ -71,6 +71,8 @@ class LabelDataSpec(DataSpec):
         if options is not None and info.data.get("labels") is not None:
             raise ValueError("data.labels does not go with it: labels are those of the options; take data.labels out")
         if isinstance(options, dict):
+            if len(options) < 2:
+                raise ValueError("names fewer than two options; name the column of each")
             bad = [label for label in options if not label or label != label.strip()]
             refuse([f"the label {label!r} is empty or has spaces around it; write a bare word" for label in bad])
             refuse(named_twice("its columns", list(options.values()), "a column"))
