@@ -19,6 +19,7 @@ from biaseval.pipelines.run import planned_run
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, QaBiasSpec, grown_keys, load_spec
 from biaseval.store import Run
 from tests.commands import call
+from tests.label_bias.test_lm_eval_tasks import write as write_task
 from tests.label_bias.test_own_data import reviews, spec_of, write_csv
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.test_pipelines import digests
@@ -234,6 +235,23 @@ def test_data_sets_are_added_behind_those_that_are_there(run: Run, csv_folder: P
     turned = LabelBiasSpec.model_validate({**content, "data": [second, *content["data"]]})
     with pytest.raises(InputError, match=r"belongs to another spec|would have other rows"):
         run_spec(turned, run.uri)
+
+
+def test_a_task_of_the_harness_is_added_and_stays_what_it_was(
+    run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tasks").mkdir()
+    content = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]).model_dump()
+    task = {"lm_eval": str(write_task(tmp_path / "tasks"))}
+    two = LabelBiasSpec.model_validate({**content, "data": [*content["data"], task]})
+    before = kept(run)
+    run_spec(two, run.uri)
+    assert {name: kept(run)[name] for name in before} == before
+    assert {"task": "odd-even"} in rows(run, "select distinct task from label_bias_by_task")
+    run_spec(two, run.uri)
+    write_task(tmp_path / "tasks", question="another?")
+    with pytest.raises(InputError, match=r"odd-even\.yaml: the file, or one that it names, changed since"):
+        run_spec(two, run.uri)
 
 
 def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path, tmp_path: Path) -> None:

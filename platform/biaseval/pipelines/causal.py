@@ -192,6 +192,7 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
     parts: list[dict[str, Any]] = [*plan["parts"]]
     n_contexts = 1 + max(contexts_part.values())
     summary = inputs.start
+    sha256: dict[str, str] = {}
     for number, planned in enumerate(inputs.all_planned()):
         contexts = planned.tables["contexts"]
         _refuse_other_contexts(run, contexts, contexts_part)
@@ -215,6 +216,8 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
                 parts.append(part_entry(len(parts), where, new_part.prompts.num_rows, new_part.tokens))
         n_contexts += bool(new.num_rows)
         summary += planned.summary
+        sha256 |= planned.sha256
+    amend_environment(run, data=sha256)
     return {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
 
 

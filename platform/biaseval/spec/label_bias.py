@@ -85,7 +85,7 @@ class LmEvalDataSpec(Section):
     lm_eval: str
     """Its YAML file."""
     name: Name
-    """Of the task; without it that of the file, without ``.yaml``."""
+    """Of the task; that of the file, without ``.yaml``, where it is left out."""
     max_test: Annotated[int, Field(gt=0)] = 1000
 
     @model_validator(mode="before")
