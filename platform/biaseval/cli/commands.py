@@ -21,7 +21,6 @@ from biaseval.progress import say
 
 NOT_YET: Mapping[str, str] = {
     "doctor": "biaseval plan SPEC says what is wrong with a spec, its files and its model",
-    "figures": "biaseval report RUN writes RUN/figures",
 }
 """The commands that are to come, and what there is in their place."""
 
@@ -77,7 +76,7 @@ def _options(
 
 for _command in (
     *(making.run, making.tune, making.init, making.plan, making.score, making.analyse),
-    *(reading.status, reading.sql, reading.check, reading.report, reading.compare),
+    *(reading.status, reading.sql, reading.check, reading.report, reading.compare, reading.figures),
     making.demo,
 ):
     app.command()(_command)

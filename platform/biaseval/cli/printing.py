@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from biaseval.plain import plain
+from biaseval.plain import as_text, plain
 
 if TYPE_CHECKING:
     from biaseval.analysis.comparing import Compared
@@ -48,17 +48,15 @@ def print_result(result: Any, output: Format) -> None:
 
         pq.write_table(result, sys.stdout.buffer)
     elif output is Format.csv:
-        import pyarrow.csv as pacsv
+        from biaseval.analysis.table_files import csv_file
 
-        pacsv.write_csv(_without_nesting(result), sys.stdout.buffer)
+        sys.stdout.buffer.write(csv_file(result))
     elif output is Format.json:
         print_json(result.to_pylist())
     else:
-        columns = [
-            (field.name, str(field.type).startswith(("int", "uint", "float", "double", "decimal")))
-            for field in result.schema
-        ]
-        print_table(columns, ([as_text(value) for value in row.values()] for row in result.to_pylist()))
+        from biaseval.analysis.table_files import columns_of
+
+        print_table(columns_of(result), ([as_text(value) for value in row.values()] for row in result.to_pylist()))
 
 
 def print_metrics(run_uri: str, headline: str) -> None:
@@ -193,21 +191,3 @@ def print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]], 
         table.add_row(*map(Text, row))
     # Nothing may be cut: off a terminal a table is as wide as its cells, on one that is too narrow they are folded.
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
-
-
-def as_text(value: object) -> str:
-    """Return a value as tables show it: numbers to four places, nothing where there is none."""
-    if value is None:
-        return ""
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def _without_nesting(result: Any) -> Any:
-    """Return the table with nested columns as JSON text, which CSV can hold."""
-    import pyarrow as pa
-
-    for index, field in enumerate(result.schema):
-        if pa.types.is_nested(field.type):
-            texts = [None if v is None else json.dumps(plain(v), ensure_ascii=False) for v in result[index].to_pylist()]
-            result = result.set_column(index, field.name, pa.array(texts, pa.string()))
-    return result

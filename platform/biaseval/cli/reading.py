@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -134,6 +135,38 @@ def compare(
             say(f"page: {page}")
         else:
             typer.echo(f"page: {page}")
+
+
+class FigureFormat(StrEnum):
+    """What `figures` draws."""
+
+    svg = "svg"
+    png = "png"
+    pdf = "pdf"
+
+
+def figures(
+    runs: RunsArgument,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="The folder to write into, local or s3://.")],
+    output: Annotated[
+        FigureFormat, typer.Option("--format", help="Of figures; tables are CSV and Markdown.")
+    ] = FigureFormat.svg,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the figures and tables of finished runs as files for a paper; the same run gives the same bytes.
+
+    Of several runs of one kind each has a folder with its figures, beside those that compare the runs, and tables have
+    a column `run`. CSV has all digits, Markdown four places. Loads no model.
+
+    Example: biaseval figures runs/boolq-7b runs/boolq-13b --out figures --format pdf
+    """
+    from biaseval.pipelines import write_figures
+
+    files = write_figures(runs, out, output)
+    if as_json:
+        print_json({"files": files})
+    else:
+        typer.echo("\n".join(files))
 
 
 def check(

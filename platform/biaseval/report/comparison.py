@@ -40,6 +40,13 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def comparison_figures(comparison: Comparison) -> list[Figure]:
+    """Return P2's Figures 2 and 3 over the runs, of every way of predicting."""
+    ways = comparison_content(comparison)["ways"]
+    panels = [panel for way in ways for panel in way["figures"]]
+    return [figure for panel in panels for figure in (*panel["by_model"], *panel["by_instruction"])]
+
+
 def _way(comparison: Comparison, number: int, predict: str, method: str) -> Row:
     """Return the tables and figures of one way of predicting."""
 

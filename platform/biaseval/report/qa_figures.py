@@ -8,7 +8,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaseval.report.figures import Figure, draw, label_lines
+from biaseval.report.drawing import Drawing
+from biaseval.report.figures import Figure, label_lines
 from biaseval.report.findings import Row
 from biaseval.report.qa_findings import QaFindings, heuristic_name
 
@@ -156,7 +157,7 @@ def _grouped(
     plot = partial(
         _plot_grouped, title=title, unit=unit, groups=groups, values=values, styles=styles, supported=supported
     )
-    return Figure(name, suite, metric, f"{title} ({unit}) on {suite}: {words}.", draw(name, plot, size))
+    return Figure(name, suite, metric, f"{title} ({unit}) on {suite}: {words}.", Drawing(name, plot, size))
 
 
 _MORE = " (more than chance)"
@@ -271,7 +272,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
         thresholds=thresholds,
     )
     return Figure(
-        name, curve_suite(dataset, heuristic), metric, f"{title} on {dataset}: {'; '.join(lines)}.", draw(name, plot)
+        name, curve_suite(dataset, heuristic), metric, f"{title} on {dataset}: {'; '.join(lines)}.", Drawing(name, plot)
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from biaseval.report.figures import Figure, draw
+from biaseval.report.drawing import Drawing
+from biaseval.report.figures import Figure
 from biaseval.report.qa_figures import short_names
 from biaseval.report.qa_findings import QaFindings, heuristic_name
 from biaseval.report.qa_training_curves import course_figures
@@ -157,7 +158,7 @@ def _bias_figure(findings: QaFindings, name: str, title: str, dataset: str, seri
         f"group’s, {title}: {words}."
     )
     plot = partial(_plot_bias, title=title, heuristics=heuristics, series=series)
-    return Figure(name, name, "exact_match", text, draw(name, plot, size))
+    return Figure(name, name, "exact_match", text, Drawing(name, plot, size))
 
 
 def _in_words(reader: _Reader) -> str:
@@ -268,7 +269,7 @@ def _scatter_figures(training: QaTraining, dataset: str) -> list[Figure]:
     words = ", ".join(f"{METHODS[one.method].shown} {one.x[0]:+.2f} and {one.y[0]:+.2f}" for one in shifts)
     text = f"Change of bias significance on {dataset} and of mean F1 out of distribution, in points: {words}."
     name = scatter_suite(dataset)
-    return [Figure(name, name, "f1", text, draw(name, partial(_plot_scatter, shifts=shifts), (4.6, 4.0)))]
+    return [Figure(name, name, "f1", text, Drawing(name, partial(_plot_scatter, shifts=shifts), (4.6, 4.0)))]
 
 
 def _plot_scatter(axes: Axes, shifts: Sequence[_Shift]) -> None:
