@@ -391,13 +391,17 @@ def _page(run: Run) -> Page:
 
 
 _HEADLINE = """
-select model, dataset, heuristic, threshold, bias_significance, bias_significance_f1, n_lower, n_higher, status
+select
+    model, dataset, heuristic, threshold, bias_significance as "bias_significance (points)",
+    bias_significance_f1 as "bias_significance_f1 (points)", n_lower, n_higher, status
 from qa_bias_by_heuristic
 order by model, dataset, heuristic
 """
 
 _CHANGES = """
-select model, dataset, heuristic, exact_match, gap, bias_significance, is_nearly_broken
+select
+    model, dataset, heuristic, qa_debiasing.exact_match as "exact_match (points)", gap as "gap (points)",
+    bias_significance as "bias_significance (points)", is_nearly_broken
 from qa_debiasing
 inner join trained_models using (model)
 where is_addressed or qa_debiasing.method = 'standard'

@@ -9,6 +9,7 @@ from biaseval.report.comparison_data import Comparison, DataSet, column_name
 from biaseval.report.comparison_words import caveats, count, gain_sentences, scope_sentence, sentences
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
+from biaseval.report.ids import ids_of_ways
 from biaseval.report.majority import Cell, setting_cells
 from biaseval.report.methods import is_adapted
 from biaseval.report.page import page_templates
@@ -36,6 +37,7 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         "runs": _runs(comparison),
         "effects": _EFFECTS,
         "instructions": INSTRUCTIONS,
+        "ids": [*ids_of_ways(ways_of(comparison.by_model)), ("metric", _EFFECTS)],
         "has_adapters": any(is_adapted(row["method"]) for row in comparison.by_model),
     }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from biaseval.report.drawing import Drawing
 from biaseval.report.figures import Figure, label_lines
 from biaseval.report.findings import Row
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ def _significance(findings: QaFindings, dataset: str, metric: str) -> Figure:
             supported[model] = [row is not None and findings.is_supported(row) for row in rows]
             values[model] = [None if row is None or row[column] is None else (row[column], None, None) for row in rows]
     title = f"Bias significance, {_METRICS[metric]}"
-    groups = [heuristic_name(heuristic) for heuristic in findings.heuristics]
+    groups = list(findings.heuristics)
     return _grouped(
         findings,
         f"{SIGNIFICANCE}_{dataset}_{metric}",
@@ -255,7 +255,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
         for model in findings.models
         if (row := findings.by_heuristic.get((model, dataset, heuristic))) and row["threshold"] is not None
     }
-    title = f"{_title(metric)} by {heuristic_name(heuristic)}"
+    title = f"{_title(metric)} by {heuristic}"
     by_model = {model: own for model in findings.models if (own := [row for row in rows if row["model"] == model])}
     lines = [
         f"{model} " + ", ".join(f"{100 * row[metric]:.1f} at {bins[row['bin']].name}" for row in own)
@@ -264,7 +264,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
     name = f"{CURVES}_{dataset}_{heuristic.replace(':', '-')}_{metric}"
     plot = partial(
         _plot_curve,
-        title=f"{_title(metric)} by {_short(heuristic_name(heuristic), _N_CHARACTERS)}",
+        title=f"{_title(metric)} by {_short(heuristic, _N_CHARACTERS)}",
         metric=metric,
         bins=bins,
         by_model=by_model,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from biaseval.report.drawing import Drawing
 from biaseval.report.figures import Figure
 from biaseval.report.qa_figures import short_names
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 from biaseval.report.qa_training_curves import course_figures
 from biaseval.report.qa_training_data import Block, QaTraining
 from biaseval.report.qa_training_names import MEAN, METHODS, slug
@@ -145,7 +145,7 @@ def _bias_figure(findings: QaFindings, name: str, title: str, dataset: str, seri
     n_legend_lines = math.ceil(len(series) / 4)
     size = (8.0, 1.0 + 0.22 * n_legend_lines + max(0.15 * n_lines + 0.12 * len(heuristics), 0.6))
     words = "; ".join(
-        f"{heuristic_name(heuristic)}: "
+        f"{heuristic}: "
         + ", ".join(
             f"{one.name} {' and '.join(map(_in_words, one.readers[heuristic]))}"
             for one in series
@@ -185,7 +185,7 @@ def _plot_bias(axes: Axes, title: str, heuristics: Sequence[str], series: Sequen
             panel.axhline(height - 0.9, color=_GRID, linewidth=0.7)
     for one in series:
         _plot_series(axes, beside, one, places[one.name])
-    names = short_names([heuristic_name(heuristic) for heuristic in heuristics])
+    names = short_names(heuristics)
     axes.set_yticks(ticks, list(names.values()))
     axes.set_ylim(height - 0.9, -0.9)
     axes.set_xlim(0, max(axes.get_xlim()[1], 1.0))
