@@ -59,6 +59,7 @@ def sql(
     """
     from biaseval.analysis import query
     from biaseval.analysis.described import describe_tables
+    from biaseval.analysis.literals import vain_literals
     from biaseval.store import Run
 
     if schema:
@@ -69,7 +70,11 @@ def sql(
     if len(arguments) < 2:
         raise InputError('sql: give a run directory and a query, for example biaseval sql runs/x "from tasks"')
     *runs, question = arguments
-    print_result(query(runs, question), output)
+    found = query(runs, question)
+    print_result(found, output)
+    if not len(found):
+        for sentence in vain_literals(runs, question):
+            say(f"note: {sentence}")
 
 
 def report(
