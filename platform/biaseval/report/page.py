@@ -29,6 +29,8 @@ SUITES = {"all": "All tasks", "semantically_equivalent": "Tasks with semanticall
 _FOLDER = Path(__file__).parent
 _VERDICT_PANELS = ("rsd", "accuracy")
 _NOT_MEASURED = "–"
+_N_TASKS_OF_SETS = 10
+"""Tasks up to which the labels of each demonstration set are listed."""
 
 
 def page_templates() -> Environment:
@@ -100,6 +102,7 @@ def render_page(findings: Findings, figures: Sequence[Figure], training: Sequenc
             task_tables=_task_tables(findings),
             environment={name: fact for name, fact in findings.environment.items() if name != "data"},
             sha256=findings.environment.get("data", {}),
+            demo_sets=findings.demo_sets if len(findings.tasks) <= _N_TASKS_OF_SETS else [],
             about={task["task"]: task for task in findings.tasks},
         )
     )
