@@ -34,7 +34,7 @@ from biaseval.qa_bias.data import QuestionSet, Role, question_rows, read_questio
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.predictions import are_of_annotators, read_predictions
 from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.user_heuristics import source_digest
+from biaseval.qa_bias.user_heuristics import look_in, source_digest
 from biaseval.spec import DataSource, QaBiasSpec, QaModelSpec
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
@@ -270,6 +270,7 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
     from biaseval.qa_bias.annotation import load_annotator
     from biaseval.qa_bias.text import load_text
 
+    look_in(spec.text.modules)
     needed = resources_of(spec.heuristics)
     sources: dict[str, Any] = {}
     if "text" in needed:
