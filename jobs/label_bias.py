@@ -1,4 +1,4 @@
-"""A label-bias run as a Ray job; see submission.py.
+"""A label-bias run as a Ray job.
 
 ray job submit --working-dir . -- python jobs/label_bias.py jobs/specs/quickstart.yaml --run-dir s3://bucket/runs/x
 """

@@ -1,4 +1,4 @@
-"""A majority-bias run as a Ray job; see submission.py.
+"""A majority-bias run as a Ray job.
 
 ray job submit --working-dir . -- python jobs/majority_bias.py SPEC --run-dir s3://bucket/runs/x
 """

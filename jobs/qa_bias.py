@@ -1,4 +1,4 @@
-"""A QA-bias run as a Ray job; see submission.py.
+"""A QA-bias run as a Ray job.
 
 ray job submit --working-dir . -- python jobs/qa_bias.py SPEC --run-dir s3://bucket/runs/x
 """

@@ -7,13 +7,18 @@ node reaches and that outlives the job: the job's own working directory is a cop
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NoReturn
+
+from typer.core import TyperGroup
+from typer.main import get_command
 
 # The uploaded working directory is the source; the cluster's nodes need only the dependencies.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
-from biaseval.cli import main
+from biaseval.cli import app, main
 from biaseval.errors import InputError
 from biaseval.progress import say
 
@@ -30,11 +35,27 @@ def check_run_dir(arguments: list[str]) -> None:
 
 def submitted(*command: str) -> None:
     """Do what a command does with the arguments of the job; without one named, `biaseval run`."""
-    if "--help" not in sys.argv:
-        try:
-            check_run_dir(sys.argv[1:])
-        except InputError as error:
-            say(f"error: {error}")
-            sys.exit(error.exit_code)
-    sys.argv = ["biaseval", *(command or ("run",)), *sys.argv[1:]]
+    words = command or ("run",)
+    if "--help" in sys.argv:
+        show_help(words)
+    try:
+        check_run_dir(sys.argv[1:])
+    except InputError as error:
+        say(f"error: {error}")
+        sys.exit(error.exit_code)
+    sys.argv = ["biaseval", *words, *sys.argv[1:]]
     main()
+
+
+def show_help(words: Sequence[str]) -> NoReturn:
+    """Print what the job is and takes, under its own name, and end."""
+    own = get_command(app)
+    for word in words:
+        assert isinstance(own, TyperGroup)
+        own = own.commands[word]
+    own.help = (
+        f"{sys.modules['__main__'].__doc__}\n\nIt takes what `biaseval {' '.join(words)}` takes; --run-dir is needed: "
+        "an absolute path or s3:// URI that every node reaches and that outlives the job."
+    )
+    own(["--help"], prog_name=f"python jobs/{Path(sys.argv[0]).name}")
+    sys.exit()

@@ -1,4 +1,4 @@
-"""Tuning a model on conversations as a Ray job; see submission.py.
+"""Tuning a model on conversations as a Ray job.
 
 ray job submit --working-dir . -- python jobs/train_instruct.py SPEC --run-dir s3://bucket/runs/x
 """

@@ -1,4 +1,4 @@
-"""Training the adapters of a label-bias or majority-bias run as a Ray job; see submission.py.
+"""Training the adapters of a label-bias or majority-bias run as a Ray job.
 
 ray job submit --working-dir . -- python jobs/train_lora.py SPEC --run-dir s3://bucket/runs/x
 """

@@ -1,4 +1,4 @@
-"""Training the readers of a QA-bias run as a Ray job; see submission.py.
+"""Training the readers of a QA-bias run as a Ray job.
 
 ray job submit --working-dir . -- python jobs/train_qa.py SPEC --run-dir s3://bucket/runs/x
 """

@@ -1,4 +1,4 @@
-"""A search over keys of a spec as a Ray job; see submission.py.
+"""A search over keys of a spec as a Ray job.
 
 ray job submit --working-dir . -- python jobs/tune.py SPEC --run-dir s3://bucket/runs/x
 """

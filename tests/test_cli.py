@@ -20,7 +20,6 @@ import pytest
 import typer
 
 from biaseval import cli
-from biaseval.cli.commands import NOT_YET
 from biaseval.cli.printing import print_json
 from biaseval.pipelines import run_status
 from biaseval.spec import MIN_INSTANCES
@@ -56,20 +55,15 @@ def _commands() -> dict[str, Any]:
 
 
 def test_the_commands_are_those_of_the_contract() -> None:
-    assert {*_commands(), *NOT_YET} == set(CONTRACT)
-    assert not _commands().keys() & NOT_YET.keys()
+    assert set(_commands()) == set(CONTRACT)
 
 
 @pytest.mark.parametrize("name", CONTRACT)
-def test_each_command_of_the_contract_has_help_with_an_example_or_says_that_it_is_to_come(
+def test_each_command_of_the_contract_has_help_with_an_example(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = call(capsys, monkeypatch, *name.split(), "--help")
-    if name in NOT_YET:
-        assert (shown.code, shown.out) == (2, "")
-        assert shown.err == f"error: biaseval {name} is not part of this version; {NOT_YET[name]}\n"
-        return
     assert shown.code == 0
     assert f"Example: biaseval {name}" in shown.out
     command = _commands()[name]

@@ -145,7 +145,7 @@ def test_what_would_change_rows_that_are_there_is_refused(
     run_spec(small, str(tmp_path / "small"))
     before = kept(Run.open(str(tmp_path / "small")))
     large = small.model_copy(update={"prompt": small.prompt.model_copy(update={"n_demos": [0, 2, 4]})})
-    with pytest.raises(InputError, match=r"tasks would have other rows than it has, .* fewer test rows"):
+    with pytest.raises(InputError, match=r"tasks would have other rows than it has, .* takes test rows"):
         run_spec(large, str(tmp_path / "small"))
     assert kept(Run.open(str(tmp_path / "small"))) == before
     for changes, said in (
@@ -189,7 +189,8 @@ def test_analysis_is_changed_on_what_is_stored(
     ("change", "problem"),
     [
         ("prompt.n_demos=[0, 2, 4]", "prompt.n_demos: is no key of the analysis of a run of the kind label_bias"),
-        ("calibration=[dc]", "calibration: dc: nothing is stored for it; biaseval run adds it"),
+        ("calibration=[cc, dc]", "calibration: dc: nothing is stored for it; biaseval run adds it"),
+        ("calibration=[]", "calibration: cc is stored and stays in every table; name it too"),
         ("scoring.normalisation=sum", "scoring.normalisation: unknown key; did you mean normalization?"),
     ],
 )

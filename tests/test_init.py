@@ -99,4 +99,4 @@ def test_the_command_writes_no_spec_over_another(
     assert yaml.safe_load(out.read_text())["model"] == {"path": "MODEL", "chat": "auto"}
     again = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
     assert (again.code, again.out) == (2, "")
-    assert again.err.strip() == f"error: {out}: is there already; name another file with --out"
+    assert again.err.startswith(f"error: {out}: is there already; go on with it (biaseval plan {out}), or name")

@@ -192,18 +192,21 @@ def test_a_run_that_a_job_could_not_leave_behind_is_refused(name: str, capsys: p
 
 
 @pytest.mark.parametrize(
-    ("name", "command"),
+    ("name", "what", "command"),
     [
-        ("label_bias", "biaseval run"),
-        ("majority_bias", "biaseval run"),
-        ("qa_bias", "biaseval run"),
-        ("train_lora", "biaseval train lora"),
-        ("train_instruct", "biaseval train instruct"),
-        ("train_qa", "biaseval train qa"),
-        ("tune", "biaseval tune"),
+        ("label_bias", "A label-bias run as a Ray job.", "biaseval run"),
+        ("majority_bias", "A majority-bias run as a Ray job.", "biaseval run"),
+        ("qa_bias", "A QA-bias run as a Ray job.", "biaseval run"),
+        ("train_lora", "Training the adapters of a label-bias or majority-bias run", "biaseval train lora"),
+        ("train_instruct", "Tuning a model on conversations as a Ray job.", "biaseval train instruct"),
+        ("train_qa", "Training the readers of a QA-bias run as a Ray job.", "biaseval train qa"),
+        ("tune", "A search over keys of a spec as a Ray job.", "biaseval tune"),
     ],
 )
-def test_each_job_is_a_command(name: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_job_says_what_it_does(name: str, what: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With the job's own arguments; what the commands do is tested where they are."""
     assert run_job(name, "--help") == 0
-    assert f"Usage: {command} [OPTIONS]" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"Usage: python jobs/{name}.py [OPTIONS]" in shown
+    assert what in shown
+    assert f"It takes what {command} takes" in shown

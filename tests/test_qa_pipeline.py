@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,26 @@ def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path) -> 
     unit = answers.units[0]
     worker.make(Task(unit.number, unit.work, unit.files), None)
     assert run.read_part("qa_predictions", 0).num_rows == PART_ROWS
+
+
+def test_a_module_beside_the_spec_is_found_and_found_again(
+    tmp_path: Path, bert: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "lies_beside_the_spec.py").write_text("def letters(row):\n    return len(row['question'])\n")
+    models = [{"name": "given", "predictions": {"squad": "predictions.json"}}]
+    spec = write_spec(tmp_path, bert, models=models, heuristics=["lies_beside_the_spec:letters"])
+    run_dir = tmp_path / "run"
+    run_spec(load_spec(spec), str(run_dir))
+    wanted = "select distinct value from qa_attributes order by value"
+    lengths = {len(question(number, "squad")["question"]) for number in range(N_SQUAD)}
+    assert [row["value"] for row in rows(run_dir, wanted)] == sorted(lengths)
+    # A worker, and whoever resumes, has no path but that of the spec.
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder != str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "lies_beside_the_spec")
+    (run_dir / "qa_attributes" / "part-00001.parquet").unlink()
+    run_spec(load_spec(spec), str(run_dir))
+    assert (run_dir / "qa_attributes" / "part-00001.parquet").exists()
 
 
 def test_a_heuristic_of_the_users_is_measured(tmp_path: Path, bert: Path, ray_cluster: None) -> None:

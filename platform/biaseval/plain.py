@@ -1,9 +1,10 @@
-"""Values as JSON has them."""
+"""Values as JSON, tables and Markdown have them."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -22,3 +23,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def as_text(value: object) -> str:
+    """Return a value as tables show it: numbers to four places, nothing where there is none."""
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def in_markdown(text: str) -> str:
+    """Return a text as a cell of Markdown shows it as it is; names with underscores stay what they are."""
+    return re.sub(r"([\\|<>*`\[\]]|\b_|_\b)", r"\\\1", " ".join(text.split()))

@@ -31,6 +31,7 @@ _SHOWN_PROBLEMS = 10
 _MOST_PROBLEMS = 100
 """With so many bad rows the rest of a file is not read."""
 _GZIP, _PARQUET, _BYTE_ORDER_MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
+_ZIP = b"PK\x03\x04"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _TABLES = (".csv", ".tsv")
 _SUFFIXES = (*_TABLES, ".json", ".jsonl", ".parquet", ".arrow")
@@ -94,6 +95,8 @@ class Records:
                 name = path.removesuffix(".gz").lower()
                 if head == _PARQUET or name.endswith((".arrow", ".parquet")):
                     yield from self._table_rows(stream, is_parquet=not name.endswith(".arrow"))
+                elif head == _ZIP:
+                    raise InputError("is a zip file, as Excel's are; save the table as CSV")
                 elif head[:2] in _UTF_16:
                     raise InputError("is UTF-16; save it as UTF-8")
                 elif name.endswith(_TABLES):

@@ -31,9 +31,14 @@ class Results:
         """Return a query as DuckDB's relation, which shows its first rows and can be asked further.
 
         Raises:
-            duckdb.Error: the query is wrong; the message says what may be meant.
+            InputError: the query is wrong; the message says what may be meant.
         """
-        return self._connection.sql(query)
+        import duckdb
+
+        try:
+            return self._connection.sql(query)
+        except duckdb.Error as error:
+            raise InputError(f"query: {error}") from error
 
     def arrow(self, asked: str) -> pa.Table:
         """Return the rows as an Arrow table; Raises: as `sql`."""

@@ -121,8 +121,9 @@ def test_triangles_with_and_without_lora_stand_beside_each_other_in_the_same_col
         (f"f1_likelihood{lora}_{given}", 0) for lora in ("", "_lora") for given in ("without", "with")
     ]
     drawn = ("f1_likelihood", "label likelihood", plain, settings)
-    assert figures[:2] == instruction_figures(*drawn, compared=better)
-    assert figures[:2] != instruction_figures(*drawn)
+    panels = [figure.svg for figure in figures[:2]]
+    assert panels == [figure.svg for figure in instruction_figures(*drawn, compared=better)]
+    assert panels != [figure.svg for figure in instruction_figures(*drawn)]
 
 
 def test_outputs_of_free_generation_are_counted_without_and_with_lora(adapted_run: str) -> None:

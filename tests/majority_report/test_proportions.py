@@ -61,7 +61,8 @@ def test_three_labels_have_a_triangle_with_and_one_without_instruction() -> None
     figures = instruction_figures("f1", "label likelihood", rows, settings)
     without, with_ = figures
     assert [figure.name for figure in figures] == ["f1_without", "f1_with"]
-    assert figures == instruction_figures("f1", "label likelihood", rows, settings)
+    again = instruction_figures("f1", "label likelihood", rows, settings)
+    assert [figure.svg for figure in figures] == [figure.svg for figure in again]
     assert "Weighted F1 by % of against, favor, none $x$, label likelihood, with instruction" in with_.text
     assert "0.800 at 100%/0%/0%" in with_.text
     assert "(3 of 15 inside the boundary)" in with_.text

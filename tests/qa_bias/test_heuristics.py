@@ -29,7 +29,6 @@ from biaseval.qa_bias.significance import threshold_grid
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.text import STOP_WORDS, load_text
 from biaseval.qa_bias.user_heuristics import load_user_heuristic
-from biaseval.report.qa_findings import heuristic_name
 from biaseval.spec import QaBiasSpec, QaDatasetsSpec, QaModelSpec
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES
 from tests.qa_bias.tablerows import MILL, example, examples_of, read_rows
@@ -317,7 +316,6 @@ def test_every_resource_is_asked_for_where_it_is_needed() -> None:
 def test_a_further_heuristic_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up = Heuristic(
         id="made_up",
-        shown="made-up",
         meaning="characters of the question",
         values=lambda asked, text: ([len(own) for own in asked.texts], text.sentences("One. Two.")),
         needs="text",
@@ -331,7 +329,6 @@ def test_a_further_heuristic_is_one_record(monkeypatch: pytest.MonkeyPatch) -> N
     assert values_of(table, made_up.id).tolist() == [4, 9]
     assert table["closest_word"].to_pylist() == [None, None, "One.", "Two."]
     assert threshold_grid(made_up.id, 4, 6, variant="paper") == [4, 4.5, 5, 5.5]
-    assert heuristic_name(made_up.id) == "made-up"
     models = [QaModelSpec(name="m", path="m")]
     datasets = QaDatasetsSpec(in_distribution={"squad": "squad.json"})
     spec = QaBiasSpec(kind="qa_bias", name="x", models=models, datasets=datasets, heuristics=[made_up.id])
@@ -340,7 +337,7 @@ def test_a_further_heuristic_is_one_record(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_users_heuristic_is_a_record_before_its_module_is_there() -> None:
     record = heuristic_of("nowhere:function")
-    assert (record.id, record.shown, record.needs, record.step) == ("nowhere:function", "nowhere:function", None, None)
+    assert (record.id, record.needs, record.step) == ("nowhere:function", None, None)
 
 
 def test_a_question_without_answers_is_refused() -> None:

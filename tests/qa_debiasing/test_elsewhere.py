@@ -132,7 +132,7 @@ def test_questions_that_only_one_reader_answered_change_nothing() -> None:
 # Means over biases and over sets
 
 PUBLISHED = {
-    # Protocol 11.3: ans-len, word-dist, cos-sim, sim-ents, sim-word, subj-pos; significance and worse EM.
+    # Protocol 11.3: ans_len, word_dist, cos_sim, sim_ents, sim_word, subj_pos; significance and worse EM.
     "standard": [(12.51, 69.01), (8.62, 70.69), (2.63, 75.44), (2.48, 78.57), (1.04, 77.5), (1.01, 79.19)],
     "resample": [(6.87, 69.75), (6.70, 69.25), (1.99, 73.57), (1.62, 79.45), (0.23, 76.94), (0, 77.44)],
     "learned_mixin": [(6.36, 18.52), (0, 38.38), (0, 21.88), (2.87, 30.76), (0.68, 20.88), (4.41, 24.26)],
@@ -166,7 +166,7 @@ WORDS_OF_METHOD = (
 
 
 def test_means_over_what_a_method_addresses_are_the_published_ones() -> None:
-    """The published means of the significance are over seven, a 0 of ans-pos with them, of EM over six."""
+    """The published means of the significance are over seven, a 0 of ans_pos with them, of EM over six."""
     given = [*changes_of_bias("learned_mixin"), *changes_of_bias("resample")]
     given += [row | {"is_addressed": False, "heuristic": "ans_pos", "bias_significance": 50.0} for row in given]
     given += [row | {"dataset": "natural"} for row in given]
@@ -182,7 +182,7 @@ def test_means_over_what_a_method_addresses_are_the_published_ones() -> None:
             found["bias_significance"] - found["standard_significance"]
         )
         assert found["worse_high"] == pytest.approx(worse, abs=0.0051)
-        # Of seven the mean is 76.08, with 82.19 of ans-pos.
+        # Of seven the mean is 76.08, with 82.19 of ans_pos.
         assert (6 * found["standard_worse_high"] + 82.19) / 7 == pytest.approx(76.08, abs=0.0051)
         assert (found["n_heuristics"], found["n_nearly_broken"]) == (6, n_broken)
 

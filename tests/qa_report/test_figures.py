@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from biaseval.report.qa_figures import prediction_bias_figures, short_names, threshold_place
-from biaseval.report.qa_findings import QaFindings, heuristic_name, read_qa_findings
+from biaseval.report.qa_findings import QaFindings, read_qa_findings
 from biaseval.store import Run
 from tests.pages import page_of
 from tests.qa_report.runs import make_run, right
@@ -20,7 +20,7 @@ def test_the_figure_marks_what_is_more_than_chance_by_its_shape(run: Run, findin
     for (model, dataset, heuristic), test in findings.tests.items():
         if dataset == "squad" and test["bias_significance"] is not None:
             n_supported += test["is_supported"]
-            value = f"{heuristic_name(heuristic)} {test['bias_significance']:.2f}"
+            value = f"{heuristic} {test['bias_significance']:.2f}"
             [own] = [one for one in exact.text.split("; ") if re.search(rf"(^|: ){model} ", one)]
             assert (f"{value} (more than chance)" in own) == test["is_supported"], (model, heuristic)
     assert 0 < n_supported < len(findings.heuristics) * 2
@@ -70,9 +70,9 @@ def test_figures_tell_their_numbers_in_words(run: Run, findings: QaFindings) -> 
     alternatives = page_of(run).values("alt")
     significance = findings.by_heuristic["strong", "squad", "ans_len"]["bias_significance"]
     assert any(
-        text.startswith("Bias significance, exact match") and f"ans-len {significance:.2f}" in text
+        text.startswith("Bias significance, exact match") and f"ans_len {significance:.2f}" in text
         for text in alternatives
     )
-    [curve] = [text for text in alternatives if text.startswith("Exact match by ans-len on squad")]
+    [curve] = [text for text in alternatives if text.startswith("Exact match by ans_len on squad")]
     for row in findings.curves["squad", "ans_len"]:
         assert f"{100 * row['exact_match']:.1f} at {row['value_low']:g}" in curve

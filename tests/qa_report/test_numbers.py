@@ -72,7 +72,7 @@ def test_each_heuristic_has_its_groups_intervals_and_the_plain_difference(run: R
         if (row["model"], row["dataset"], row["heuristic"]) == ("strong", "squad", "ans_len")
     ]
     assert (row["threshold"], row["n_lower"], row["n_higher"]) == (1, 100, 100)
-    page = table(run.read_text("report.html"), "ans-len on squad")
+    page = table(run.read_text("report.html"), "ans_len on squad")
     groups = " ".join(
         f"{row[f'{side}_exact_match']:.2f} [{row[f'{side}_low']:.2f}, {row[f'{side}_high']:.2f}]"
         for side in ("lower", "higher")
@@ -82,7 +82,7 @@ def test_each_heuristic_has_its_groups_intervals_and_the_plain_difference(run: R
     assert test["is_supported"]
     assert (
         f"strong EM {row['bias_significance']:.2f} {test['null_high']:.2f} {test['p_adjusted']:.3f} {difference} "
-        f"{groups} 1 ans-len ≤ 1 100 100 0 strong F1 {row['bias_significance_f1']:.2f} – – +{row['difference_f1']:.2f} "
+        f"{groups} 1 ans_len ≤ 1 100 100 0 strong F1 {row['bias_significance_f1']:.2f} – – +{row['difference_f1']:.2f} "
     ) in page.text
 
 
@@ -104,8 +104,8 @@ def test_groups_that_are_too_small_are_not_zero(tmp_path: Path) -> None:
     assert re.search(r"strong \d+\.\d\d \(\d+\.\d\d\) too small (\S+ \(\S+\)|too small) ", text)
     assert " EM – – – – – – 99 groups too small 200 0 0 " in text
     caveats = " ".join(qa_caveats(findings))
-    assert "squad: sim-word" in caveats
-    assert "trivia: sim-word and word-dist cannot be measured, a group has fewer than 60 questions" in caveats
+    assert "squad: sim_word" in caveats
+    assert "trivia: sim_word and word_dist cannot be measured, a group has fewer than 60 questions" in caveats
     assert threshold_sentence(findings, "squad", "sim_word") == "T = 99, given by the spec."
 
 
@@ -252,7 +252,7 @@ def test_samples_that_hold_most_of_a_group_are_warned_of(tmp_path: Path) -> None
     spec: Row = {"thresholds": {"ans_len": 1.0}, "heuristics": ["ans_len"]}
     narrow = make_run(tmp_path / "narrow", bootstrap={"trials": 20, "sample": 90}, **spec)
     [caveat] = [one for one in qa_caveats(read_qa_findings(narrow)) if one.startswith("Samples")]
-    assert "Samples of 90 without replacement hold much of the smaller group of ans-len on squad (100 quest" in caveat
+    assert "Samples of 90 without replacement hold much of the smaller group of ans_len on squad (100 quest" in caveat
     wide = make_run(tmp_path / "wide", bootstrap={"trials": 20, "sample": 50}, **spec)
     assert not any(one.startswith("Samples") for one in qa_caveats(read_qa_findings(wide)))
     bootstrap = {"trials": 20, "sample": 90, "replacement": True}

@@ -33,9 +33,9 @@ def test_the_verdict_tells_the_biases_that_were_put_into_the_answers(findings: Q
     by = points(strong["difference"], strong["difference_low"], strong["difference_high"])
     other = points(-weak["difference"], -weak["difference_high"], -weak["difference_low"])
     assert told(findings)["Biases more than chance"] == (
-        f"strong answers ans-len ≤ 1 better by a bias significance of {strong['bias_significance']:.1f} points (plain "
+        f"strong answers ans_len ≤ 1 better by a bias significance of {strong['bias_significance']:.1f} points (plain "
         f"difference {by}; exact match of the others {np.mean(right(0.98, 0.6, 0.02)[100:]) * 100:.1f} %); weak "
-        f"answers sim-word > {weak['threshold']:g} better by a bias significance of {weak['bias_significance']:.1f} "
+        f"answers sim_word > {weak['threshold']:g} better by a bias significance of {weak['bias_significance']:.1f} "
         f"points (plain difference {other}; exact match of the others "
         f"{np.mean(right(0.3, 0.1, 0.6)[::2]) * 100:.1f} %)."
     )
@@ -46,7 +46,7 @@ def test_the_text_has_the_number_of_the_figure_and_names_the_other(run: Run, fin
     assert f"{row['bias_significance']:.1f}" != f"{row['difference']:.1f}"
     first = run.read_text("report.html").partition('<dl class="terms">')[0]
     [figure] = re.findall(r'alt="(.*?)"', first)
-    assert f"strong ans-len {row['bias_significance']:.2f} (more than chance)" in figure
+    assert f"strong ans_len {row['bias_significance']:.2f} (more than chance)" in figure
     assert (
         f"bias significance of {row['bias_significance']:.1f} points (plain difference {row['difference']:.1f} ["
         in first
@@ -68,7 +68,7 @@ def test_the_verdict_tells_exact_match_and_f1_of_both_kinds_of_sets(findings: Qa
 def test_the_first_line_says_what_was_measured(findings: QaFindings) -> None:
     assert measured_qa(findings) == (
         "strong and weak · squad (200 questions) · out of distribution trivia (40 questions) and news (20 questions) · "
-        "ans-len, sim-word and word-dist · variant paper"
+        "ans_len, sim_word and word_dist · variant paper"
     )
     dated = dataclasses.replace(findings, environment={"date": "2026-01-02"})
     assert measured_qa(dated).endswith(" · variant paper · 2026-01-02")
@@ -128,9 +128,9 @@ def test_the_direction_is_told_where_higher_values_are_better(tmp_path: Path) ->
     assert row["biased_segment"] == "higher"
     by = points(-row["difference"], -row["difference_high"], -row["difference_low"])
     text = told(findings)["Biases more than chance"]
-    assert text.startswith(f"common answers sim-word > {row['threshold']:g} better by a bias significance of ")
+    assert text.startswith(f"common answers sim_word > {row['threshold']:g} better by a bias significance of ")
     assert f" points (plain difference {by}; exact match of the others " in text
-    assert "ans-len" not in text
+    assert "ans_len" not in text
     assert "Models against each other" not in told(findings)  # a single model is compared with none
     assert "searched on the predictions that are measured" in " ".join(qa_caveats(findings))
     for one in findings.examples["common", "squad", "sim_word"]:
@@ -182,7 +182,7 @@ def test_averages_over_other_heuristics_or_questions_are_not_compared(tmp_path: 
     findings = read_qa_findings(make_run(tmp_path / "fewer", models={"full": full, "gaps": fewer}, **spec))
     assert findings.by_heuristic["gaps", "squad", "ans_len"]["status"] == "groups too small"
     assert against(findings).endswith(
-        " Their average biases cannot be compared: ans-len could not be measured for all of them."
+        " Their average biases cannot be compared: ans_len could not be measured for all of them."
     )
     some: list[float | None] = [*twin[:-1], None]
     findings = read_qa_findings(make_run(tmp_path / "some", models={"full": full, "gaps": some}, **spec))
@@ -205,7 +205,7 @@ def test_a_bias_that_chance_explains_is_not_called_one(tmp_path: Path) -> None:
     )
     assert findings.examples == {}
     source = render_qa_page(findings, [])
-    text = table(source, "ans-len on squad").text
+    text = table(source, "ans_len on squad").text
     assert " not more than chance 100 100 0 " in text
     # The threshold was searched, and its interval is not corrected for that.
     assert row["difference_low"] is not None
@@ -218,7 +218,7 @@ def test_the_interval_at_a_threshold_that_the_spec_gives_is_shown_of_any_bias(tm
     findings = read_qa_findings(make_run(tmp_path, models={"luck": right(0.6, 0.5)}, **spec))
     row, test = (of["luck", "squad", "ans_len"] for of in (findings.by_heuristic, findings.tests))
     assert (test["is_supported"], row["searched_on"]) == (False, None)
-    text = table(render_qa_page(findings, []), "ans-len on squad").text
+    text = table(render_qa_page(findings, []), "ans_len on squad").text
     low, high = (format(row[f"difference_{end}"], "+.2f").replace("-", "−") for end in ("low", "high"))
     assert f" +{row['difference']:.2f} [{low}, {high}] " in text
 
@@ -251,7 +251,7 @@ def test_a_model_that_always_answers_the_same_is_told_first(tmp_path: Path) -> N
 
 def test_the_verdict_says_what_to_do_about_a_bias_that_is_shown(findings: QaFindings) -> None:
     assert told(findings)["What to do"] == (
-        "look at the examples of ans-len and sim-word; measure on a set where that shortcut does not lead, and train "
+        "look at the examples of ans_len and sim_word; measure on a set where that shortcut does not lead, and train "
         "readers against it by train.methods."
     )
 
@@ -317,7 +317,7 @@ def test_a_bias_of_a_model_with_few_right_answers_is_told_where_it_shows(tmp_pat
     found = read_qa_findings(make_run(tmp_path, models={"lean": right(0.18, 0.0)}, heuristics=["ans_len"]))
     assert found.by_dataset["lean", "squad"]["exact_match"] < 0.1
     assert told(found)["Biases more than chance"].startswith(
-        "lean answers ans-len ≤ 2 better by a bias significance of "
+        "lean answers ans_len ≤ 2 better by a bias significance of "
     )
 
 
@@ -335,12 +335,12 @@ def test_averages_over_other_heuristics_say_which(tmp_path: Path) -> None:
     findings = read_qa_findings(make_run(tmp_path / "fewer", models=models, **spec))
     assert findings.averages["gaps", "squad"]["measurable"] == ["sim_word"]
     text = told(findings)["Biases"]
-    assert re.search(r"full \S+ \(\S+ in answers without bias; over ans-len and sim-word\)", text)
-    assert re.search(r"gaps \S+ \(\S+ in answers without bias; over sim-word\)", text)
+    assert re.search(r"full \S+ \(\S+ in answers without bias; over ans_len and sim_word\)", text)
+    assert re.search(r"gaps \S+ \(\S+ in answers without bias; over sim_word\)", text)
     source = render_qa_page(findings, [])
     for caption in ("Exact match in percent, significance", "Bias significance in EM points on squad"):
         shown = table(source, caption).text
-        assert re.search(r" full .* over ans-len and sim-word .* gaps .* over sim-word ", shown), caption
+        assert re.search(r" full .* over ans_len and sim_word .* gaps .* over sim_word ", shown), caption
     assert "Averages over other heuristics cannot be compared." in source
     same = read_qa_findings(make_run(tmp_path / "same", models={"full": right(0.5, 0.5), "twin": right(0.5, 0.4)}))
     assert 'class="over"' not in render_qa_page(same, [])
@@ -350,7 +350,7 @@ def test_the_first_screen_explains_its_abbreviations(run: Run, findings: QaFindi
     source = run.read_text("report.html")
     [first] = re.findall(r'<section aria-labelledby="verdict".*?</section>', source, re.S)
     terms = Page(re.findall(r'<dl class="terms">.*?</dl>', first, re.S)[0]).text
-    for name in ("Exact match (EM)", "F1", "Bias significance", "ans-len", "sim-word", "word-dist"):
+    for name in ("Exact match (EM)", "F1", "Bias significance", "ans_len", "sim_word", "word_dist"):
         assert f" {name} " in terms
     shown = Page(first.replace("Exact match (EM)", "")).text + " ".join(re.findall(r'alt="(.*?)"', first))
     assert not re.search(r"\bEM\b", shown)

@@ -26,12 +26,12 @@ def test_figure_4_has_standard_debiased_and_peoples_answers(
 ) -> None:
     [figure] = [one for one in figures if one.suite == "debiasing_0_bert-base-squad"]
     assert (
-        "ans-len: standard 12.51 (69.01), RESAM 6.87 (69.75), LMIX 6.36 (18.52), CREG 11.18 (70.89), PoE 7.70 (65.40), "
+        "ans_len: standard 12.51 (69.01), RESAM 6.87 (69.75), LMIX 6.36 (18.52), CREG 11.18 (70.89), PoE 7.70 (65.40), "
         "people 13.55 (69.76); "
     ) in figure.text
-    assert "ans-pos: standard 0.00 (82.19), people 0.00 (84.00); " in figure.text
+    assert "ans_pos: standard 0.00 (82.19), people 0.00 (84.00); " in figure.text
     assert (
-        "sim-word: standard 1.04 (77.50), RESAM 0.23 (76.94), LMIX 0.68 (20.88), CREG 1.86 (78.76), people"
+        "sim_word: standard 1.04 (77.50), RESAM 0.23 (76.94), LMIX 0.68 (20.88), CREG 1.86 (78.76), people"
         in figure.text
     )
     assert html.escape(figure.text) in source
@@ -48,10 +48,10 @@ def test_models_that_were_given_have_a_figure_of_their_own_and_seeds_a_point_eac
         "debiasing_0_bert-base-squad", "debiasing_1_roberta-base-squad", "debiasing_given_squad"
     ]  # fmt: skip
     assert (
-        "ans-len: standard 12.51 (69.01) and 12.71 (69.01), RESAM 6.87 (69.75) and 7.07"
+        "ans_len: standard 12.51 (69.01) and 12.71 (69.01), RESAM 6.87 (69.75) and 7.07"
         in texts["debiasing_0_bert-base-squad"]
     )
-    assert "ans-len: t5 13.55 (69.76); cos-sim: t5 0.55 (79.88)." in texts["debiasing_given_squad"]
+    assert "ans_len: t5 13.55 (69.76); cos_sim: t5 0.55 (79.88)." in texts["debiasing_given_squad"]
 
 
 def test_courses_are_the_mean_of_the_readers_that_were_asked(

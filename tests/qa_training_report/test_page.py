@@ -53,7 +53,7 @@ def test_the_study_is_told_with_what_was_given_up_and_how_long_it_took(
     asking = 30 * whole.read_table("evaluations").num_rows / 3600
     assert study(training) == [
         "Base: bert-base; training data: squad; methods: standard, RESAM, LMIX, CREG, PoE; biases that are addressed: "
-        "word-dist, sim-word, cos-sim, ans-len, sim-ents, subj-pos; seed: 42.",
+        "word_dist, sim_word, cos_sim, ans_len, sim_ents, subj_pos; seed: 42.",
         "25 readers, and 6 bias models; 1 given up.",
         f"Their optimizer steps took {hours:.1f} hours and evaluations on the way {asking:.1f} hours on NVIDIA H100, "
         f"{2 * (hours + asking):.2f} accelerator-hours; loading and answers are not in it.",
@@ -79,7 +79,7 @@ def test_the_warnings_fit_the_study(findings: QaFindings, training: QaTraining, 
     assert "Thresholds were searched" not in text
     assert "significance is 0" not in text
     nothing = changed(training, "bert-base+resample(ans_len)", "ans_len", standard_significance=0.0)
-    assert "no reader can lower it: bert-base on ans-len." in " ".join(training_caveats(findings, nothing))
+    assert "no reader can lower it: bert-base on ans_len." in " ".join(training_caveats(findings, nothing))
     row = {"threshold": 4.0, "searched_on": "bert-base"}
     searched = dataclasses.replace(findings, by_heuristic={("bert-base", "squad", "ans_len"): row})
     assert "searched on the predictions of bert-base" in " ".join(training_caveats(searched, training))
@@ -87,7 +87,7 @@ def test_the_warnings_fit_the_study(findings: QaFindings, training: QaTraining, 
     weak = [{**row, "bias_significance": 0.0 if row["bias"] == "ans_len" else 2.0} for row in training.segments]
     judged = " ".join(training_caveats(findings, dataclasses.replace(training, segments=tuple(weak))))
     assert (
-        "may be chance, and a method that works against the other one strengthens a bias: ans-len of bert-base on s"
+        "may be chance, and a method that works against the other one strengthens a bias: ans_len of bert-base on s"
         in (judged)
     )
     assert judged.count(" of bert-base on squad") == 1
@@ -108,15 +108,15 @@ def test_seeds_stand_beside_each_other_and_bases_below(seeded: Run) -> None:
         assert rows[3].startswith("RESAM 2 7.07 (69.75) −5.64")
         rows = lines(source, f"<caption>{base}: F1")
         assert rows == [
-            "ans-len squad (in distribution) 87.60 87.60 −0.40 [−1.60, +0.80] −0.40 [−1.60, +0.80]",
-            "ans-len triviaqa 46.10 46.10 −1.70 [−2.90, −0.50] −1.70 [−2.90, −0.50]",
+            "ans_len squad (in distribution) 87.60 87.60 −0.40 [−1.60, +0.80] −0.40 [−1.60, +0.80]",
+            "ans_len triviaqa 46.10 46.10 −1.70 [−2.90, −0.50] −1.70 [−2.90, −0.50]",
         ]
     own = read_qa_findings(seeded)
     read = trained(seeded, own)
     assert "Bases: bert-base, roberta-base; training data: squad; methods: standard, RESAM" in study(read)[0]
     assert study(read)[0].endswith("seeds: 1, 2.")
     assert study(read)[1] == "8 readers; none given up."
-    assert "lower in 2 (ans-len (seed 1) −5.64 [−7.14, −4.14], ans-len (seed 2) −5.64" in told(own, read)[0]
+    assert "lower in 2 (ans_len (seed 1) −5.64 [−7.14, −4.14], ans_len (seed 2) −5.64" in told(own, read)[0]
 
 
 def test_a_study_of_standard_readers_alone_has_no_comparison(tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ def test_significances_stand_as_published_with_their_change_and_averages(source:
 def test_changes_out_of_distribution_are_those_of_the_published_table(source: str, training: QaTraining) -> None:
     rows = lines(source, "<caption>bert-base: F1")
     assert len(rows) == 7 * 5
-    assert rows[0].startswith("word-dist squad (in distribution) 87.60 −0.40 [−1.60, +0.80]")
+    assert rows[0].startswith("word_dist squad (in distribution) 87.60 −0.40 [−1.60, +0.80]")
     assert rows[1] == (
-        "word-dist adversarialqa 29.80 +0.50 [−0.70, +1.70] −5.00 [−6.20, −3.80] +1.40 [+0.20, +2.60] +0.10 [−1.10, "
+        "word_dist adversarialqa 29.80 +0.50 [−0.70, +1.70] −5.00 [−6.20, −3.80] +1.40 [+0.20, +2.60] +0.10 [−1.10, "
         "+1.30]"
     )
     # Means of three independent changes with errors of 1.2 / 1.96 each; P3's averages over its 18 cells.
@@ -67,7 +67,7 @@ def test_changes_out_of_distribution_are_those_of_the_published_table(source: st
         f"{shown(mean)} [{shown(mean - half)}, {shown(mean + half)}]"
         for mean in (float(np.mean(PUBLISHED_F1[method][0])) for method in METHODS[1:])
     ]
-    assert rows[4] == f"word-dist mean of 3 47.90 {' '.join(cells)}"
+    assert rows[4] == f"word_dist mean of 3 47.90 {' '.join(cells)}"
     assert rows[-1] == "mean over biases mean of 3 47.90 −0.46 −12.82 +2.33 −0.30"
     assert rows[8].endswith("–"), "given up"
     bold = re.findall(r"<b>([+−][\d.]+)</b>", source[source.index("<caption>bert-base: F1") :])
@@ -97,16 +97,16 @@ def test_what_a_reader_does_not_address_is_in_the_table_too(source: str, trainin
             row = training.debiasing[reader["model"], "squad", heuristic]
             is_broken = reader["method"] == "learned_mixin" and heuristic == reader["bias"]
             cells.append(shown_change(row, "significance_change") + (" †" if is_broken else ""))
-        assert text.endswith(f"{reader['bias'].replace('_', '-')} {' '.join(cells)}")
+        assert text.endswith(f"{reader['bias']} {' '.join(cells)}")
 
 
 def test_every_reader_has_its_gap_and_exact_match(source: str, training: QaTraining) -> None:
     rows = lines(source, "each debiased reader on the bias")
     assert len(rows) == 23
     own = training.debiasing["bert-base+resample(ans_len)", "squad", "ans_len"]
-    [text] = [row for row in rows if row.startswith("RESAM ans-len")]
+    [text] = [row for row in rows if row.startswith("RESAM ans_len")]
     assert text == (
-        f"RESAM ans-len 4 6.87 12.51 {shown_change(own, 'significance_change')} 0.010 lower 69.75 69.01 11.87 17.51 "
+        f"RESAM ans_len 4 6.87 12.51 {shown_change(own, 'significance_change')} 0.010 lower 69.75 69.01 11.87 17.51 "
         f"{shown_change(own, 'gap_change')} 80.20 80.20 10,570 48"
     )
 
@@ -117,7 +117,7 @@ def test_bias_models_segments_and_costs_are_those_of_their_tables(source: str, t
         "11.00 8,529 2,041"
     )
     assert lines(source, "Segments of the training questions")[0] == (
-        "bert-base squad ans-len 4 published ≤ T – – – 70,000 17,000 599 70,000"
+        "bert-base squad ans_len 4 published ≤ T – – – 70,000 17,000 599 70,000"
     )
     rows = lines(source, "What each reader cost")
     assert len(rows) == 31
@@ -150,7 +150,7 @@ def test_a_heuristic_that_cannot_be_measured_is_neither_lower_nor_drawn(
     }
     model = "bert-base+resample(ans_len)"
     unmeasured = changed(training, model, "ans_len", status="groups too small", **nothing)
-    assert of_method(told(findings, unmeasured), "RESAM, ").endswith("; not measured in 1 (ans-len –).")
+    assert of_method(told(findings, unmeasured), "RESAM, ").endswith("; not measured in 1 (ans_len –).")
     source = render_qa_page(findings, [], unmeasured)
     assert (
         " 1.99 (73.57) −0.64 [−2.14, +0.86] too small 1.62 "

@@ -22,7 +22,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a key of the spec, e.g. tasks.max_eval=100; the value is YAML; repeatable.",
+        help='Change a key of the spec, e.g. seed=7 or "calibration=[cc]"; the value is YAML; repeatable.',
     ),
 ]
 RunDirOption = Annotated[

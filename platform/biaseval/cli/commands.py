@@ -9,41 +9,19 @@ resume).
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from biaseval.cli import diagnosing, exchange, making, reading, training
 from biaseval.cli.arguments import WatchingCommand
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError
 from biaseval.progress import say
-
-NOT_YET: Mapping[str, str] = {
-    "figures": "biaseval report RUN writes RUN/figures",
-}
-"""The commands that are to come, and what there is in their place."""
-
-
-class _Commands(TyperGroup):
-    """The commands; one that is to come says so, and is not taken for another that was mistyped."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the command that ``args`` begin with, and its arguments."""
-        for name, instead in NOT_YET.items():
-            words = name.split()
-            is_named = args[: len(words)] == words or (args[0] == words[0] and args[0] not in self.commands)
-            if is_named and not ctx.resilient_parsing:
-                raise InputError(f"biaseval {name} is not part of this version; {instead}")
-        return super().resolve_command(ctx, args)
-
 
 app = typer.Typer(
     help="Measure biases of language models (labels, majority labels, QA shortcuts): every number a SQL query.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell (check), 130 interrupted (run it "
     "again to resume).",
-    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -77,7 +55,7 @@ def _options(
 
 for _command in (
     *(making.run, making.tune, making.init, making.plan, making.score, making.analyse),
-    *(reading.status, reading.sql, reading.check, reading.report, reading.compare),
+    *(reading.status, reading.sql, reading.check, reading.report, reading.compare, reading.figures),
     *(making.demo, diagnosing.doctor),
 ):
     app.command(cls=WatchingCommand if _command is reading.status else None)(_command)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from biaseval.cli.arguments import RunArgument
-from biaseval.cli.printing import print_metrics
+from biaseval.cli.arguments import JsonOption, RunArgument
+from biaseval.cli.printing import print_json, show_finished
 
 if TYPE_CHECKING:
     from biaseval.spec import Source
@@ -33,6 +33,7 @@ def import_lm_eval(
     ],
     run_dir: DirOption,
     name: NameOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure label bias in what lm-evaluation-harness logged; no model, no scoring.
 
@@ -42,7 +43,7 @@ def import_lm_eval(
 
     Example: biaseval import lm-eval out/samples_mmlu_*.jsonl --run-dir runs/pythia-mmlu --name pythia
     """
-    _import("lm-eval", samples, run_dir, name)
+    _import("lm-eval", samples, run_dir, name, as_json=as_json)
 
 
 def import_table(
@@ -52,6 +53,7 @@ def import_table(
     ],
     run_dir: DirOption,
     name: NameOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure label bias in a table of label scores, whoever wrote it; no model, no scoring.
 
@@ -61,12 +63,13 @@ def import_table(
 
     Example: biaseval import table scores.csv --run-dir runs/theirs --name theirs
     """
-    _import("table", files, run_dir, name)
+    _import("table", files, run_dir, name, as_json=as_json)
 
 
 def export_lm_eval(
     run: RunArgument,
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="An empty or new folder, local or s3://.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Write the test rows of a label-bias run as lm-evaluation-harness logs samples, for tools that read those.
 
@@ -77,14 +80,16 @@ def export_lm_eval(
     """
     from biaseval.pipelines import export_samples
 
-    for name in export_samples(run, out):
+    names = export_samples(run, out)
+    if as_json:
+        print_json({"files": list(names)})
+        return
+    for name in names:
         typer.echo(name)
 
 
-def _import(source: Source, files: Sequence[Path], run_dir: str, name: str | None) -> None:
-    from biaseval.pipelines import headline, import_scores
-    from biaseval.pipelines.directory import read_spec
+def _import(source: Source, files: Sequence[Path], run_dir: str, name: str | None, *, as_json: bool) -> None:
+    from biaseval.pipelines import import_scores, read_spec
 
     run = import_scores(source, files, run_dir, name)
-    print_metrics(run.uri, headline(read_spec(run)))
-    typer.echo(f"report: {run.uri}/report.html")
+    show_finished(run, read_spec(run), as_json=as_json)

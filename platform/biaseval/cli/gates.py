@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from biaseval.cli.printing import as_text, print_table
+from biaseval.cli.printing import print_table
+from biaseval.plain import as_text, in_markdown
 
 if TYPE_CHECKING:
     from biaseval.analysis.gates import Checked, Gate
@@ -29,11 +30,15 @@ def gates_markdown(checked: Checked) -> str:
     n_fallen = sum(not gate.holds for gate in checked.gates)
     against = "" if checked.against is None else f" against {checked.against}"
     said = f"{n_fallen} of {len(checked.gates)} gates fell" if n_fallen else f"{len(checked.gates)} gates hold"
-    lines = [f"### {_escaped(f'{checked.run}{against}')}: {said}", "", "| gate | result | rows | values | not met by |"]
+    lines = [
+        f"### {in_markdown(f'{checked.run}{against}')}: {said}",
+        "",
+        "| gate | result | rows | values | not met by |",
+    ]
     lines.append("|---|---|---:|---|---|")
     for gate in checked.gates:
         first, *others = _line(gate)
-        lines.append(f"| {' | '.join([_code(first), *map(_escaped, others)])} |")
+        lines.append(f"| {' | '.join([_code(first), *map(in_markdown, others)])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -66,10 +71,6 @@ def _line(gate: Gate) -> list[str]:
 
 def _row(row: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {'null' if value is None else as_text(value)}" for name, value in row.items())
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", " ".join(text.split()))
 
 
 def _code(text: str) -> str:

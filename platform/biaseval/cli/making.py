@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from biaseval.cli.arguments import JsonOption, RunArgument, RunDirOption, SetOption, SpecArgument, load, resumable
-from biaseval.cli.printing import print_json, print_metrics, print_plan, say_made
+from biaseval.cli.printing import print_json, print_plan, say_made, show_finished
 from biaseval.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def run(
 ) -> None:
     """Plan, score, analyse and report what a spec asks for. Run it again to resume: only what is missing is computed.
 
-    The key kind of the spec says what is measured: label_bias, majority_bias or qa_bias.
+    The key kind of the spec says what is measured: label_bias, majority_bias or qa_bias. A longer spec on a run that is
+    there (more demonstrations, sets, methods, models …) makes what is new and keeps the rest.
 
     Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
     """
@@ -100,7 +101,9 @@ def init(
 
     path = out or Path(f"{init_name(file)}.yaml")
     if path.exists():
-        raise InputError(f"{path}: is there already; name another file with --out")
+        raise InputError(
+            f"{path}: is there already; go on with it (biaseval plan {path}), or name another file with --out"
+        )
     first = first_spec(file, model, path.parent)
     if as_json:
         path.write_text(first.text, encoding="utf-8")
@@ -123,6 +126,7 @@ def init(
 def analyse(
     run: RunArgument,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Change keys of the analysis of a finished run and compute its metrics and report anew; loads no model.
 
@@ -131,11 +135,10 @@ def analyse(
 
     Example: biaseval analyse runs/quickstart --set scoring.normalization=sum --set "calibration=[cc, cc@0.7]"
     """
-    from biaseval.pipelines import headline, read_spec, reanalyse_run
+    from biaseval.pipelines import read_spec, reanalyse_run
 
     finished = reanalyse_run(run, overrides or ())
-    print_metrics(finished.uri, headline(read_spec(finished)))
-    typer.echo(f"report: {finished.uri}/report.html")
+    show_finished(finished, read_spec(finished), as_json=as_json)
 
 
 def score(
@@ -217,17 +220,11 @@ def demo(
 
 
 def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
-    from biaseval.analysis.headlines import SUMMARY
-    from biaseval.pipelines import headline, run_spec
+    from biaseval.pipelines import run_spec
 
     with resumable():
         finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
-    made = {"report": f"{finished.uri}/report.html"}
-    if as_json:
-        print_json({"run": finished.uri, **made, "summary": finished.read_json(SUMMARY)})
-        return
-    print_metrics(finished.uri, headline(loaded))
-    say_made(made, as_json=False)
+    show_finished(finished, loaded, as_json=as_json)
 
 
 def _model_path(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from biaseval.plain import plain
+from biaseval.plain import as_text, plain
 from biaseval.progress import duration
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from biaseval.lease import Sight
     from biaseval.pipelines import Description, Status
     from biaseval.pipelines.pace import Pace
+    from biaseval.spec import AnySpec
+    from biaseval.store import Run
     from biaseval.training.estimate import TrainingCost
 
 
@@ -48,6 +50,19 @@ def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
             typer.echo(f"{what}: {uri}")
 
 
+def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
+    """Print the metrics of a finished run and where its report is, or both and its summary as JSON."""
+    from biaseval.analysis.headlines import SUMMARY
+    from biaseval.pipelines import headline
+
+    made = {"report": f"{run.uri}/report.html"}
+    if as_json:
+        print_json({"run": run.uri, **made, "summary": run.read_json(SUMMARY)})
+        return
+    print_metrics(run.uri, headline(spec))
+    say_made(made, as_json=False)
+
+
 def print_result(result: Any, output: Format) -> None:
     """Print the rows of an Arrow table."""
     if output is Format.parquet:
@@ -55,17 +70,15 @@ def print_result(result: Any, output: Format) -> None:
 
         pq.write_table(result, sys.stdout.buffer)
     elif output is Format.csv:
-        import pyarrow.csv as pacsv
+        from biaseval.analysis.table_files import csv_file
 
-        pacsv.write_csv(_without_nesting(result), sys.stdout.buffer)
+        sys.stdout.buffer.write(csv_file(result))
     elif output is Format.json:
         print_json(result.to_pylist())
     else:
-        columns = [
-            (field.name, str(field.type).startswith(("int", "uint", "float", "double", "decimal")))
-            for field in result.schema
-        ]
-        print_table(columns, ([as_text(value) for value in row.values()] for row in result.to_pylist()))
+        from biaseval.analysis.table_files import columns_of
+
+        print_table(columns_of(result), ([as_text(value) for value in row.values()] for row in result.to_pylist()))
 
 
 def print_metrics(run_uri: str, headline: str) -> None:
@@ -242,21 +255,3 @@ def print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]], 
         table.add_row(*map(Text, row))
     # Nothing may be cut: off a terminal a table is as wide as its cells, on one that is too narrow they are folded.
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)
-
-
-def as_text(value: object) -> str:
-    """Return a value as tables show it: numbers to four places, nothing where there is none."""
-    if value is None:
-        return ""
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def _without_nesting(result: Any) -> Any:
-    """Return the table with nested columns as JSON text, which CSV can hold."""
-    import pyarrow as pa
-
-    for index, field in enumerate(result.schema):
-        if pa.types.is_nested(field.type):
-            texts = [None if v is None else json.dumps(plain(v), ensure_ascii=False) for v in result[index].to_pylist()]
-            result = result.set_column(index, field.name, pa.array(texts, pa.string()))
-    return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -75,6 +76,7 @@ def sql(
     """
     from biaseval.analysis import query
     from biaseval.analysis.described import describe_tables
+    from biaseval.analysis.literals import vain_literals
     from biaseval.store import Run
 
     if schema:
@@ -85,7 +87,11 @@ def sql(
     if len(arguments) < 2:
         raise InputError('sql: give a run directory and a query, for example biaseval sql runs/x "from tasks"')
     *runs, question = arguments
-    print_result(query(runs, question), output)
+    found = query(runs, question)
+    print_result(found, output)
+    if not len(found):
+        for sentence in vain_literals(runs, question):
+            say(f"note: {sentence}")
 
 
 def report(
@@ -151,6 +157,38 @@ def compare(
             say(f"page: {page}")
         else:
             typer.echo(f"page: {page}")
+
+
+class FigureFormat(StrEnum):
+    """What `figures` draws."""
+
+    svg = "svg"
+    png = "png"
+    pdf = "pdf"
+
+
+def figures(
+    runs: RunsArgument,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="The folder to write into, local or s3://.")],
+    output: Annotated[
+        FigureFormat, typer.Option("--format", help="Of figures; tables are CSV and Markdown.")
+    ] = FigureFormat.svg,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the figures and tables of finished runs as files for a paper; the same run gives the same bytes.
+
+    Of several runs of one kind each has a folder with its figures, beside those that compare the runs, and tables have
+    a column `run`. CSV has all digits, Markdown four places. Loads no model.
+
+    Example: biaseval figures runs/boolq-7b runs/boolq-13b --out figures --format pdf
+    """
+    from biaseval.pipelines import write_figures
+
+    files = write_figures(runs, out, output)
+    if as_json:
+        print_json({"files": files})
+    else:
+        typer.echo("\n".join(files))
 
 
 def check(

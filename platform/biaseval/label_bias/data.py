@@ -29,6 +29,8 @@ FEWEST_MAIN_ROWS = 10
 _N_BIAS_SCORE = POOL_SIZE - N_DEMONSTRATIONS
 _FEWEST_OF_A_LABEL = 2
 """BiasScore rows that a label has, on average, in a small data set."""
+_FEW_ROWS = 5
+"""Of a label, with which macro-F1 and RSD have no error over rows (docs/statistics.md)."""
 _SHOWN = 3
 
 
@@ -255,6 +257,21 @@ def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example
 def _instance(example: Example) -> Instance:
     shown = [text if len(example.fields) == 1 else f"{field}: {text}" for field, text in example.fields.items()]
     return Instance(example.id, "\n".join(shown), (example.label,), example.fields)
+
+
+def splits_notes(task: str, splits: Splits) -> Iterator[str]:
+    """Yield what a reader of the results should know of the rows of each role, a sentence each."""
+    counts = Counter(instance.label for instance in splits.main)
+    n_main = len(splits.main)
+    if rare := [f"{label!r} ({counts[label]})" for label in splits.labels if counts[label] < _FEW_ROWS]:
+        more = f" and {len(rare) - _SHOWN:,} more" if len(rare) > _SHOWN else ""
+        yield (
+            f"{task}: fewer than {_FEW_ROWS} of {n_main:,} test rows have the label {', '.join(rare[:_SHOWN])}{more}: RSD "
+            "and macro-F1 hang on them, and have no interval"
+        )
+    shown = {instance.label for instance in splits.demonstrations}
+    if splits.demonstrations and (never := [label for label in splits.labels if label not in shown]):
+        yield f"{task}: no demonstration has the label {', '.join(map(repr, never[:_SHOWN]))}"
 
 
 def _label_notes(instances: Sequence[Instance], labels: Sequence[str]) -> Iterator[str]:

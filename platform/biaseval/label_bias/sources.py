@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from biaseval.errors import InputError, Problems
 from biaseval.examples.template import TextFormat, template_fields
-from biaseval.label_bias.data import DataSet, in_rounds, read_datasets
+from biaseval.label_bias.data import DataSet, in_rounds, read_datasets, splits_notes
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
 from biaseval.label_bias.tasks import select_tasks
@@ -140,7 +140,8 @@ class OwnTask:
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
         """Return the data set as a task, with its rows."""
         splits = self.data.splits(spec, sampler.generator(self.name, "splits"))
-        return Drawn(self.data.task, splits, self.data.notes, has_fields=True, form=self.data.form)
+        notes = [*self.data.notes, *splits_notes(self.name, splits)]
+        return Drawn(self.data.task, splits, notes, has_fields=True, form=self.data.form)
 
 
 def _balanced(splits: Splits, sampler: Sampler, task: str) -> Splits:

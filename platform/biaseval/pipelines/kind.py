@@ -11,6 +11,7 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
+    from biaseval.report.figures import Figure
     from biaseval.training.estimate import TrainingCost
 
 Plan = Mapping[str, Any]
@@ -89,8 +90,8 @@ class Page(Protocol):
     """The report of a run."""
 
     @property
-    def figures(self) -> Mapping[str, bytes]:
-        """SVG by name."""
+    def figures(self) -> Sequence[Figure]:
+        """All of them, also those that it shows."""
 
     @property
     def html(self) -> str:

@@ -34,7 +34,7 @@ from biaseval.qa_bias.data import QuestionSet, Role, question_rows, read_questio
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.predictions import are_of_annotators, read_predictions
 from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.user_heuristics import source_digest
+from biaseval.qa_bias.user_heuristics import look_in, source_digest
 from biaseval.spec import DataSource, QaBiasSpec, QaModelSpec
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
@@ -270,6 +270,7 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
     from biaseval.qa_bias.annotation import load_annotator
     from biaseval.qa_bias.text import load_text
 
+    look_in(spec.text.modules)
     needed = resources_of(spec.heuristics)
     sources: dict[str, Any] = {}
     if "text" in needed:
@@ -391,13 +392,17 @@ def _page(run: Run) -> Page:
 
 
 _HEADLINE = """
-select model, dataset, heuristic, threshold, bias_significance, bias_significance_f1, n_lower, n_higher, status
+select
+    model, dataset, heuristic, threshold, bias_significance as "bias_significance (points)",
+    bias_significance_f1 as "bias_significance_f1 (points)", n_lower, n_higher, status
 from qa_bias_by_heuristic
 order by model, dataset, heuristic
 """
 
 _CHANGES = """
-select model, dataset, heuristic, exact_match, gap, bias_significance, is_nearly_broken
+select
+    model, dataset, heuristic, qa_debiasing.exact_match as "exact_match (points)", gap as "gap (points)",
+    bias_significance as "bias_significance (points)", is_nearly_broken
 from qa_debiasing
 inner join trained_models using (model)
 where is_addressed or qa_debiasing.method = 'standard'

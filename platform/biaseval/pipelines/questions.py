@@ -115,7 +115,9 @@ class AttributesWorker:
     ) -> None:
         from biaseval.qa_bias.annotation import load_annotator
         from biaseval.qa_bias.text import load_text
+        from biaseval.qa_bias.user_heuristics import look_in
 
+        look_in(text.modules)
         needed = resources_of(heuristics)
         self._run, self._table = run, table
         self._measure = partial(

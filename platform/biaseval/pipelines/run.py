@@ -303,7 +303,7 @@ def _write_page(run: Run, kind: AnyKind) -> list[str]:
     if kind.page is None:
         return []
     page = kind.page(run)
-    files = {f"figures/{name}.svg": svg for name, svg in page.figures.items()}
+    files = {f"figures/{figure.name}.svg": figure.svg for figure in page.figures}
     for name, svg in files.items():
         run.write_bytes(name, svg)
     run.write_json(SUMMARY, summarize(run, page.cautions))

@@ -80,8 +80,6 @@ class Heuristic:
 
     id: str
     """In specs, tables and marts: a name, or ``module:function``."""
-    shown: str
-    """In reports."""
     meaning: str
     """What its values are."""
     values: Callable[[Questions, Any], Values]
@@ -294,7 +292,6 @@ HEURISTICS = {
     for heuristic in (
         Heuristic(
             id="word_dist",
-            shown="word-dist",
             meaning="words from the start of the answer to the nearest word of the question in the context",
             values=lambda asked, text: word_dist(asked.contexts, asked.texts, asked.first_answers, text.stop_words),
             needs="text",
@@ -303,7 +300,6 @@ HEURISTICS = {
         ),
         Heuristic(
             id="sim_word",
-            shown="sim-word",
             meaning="different words that question and context share",
             values=lambda asked, text: (sim_word(asked.contexts, asked.texts, text), None),
             needs="text",
@@ -312,7 +308,6 @@ HEURISTICS = {
         ),
         Heuristic(
             id="ans_pos",
-            shown="ans-pos",
             meaning="number, from 0, of the context's sentence that holds the answer",
             values=lambda asked, text: (ans_pos(asked.contexts, asked.first_answers, text), None),
             needs="text",
@@ -321,7 +316,6 @@ HEURISTICS = {
         ),
         Heuristic(
             id="cos_sim",
-            shown="cos-sim",
             meaning="TF-IDF similarity of question and context, 0 to 1",
             values=lambda asked, tfidf: (cos_sim(asked.contexts, asked.texts, tfidf), None),
             needs="tfidf",
@@ -330,7 +324,6 @@ HEURISTICS = {
         ),
         Heuristic(
             id="ans_len",
-            shown="ans-len",
             meaning="words of the answer, mean over the gold answers",
             values=lambda asked, _: (ans_len(asked.answers), None),
             threshold=4,
@@ -338,7 +331,6 @@ HEURISTICS = {
         ),
         Heuristic(
             id="sim_ents",
-            shown="sim-ents",
             meaning="named entities in the context that are of the answer's kind",
             values=lambda asked, annotator: (sim_ents(asked.contexts, asked.answers, annotator, asked.variant), None),
             needs="entities",
@@ -347,7 +339,6 @@ HEURISTICS = {
         ),
         Heuristic(
             id="subj_pos",
-            shown="subj-pos",
             meaning="occurrences of the question's subject in the context up to the answer",
             values=lambda asked, annotator: (
                 subj_pos(asked.contexts, asked.texts, asked.first_starts, annotator, asked.variant),
@@ -373,7 +364,7 @@ def heuristic_of(name: str) -> Heuristic:
         columns = [asked.columns[key] for key in QUESTION]
         return user_values(name, [dict(zip(QUESTION, row, strict=True)) for row in zip(*columns, strict=True)]), None
 
-    return Heuristic(id=name, shown=name, meaning="a heuristic of the user", values=values, undefined=None)
+    return Heuristic(id=name, meaning="a heuristic of the user", values=values, undefined=None)
 
 
 def resources_of(heuristics: Iterable[str]) -> set[Resource]:

@@ -21,6 +21,12 @@ QUESTION = ("example_id", "title", "question", "context", "answers", "answer_sta
 """What a function is given of a question."""
 
 
+def look_in(folder: str) -> None:
+    """Have modules looked for in a folder too, behind all other places."""
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
 def load_user_heuristic(name: str) -> UserHeuristic:
     """Return the function that ``module:function`` in a spec names.
 
@@ -33,7 +39,7 @@ def load_user_heuristic(name: str) -> UserHeuristic:
     except Exception as error:  # a user's module may fail in any way
         raise InputError(
             f"heuristics: {name}: module {module_name!r} cannot be imported ({type(error).__name__}: {error}); "
-            f"put its folder on PYTHONPATH"
+            "put it beside the spec, or its folder on PYTHONPATH"
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from biaseval.errors import InputError
 from biaseval.report.cautions import caveats
@@ -31,14 +32,19 @@ from biaseval.store import Run, write_file
 __all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "search_page", "write_comparison"]
 
 
-class Page(NamedTuple):
+@dataclass(frozen=True)
+class Page:
     """The report of a run."""
 
-    figures: dict[str, bytes]
-    """SVG by name."""
-    html: str
+    figures: list[Figure]
+    render: Callable[[], str]
     cautions: list[str]
     """What it says that a reader must know before trusting the numbers, a sentence each."""
+
+    @property
+    def html(self) -> str:
+        """All of it, made when it is asked for: figures alone need none."""
+        return self.render()
 
 
 def write_comparison(run_uris: Sequence[str], out: str) -> str:
@@ -92,7 +98,7 @@ def label_bias_page(run: Run) -> Page:
     findings = read_findings(run)
     figures = metric_figures(findings.by_suite)
     training = _training_figures(findings.adaptation)
-    return Page(_named([*figures, *training]), render_page(findings, figures, training), caveats(findings))
+    return Page([*figures, *training], partial(render_page, findings, figures, training), caveats(findings))
 
 
 def majority_bias_page(run: Run) -> Page:
@@ -100,8 +106,8 @@ def majority_bias_page(run: Run) -> Page:
     findings = read_majority_findings(run)
     figures = f1_figures(findings)
     training = _training_figures(findings.adaptation)
-    page = render_majority_page(findings, figures, training)
-    return Page(_named([*figures, *training]), page, cautions(findings))
+    page = partial(render_majority_page, findings, figures, training)
+    return Page([*figures, *training], page, cautions(findings))
 
 
 def qa_bias_page(run: Run) -> Page:
@@ -109,19 +115,15 @@ def qa_bias_page(run: Run) -> Page:
     findings = read_qa_findings(run)
     training = read_qa_training(run, findings)
     figures = [*prediction_bias_figures(findings), *training_figures(findings, training)]
-    return Page(_named(figures), render_qa_page(findings, figures, training), qa_cautions(findings))
+    return Page(figures, partial(render_qa_page, findings, figures, training), qa_cautions(findings))
 
 
 def search_page(run: Run) -> Page:
     """Return the same of a search; Raises: the same."""
     findings = read_search_findings(run)
     figures = search_figures(findings)
-    return Page(_named(figures), render_search_page(findings, figures), search_caveats(findings))
+    return Page(figures, partial(render_search_page, findings, figures), search_caveats(findings))
 
 
 def _training_figures(adaptation: Adaptation | None) -> list[Figure]:
     return [] if adaptation is None else [loss_figure(adaptation.losses)]
-
-
-def _named(figures: Sequence[Figure]) -> dict[str, bytes]:
-    return {figure.name: figure.svg for figure in figures}

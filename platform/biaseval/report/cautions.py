@@ -36,6 +36,7 @@ def caveats(findings: Findings) -> list[str]:
     if "imported" in findings.spec:
         sentences += findings.plan["notes"]
     sentences += [*_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
+    sentences += _single_label(findings)
     if n_fewer := findings.n_cut["n_fewer_demos"]:
         of = f" of {findings.plan['n_prompts']:,}" if "n_prompts" in findings.plan else ""
         sentences.append(
@@ -79,6 +80,18 @@ def _single_gold(findings: Findings) -> list[str]:
     if not single:
         return []
     return [f"All test rows have one gold label, so that RSD is 0 for every method, in {_named(single)}."]
+
+
+def _single_label(findings: Findings) -> list[str]:
+    several = [row for row in findings.demo_sets if row["n_demos_used"] > 1]
+    single = [row for row in several if row["is_single_label"]]
+    if not single:
+        return []
+    places = [f"{row['task']} ({demos(row['n_demos'])}, set {row['demo_set']})" for row in single]
+    return [
+        f"All demonstrations have one label in {len(single):,} of {counted(len(several), 'demonstration set')} of two "
+        f"or more: {_named(places)}. A preference for that label may be theirs."
+    ]
 
 
 def _without_hit(findings: Findings) -> list[str]:

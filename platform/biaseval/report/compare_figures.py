@@ -11,7 +11,8 @@ from biaseval.analysis.comparing import Compared
 from biaseval.report.compare_kinds import COMPARED_KINDS
 from biaseval.report.compare_tables import test_lines
 from biaseval.report.compare_words import metric_order, place_of
-from biaseval.report.figures import Figure, draw
+from biaseval.report.drawing import Drawing
+from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.summary import signed
 
@@ -41,8 +42,8 @@ def difference_figures(compared: Compared) -> list[Figure]:
         name, title = f"differences_{number}", own[0]["metric_name"]
         n_lines = max(len(_wrapped(label)) for label in _names(chosen)[1])
         height = 1.2 + (0.12 + 0.15 * n_lines) * len(chosen)
-        svg = draw(name, partial(_plot, title=title, rows=chosen), (5.4, height))
-        figures.append(Figure(name, "all", metric[1] or title, _in_words(title, chosen), svg))
+        drawing = Drawing(name, partial(_plot, title=title, rows=chosen), (5.4, height))
+        figures.append(Figure(name, "all", metric[1] or title, _in_words(title, chosen), drawing))
     return figures
 
 

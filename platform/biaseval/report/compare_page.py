@@ -24,6 +24,7 @@ from biaseval.report.compare_words import (
 )
 from biaseval.report.comparison import comparison_content
 from biaseval.report.comparison_data import read_comparison
+from biaseval.report.ids import Ids, ids_of_methods, ids_of_ways
 from biaseval.report.page import page_templates
 from biaseval.store import write_file
 
@@ -76,6 +77,7 @@ def render_compare_page(compared: Compared, majority: dict[str, object] | None =
             compared=compared,
             kind=KINDS[compared.kind].name,
             summary=sentences(compared),
+            ids=_ids(compared),
             caveats=caveats(compared),
             header=header(compared),
             is_without_difference=is_without_difference(against_reference(compared)),
@@ -95,6 +97,16 @@ def render_compare_page(compared: Compared, majority: dict[str, object] | None =
             **(majority or {}),
         )
     )
+
+
+def _ids(compared: Compared) -> list[Ids]:
+    """Return what SQL calls the metrics, methods and ways of predicting of the page."""
+    metric = ("metric", COMPARED_KINDS[compared.kind].metrics)
+    if compared.kind == "majority_bias":
+        return [*ids_of_ways((row["predict"], row["method"]) for row in compared.tests), metric]
+    if compared.kind == "label_bias":
+        return [ids_of_methods(row["method"] for row in compared.tests), metric]
+    return [metric]
 
 
 def _shared(compared: Compared) -> list[dict[str, object]]:

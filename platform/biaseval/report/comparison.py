@@ -9,6 +9,7 @@ from biaseval.report.comparison_data import Comparison, DataSet, column_name
 from biaseval.report.comparison_words import caveats, count, gain_sentences, scope_sentence, sentences
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
+from biaseval.report.ids import ids_of_ways
 from biaseval.report.majority import Cell, setting_cells
 from biaseval.report.methods import is_adapted
 from biaseval.report.page import page_templates
@@ -36,8 +37,16 @@ def comparison_content(comparison: Comparison) -> dict[str, Any]:
         "runs": _runs(comparison),
         "effects": _EFFECTS,
         "instructions": INSTRUCTIONS,
+        "ids": [*ids_of_ways(ways_of(comparison.by_model)), ("metric", _EFFECTS)],
         "has_adapters": any(is_adapted(row["method"]) for row in comparison.by_model),
     }
+
+
+def comparison_figures(comparison: Comparison) -> list[Figure]:
+    """Return P2's Figures 2 and 3 over the runs, of every way of predicting."""
+    ways = comparison_content(comparison)["ways"]
+    panels = [panel for way in ways for panel in way["figures"]]
+    return [figure for panel in panels for figure in (*panel["by_model"], *panel["by_instruction"])]
 
 
 def _way(comparison: Comparison, number: int, predict: str, method: str) -> Row:

@@ -5,13 +5,13 @@ Dashed: the noise of rows, what they leave of a bias where there is none; or alw
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from biaseval.report.drawing import FONT_SIZE, SIZE_INCHES, Drawing
 from biaseval.report.findings import METRICS, Row
 from biaseval.report.methods import method_name, method_order, mitigation_of, side_by_side
 
@@ -28,9 +28,6 @@ _REFERENCES = {
 }
 """Metric to the column that it is seen against, of the method none, and what that is called."""
 
-_SIZE_INCHES = (4.2, 3.2)
-_FONT_SIZE = 10
-_INK = "#333333"
 _SOFT = "#777777"
 
 
@@ -58,14 +55,19 @@ class Figure:
     """One panel."""
 
     name: str
-    """The file's name without ``.svg``."""
+    """The file's name without its ending."""
     suite: str
     metric: str
     text: str
     """What a reader who cannot see the figure is told."""
-    svg: bytes
+    drawing: Drawing
     line: int = 0
     """Figures of one line stand side by side."""
+
+    @cached_property
+    def svg(self) -> bytes:
+        """The panel as pages have it."""
+        return self.drawing.file("svg")
 
 
 def metric_figures(by_suite: Mapping[str, Sequence[Row]]) -> list[Figure]:
@@ -86,8 +88,8 @@ def metric_figures(by_suite: Mapping[str, Sequence[Row]]) -> list[Figure]:
                     name = "_".join([metric, *(["lora"] if line else []), *([] if suite == "all" else [suite])])
                     top = _top(metric, rows) if len(groups) > 1 else None
                     title = f"{METRICS[metric]}{' with LoRA' if line else ''}"
-                    svg = draw(name, partial(_plot, title=title, metric=metric, rows=chosen, top=top))
-                    figures.append(Figure(name, suite, metric, _in_words(title, metric, chosen), svg, line))
+                    drawing = Drawing(name, partial(_plot, title=title, metric=metric, rows=chosen, top=top))
+                    figures.append(Figure(name, suite, metric, _in_words(title, metric, chosen), drawing, line))
     return figures
 
 
@@ -98,7 +100,8 @@ def loss_figure(losses: Sequence[Row]) -> Figure:
         f"Training loss by step, mean over adapters: {first['mean_loss']:.4f} at step {first['step'] + 1}, "
         f"{last['mean_loss']:.4f} at step {last['step'] + 1}."
     )
-    return Figure("training_loss", "all", "loss", text, draw("training_loss", partial(_plot_losses, losses=losses)))
+    drawing = Drawing("training_loss", partial(_plot_losses, losses=losses))
+    return Figure(drawing.name, "all", "loss", text, drawing)
 
 
 def _plot_losses(axes: Axes, losses: Sequence[Row]) -> None:
@@ -112,7 +115,7 @@ def _plot_losses(axes: Axes, losses: Sequence[Row]) -> None:
         axes.fill_between(steps, low, high, color=style.color, alpha=0.13, linewidth=0)
     else:
         axes.vlines(steps, low, high, color=style.color, linewidth=1.5)
-    axes.set_title("training loss", loc="left", fontweight="bold", fontsize=_FONT_SIZE + 1)
+    axes.set_title("training loss", loc="left", fontweight="bold", fontsize=FONT_SIZE + 1)
     axes.set_xlabel("optimizer step")
     axes.set_ylabel("nats a token")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -146,42 +149,6 @@ def _in_words(title: str, metric: str, rows: Sequence[Row]) -> str:
 def _levels(rows: Sequence[Row], column: str) -> list[tuple[int, float]]:
     """Return the numbers of demonstrations at which the method none has a reference, with that."""
     return [(row["n_demos"], row[column]) for row in rows if row["method"] == "none" and _is_number(row[column])]
-
-
-def draw(name: str, plot: Callable[[Axes], None], size: tuple[float, float] = _SIZE_INCHES) -> bytes:
-    """Return a panel as SVG, the same bytes for the same plot.
-
-    Args:
-        name: the figure's; ids in the SVG come from it.
-        plot: what draws into the panel's axes.
-        size: width and height in inches.
-    """
-    import matplotlib
-    from matplotlib.figure import Figure as Canvas
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(
-            {
-                "svg.hashsalt": name,  # ids that are the same in every run of the program
-                "svg.fonttype": "path",  # looks the same whatever fonts a machine has
-                "font.size": _FONT_SIZE,
-                "axes.spines.top": False,
-                "axes.spines.right": False,
-                "axes.edgecolor": _INK,
-                "text.color": _INK,
-                "axes.labelcolor": _INK,
-                "xtick.color": _INK,
-                "ytick.color": _INK,
-            }
-        )
-        canvas = Canvas(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06))
-        axes = canvas.add_subplot()
-        plot(axes)
-        sink = io.BytesIO()
-        canvas.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
-    return sink.getvalue()
 
 
 def _plot(axes: Axes, title: str, metric: str, rows: Sequence[Row], top: float | None) -> None:
@@ -224,7 +191,7 @@ def _plot(axes: Axes, title: str, metric: str, rows: Sequence[Row], top: float |
             across, heights = [-0.45, 0.45], heights * 2
         axes.plot(across, heights, color=_SOFT, linestyle=(0, (2, 2)), linewidth=1)
         ends[reference] = heights[-1]
-    axes.set_title(title, loc="left", fontweight="bold", fontsize=_FONT_SIZE + 1)
+    axes.set_title(title, loc="left", fontweight="bold", fontsize=FONT_SIZE + 1)
     axes.set_xlabel("demonstrations in the prompt")
     axes.set_xticks(range(len(n_demos)), [str(number) for number in n_demos])
     axes.set_xlim(-0.5 if len(n_demos) == 1 else -0.15, len(n_demos) - 1 + (0.5 if len(n_demos) == 1 else 0.15))
@@ -238,7 +205,7 @@ def label_lines(axes: Axes, ends: Mapping[str, float], colors: Mapping[str, str]
     """Write each line's name right of its last point, moved up or down as far as the names need not to overlap."""
     top = axes.get_ylim()[1]
     # A name is about 1.3 font sizes high; the axes take about three quarters of the figure's height.
-    gap = 1.3 * _FONT_SIZE / (72 * _SIZE_INCHES[1] * 0.75) * top
+    gap = 1.3 * FONT_SIZE / (72 * SIZE_INCHES[1] * 0.75) * top
     order = sorted(ends, key=lambda name: (ends[name], name))
     heights = _spread([ends[name] for name in order], gap, top)
     for name, height in zip(order, heights, strict=True):
@@ -248,7 +215,7 @@ def label_lines(axes: Axes, ends: Mapping[str, float], colors: Mapping[str, str]
             xycoords=("axes fraction", "data"),
             color=colors[name],
             va="center",
-            fontsize=_FONT_SIZE - 1,
+            fontsize=FONT_SIZE - 1,
         )
 
 

@@ -77,6 +77,9 @@ class Findings:
     """One row per (n_demos, purpose) in which prompts lost demonstrations or text to the length limit."""
     n_cut: Row
     """How many prompts lost demonstrations or text."""
+    demo_sets: list[Row]
+    """One row per (task, n_demos, demo_set): ``labels`` and how many demonstrations have each, of
+    ``demonstration_labels``."""
     components: list[Row]
     """The rows of ``label_bias_components`` of the method none, by n_demos and metric."""
     queries: dict[str, str]
@@ -129,6 +132,7 @@ def read_findings(run: Run) -> Findings:
         )
         adaptation = read_adaptation(connection, shown["remedies"], place="n_demos")
         cut_prompts = _rows(connection, _CUT_PROMPTS)
+        demo_sets = _rows(connection, _DEMO_SETS)
     texts = {row["task"]: row["definition"] for row in definitions}
     return Findings(
         model=spec["name"],
@@ -151,6 +155,7 @@ def read_findings(run: Run) -> Findings:
         tasks=[{**task, "definition": texts.get(task["task"])} for task in tasks],
         cut_prompts=cut_prompts,
         n_cut=n_cut,
+        demo_sets=demo_sets,
         components=sorted(
             (row for row in shown["components"] if row["metric"] in METRICS and row["share_tasks"] is not None),
             key=lambda row: (row["n_demos"], list(METRICS).index(row["metric"])),
@@ -267,6 +272,20 @@ select *
 from shortened_prompts
 where n_fewer_demos > 0 or n_truncated > 0
 order by n_demos, purpose
+"""
+
+_DEMO_SETS = """
+select
+    task,
+    n_demos,
+    demo_set,
+    list(label order by label) as labels,
+    list(n_with_label order by label) as counts,
+    any_value(is_single_label) as is_single_label,
+    any_value(n_demos_used) as n_demos_used
+from demonstration_labels
+group by all
+order by task, n_demos, demo_set
 """
 
 _N_CUT = """

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
+from biaseval.report.ids import ids_of_ways
 from biaseval.report.majority_findings import METRICS_OF_VERDICTS, MajorityFindings
 from biaseval.report.majority_words import cautions, conclude, evidence, measured, mitigations, verdict_word
 from biaseval.report.methods import is_adapted
@@ -81,6 +82,7 @@ def render_majority_page(findings: MajorityFindings, figures: Sequence[Figure], 
             figures=[figure for figure in figures if figure.name not in first_names],
             first_rows=findings.by_model[:n_first],
             further_rows=findings.by_model[n_first:],
+            ids=[*ids_of_ways(ways), ("metric", METRICS_OF_VERDICTS)],
             training=training,
             costs=[] if findings.adaptation is None else cost_groups(findings.adaptation, _place),
             way=way_name,

@@ -18,6 +18,7 @@ from biaseval.prompting.calibration import CALIBRATIONS
 from biaseval.report.cautions import FEW_NOTES, caveats
 from biaseval.report.figures import Figure
 from biaseval.report.findings import METRICS, N_LETTERS, N_MOST_BIASED, Findings, Row
+from biaseval.report.ids import ids_of_methods
 from biaseval.report.methods import method_name, side_by_side
 from biaseval.report.mitigation import cost_groups
 from biaseval.report.summary import measured, preferred_label, remedy_name, scope_of_words, word
@@ -28,6 +29,8 @@ SUITES = {"all": "All tasks", "semantically_equivalent": "Tasks with semanticall
 _FOLDER = Path(__file__).parent
 _VERDICT_PANELS = ("rsd", "accuracy")
 _NOT_MEASURED = "–"
+_N_TASKS_OF_SETS = 10
+"""Tasks up to which the labels of each demonstration set are listed."""
 
 
 def page_templates() -> Environment:
@@ -90,6 +93,7 @@ def render_page(findings: Findings, figures: Sequence[Figure], training: Sequenc
             caveats=caveats(findings),
             first_figures=sorted(first, key=lambda figure: _VERDICT_PANELS.index(figure.metric)),
             figures=[figure for figure in figures if not _is_of_verdict(figure)],
+            ids=[ids_of_methods(findings.methods), ("metric", METRICS)],
             training=training,
             costs=[] if findings.adaptation is None else cost_groups(findings.adaptation, lambda row: row["n_demos"]),
             metrics=METRICS,
@@ -99,6 +103,7 @@ def render_page(findings: Findings, figures: Sequence[Figure], training: Sequenc
             task_tables=_task_tables(findings),
             environment={name: fact for name, fact in findings.environment.items() if name != "data"},
             sha256=findings.environment.get("data", {}),
+            demo_sets=findings.demo_sets if len(findings.tasks) <= _N_TASKS_OF_SETS else [],
             about={task["task"]: task for task in findings.tasks},
         )
     )

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from biaseval.report.figures import Figure, draw, label_lines
+from biaseval.report.drawing import Drawing
+from biaseval.report.figures import Figure, label_lines
 from biaseval.report.findings import Row
 from biaseval.report.ternary import plot_ternary
 from biaseval.report.ways import INSTRUCTIONS
@@ -75,7 +76,7 @@ def instruction_figures(
         # The labels' names and the settings' shares are a triangle's only scale for who cannot see it.
         text = f"Weighted F1 by % of {', '.join(settings[0]['labels'])}, {_in_words(heading, one.rows)}"
         panel = f"{name}_{one.name}"
-        figures.append(Figure(panel, "all", "weighted_f1", text, draw(panel, plot)))
+        figures.append(Figure(panel, "all", "weighted_f1", text, Drawing(panel, plot)))
     return figures
 
 
@@ -91,11 +92,12 @@ def line_figure(
         settings: the rows of the ``settings`` table.
         constant: weighted F1 of the best constant answer, a dashed line.
     """
-    text = "; ".join(_in_words(one.name, one.rows) for one in series)
+    words = "; ".join(_in_words(one.name, one.rows) for one in series)
     if constant is not None:
-        text += f"; the best constant answer {constant:.3f}"
+        words += f"; the best constant answer {constant:.3f}"
     plot = partial(_plot_lines, title=title, series=series, settings=settings, constant=constant)
-    return Figure(name, "all", "weighted_f1", f"Weighted F1 by label proportions, {title}: {text}.", draw(name, plot))
+    text = f"Weighted F1 by label proportions, {title}: {words}."
+    return Figure(name, "all", "weighted_f1", text, Drawing(name, plot))
 
 
 def _in_words(name: str, rows: Sequence[Row]) -> str:

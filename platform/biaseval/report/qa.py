@@ -13,9 +13,10 @@ from biaseval.qa_bias.heuristics import heuristic_of
 from biaseval.qa_bias.search_null import N_PERMUTATIONS
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
+from biaseval.report.ids import Ids
 from biaseval.report.page import page_templates
 from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 from biaseval.report.qa_summary import averaged_over, qa_cautions, side
 from biaseval.report.qa_training import QaTraining, training_context
 from biaseval.report.qa_training_figures import bias_suite, scatter_suite
@@ -59,6 +60,7 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
             verdict=conclude_qa(findings, training),
             first=first,
             terms=_terms(findings, training),
+            ids=_ids(training),
             first_rows=first_rows(findings),
             n_first_rows=_N_FIRST_ROWS,
             cautions=qa_cautions(findings),
@@ -70,7 +72,6 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
             curves=_by_suite(figures, CURVES),
             curve_suite=curve_suite,
             explanation=_explanation,
-            heuristic_name=heuristic_name,
             side=side,
             averaged_over=partial(averaged_over, findings),
             with_threshold=_with_threshold,
@@ -239,9 +240,17 @@ def _terms(findings: QaFindings, training: QaTraining | None) -> dict[str, str]:
         "F1": "overlap of words with the nearest gold answer.",
         "Bias significance": "by how many points one group of questions is answered better than the other, samples of "
         "both taken at their closest (Mikula et al. 2024); the plain difference is larger.",
-        **{heuristic_name(heuristic): f"{_explanation(heuristic)}." for heuristic in findings.heuristics},
+        **{heuristic: f"{_explanation(heuristic)}." for heuristic in findings.heuristics},
         **{METHODS[method].shown: METHODS[method].meaning for method in methods if method not in _SELF_EVIDENT},
     }
+
+
+def _ids(training: QaTraining | None) -> list[Ids]:
+    """Return what SQL calls the metrics and methods of training; heuristics are shown as they are called."""
+    metrics = {"exact_match": "exact match", "f1": "F1", "bias_significance": "bias significance"}
+    methods = [] if training is None else list(dict.fromkeys(row["method"] for row in training.readers))
+    shown = {method: METHODS[method].shown for method in methods if METHODS[method].shown != method}
+    return [("column", metrics), *([("method", shown)] if shown else [])]
 
 
 _SELF_EVIDENT = ("standard", BIAS_MODEL)

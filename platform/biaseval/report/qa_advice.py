@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from biaseval.report.findings import Row
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 from biaseval.report.qa_summary import has_few_right
 from biaseval.report.qa_training_cells import number
 from biaseval.report.qa_training_data import Block, QaTraining
@@ -57,7 +57,7 @@ def _of_biases(findings: QaFindings, tests: list[Row], *, is_trained: bool) -> l
     tested = [row for row in tests if row["is_supported"] is not None]
     found = {row["heuristic"] for row in tested if row["is_supported"]}
     if found:
-        names = _some([heuristic_name(name) for name in findings.heuristics if name in found])
+        names = _some([name for name in findings.heuristics if name in found])
         debias = "" if is_trained else ", and train readers against it by train.methods"
         return [f"Look at the examples of {names}; measure on a set where that shortcut does not lead{debias}."]
     if tested:

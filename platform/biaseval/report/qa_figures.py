@@ -8,9 +8,10 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaseval.report.figures import Figure, draw, label_lines
+from biaseval.report.drawing import Drawing
+from biaseval.report.figures import Figure, label_lines
 from biaseval.report.findings import Row
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +83,7 @@ def _significance(findings: QaFindings, dataset: str, metric: str) -> Figure:
             supported[model] = [row is not None and findings.is_supported(row) for row in rows]
             values[model] = [None if row is None or row[column] is None else (row[column], None, None) for row in rows]
     title = f"Bias significance, {_METRICS[metric]}"
-    groups = [heuristic_name(heuristic) for heuristic in findings.heuristics]
+    groups = list(findings.heuristics)
     return _grouped(
         findings,
         f"{SIGNIFICANCE}_{dataset}_{metric}",
@@ -156,7 +157,7 @@ def _grouped(
     plot = partial(
         _plot_grouped, title=title, unit=unit, groups=groups, values=values, styles=styles, supported=supported
     )
-    return Figure(name, suite, metric, f"{title} ({unit}) on {suite}: {words}.", draw(name, plot, size))
+    return Figure(name, suite, metric, f"{title} ({unit}) on {suite}: {words}.", Drawing(name, plot, size))
 
 
 _MORE = " (more than chance)"
@@ -254,7 +255,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
         for model in findings.models
         if (row := findings.by_heuristic.get((model, dataset, heuristic))) and row["threshold"] is not None
     }
-    title = f"{_title(metric)} by {heuristic_name(heuristic)}"
+    title = f"{_title(metric)} by {heuristic}"
     by_model = {model: own for model in findings.models if (own := [row for row in rows if row["model"] == model])}
     lines = [
         f"{model} " + ", ".join(f"{100 * row[metric]:.1f} at {bins[row['bin']].name}" for row in own)
@@ -263,7 +264,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
     name = f"{CURVES}_{dataset}_{heuristic.replace(':', '-')}_{metric}"
     plot = partial(
         _plot_curve,
-        title=f"{_title(metric)} by {_short(heuristic_name(heuristic), _N_CHARACTERS)}",
+        title=f"{_title(metric)} by {_short(heuristic, _N_CHARACTERS)}",
         metric=metric,
         bins=bins,
         by_model=by_model,
@@ -271,7 +272,7 @@ def _curve(findings: QaFindings, dataset: str, heuristic: str, metric: str) -> F
         thresholds=thresholds,
     )
     return Figure(
-        name, curve_suite(dataset, heuristic), metric, f"{title} on {dataset}: {'; '.join(lines)}.", draw(name, plot)
+        name, curve_suite(dataset, heuristic), metric, f"{title} on {dataset}: {'; '.join(lines)}.", Drawing(name, plot)
     )
 
 

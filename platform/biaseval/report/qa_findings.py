@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import duckdb
 
 from biaseval.analysis import open_runs
-from biaseval.qa_bias.heuristics import heuristic_of
 from biaseval.report.findings import Row
 from biaseval.store import Run
 
@@ -83,11 +82,6 @@ class QaFindings:
     def datasets(self) -> tuple[str, ...]:
         """Every data set, those in distribution first."""
         return (*self.in_distribution, *self.out_of_distribution)
-
-
-def heuristic_name(heuristic: str) -> str:
-    """Return a heuristic's display name."""
-    return heuristic_of(heuristic).shown
 
 
 def read_qa_findings(run: Run) -> QaFindings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from biaseval.report.findings import Row
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 from biaseval.report.summary import join
 
 _N_NARROWEST = 3
@@ -51,15 +51,15 @@ def averaged_over(findings: QaFindings, model: str, dataset: str, suffix: str = 
     own: dict[str, list[str]] = {}
     for (name, place, heuristic), row in findings.by_heuristic.items():
         if place == dataset and row[f"bias_significance{suffix}"] is not None:
-            own.setdefault(name, []).append(heuristic_name(heuristic))
+            own.setdefault(name, []).append(heuristic)
     is_same = len({tuple(sorted(names)) for names in own.values()}) < 2
     return "" if is_same or model not in own else f"over {join(own[model])}"
 
 
 def side(row: Row, is_better: bool = True) -> str:
-    """Return the segment that is answered better, or the other one, as a condition: ``ans-len ≤ 4``."""
+    """Return the segment that is answered better, or the other one, as a condition: ``ans_len ≤ 4``."""
     is_lower = (row["biased_segment"] == "lower") == is_better
-    return f"{heuristic_name(row['heuristic'])} {'≤' if is_lower else '>'} {row['threshold']:g}"
+    return f"{row['heuristic']} {'≤' if is_lower else '>'} {row['threshold']:g}"
 
 
 def obstacle(averages: dict[str, Row], gaps: dict[tuple[str, str], Row]) -> str:
@@ -68,7 +68,7 @@ def obstacle(averages: dict[str, Row], gaps: dict[tuple[str, str], Row]) -> str:
     everywhere = set(first["measurable"]).intersection(*(row["measurable"] for row in others))
     partly = [name for row in averages.values() for name in row["measurable"] if name not in everywhere]
     if partly:
-        names = join([heuristic_name(name) for name in dict.fromkeys(partly)])
+        names = join(dict.fromkeys(partly))
         return f"{names} could not be measured for all of them"
     own = [row for pair, row in gaps.items() if set(pair) <= averages.keys()]
     if any(row["n_lacking"] for row in own):
@@ -122,8 +122,7 @@ def _not_measured(findings: QaFindings) -> list[str]:
                     models.setdefault(heuristic, []).append(model)
             n_models = sum((model, dataset) in findings.by_dataset for model in findings.models)
             shown = [
-                heuristic_name(heuristic)
-                + ("" if len(models[heuristic]) == n_models else f" (of {', '.join(models[heuristic])})")
+                heuristic + ("" if len(models[heuristic]) == n_models else f" (of {', '.join(models[heuristic])})")
                 for heuristic in findings.heuristics
                 if heuristic in models
             ]
@@ -173,7 +172,7 @@ def _narrow_intervals(findings: QaFindings) -> list[str]:
     if not smallest:
         return []
     shown = [
-        f"{heuristic_name(heuristic)} on {dataset} ({n_rows:,} questions)"
+        f"{heuristic} on {dataset} ({n_rows:,} questions)"
         for (dataset, heuristic), n_rows in sorted(smallest.items(), key=lambda item: item[1])
     ]
     n_more = len(shown) - _N_NARROWEST

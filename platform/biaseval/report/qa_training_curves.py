@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from biaseval.report.figures import Figure, draw, label_lines
+from biaseval.report.drawing import Drawing
+from biaseval.report.figures import Figure, label_lines
 from biaseval.report.findings import Row
 from biaseval.report.qa_figures import short_names
 from biaseval.report.qa_training_data import Block, QaTraining
@@ -70,7 +71,7 @@ def _course_figure(training: QaTraining, block: Block, method: str, metric: str,
         top=top,
     )
     name = f"{suite}_{method}"
-    return Figure(name, suite, metric, text, draw(name, plot))
+    return Figure(name, suite, metric, text, Drawing(name, plot))
 
 
 def _plot_course(

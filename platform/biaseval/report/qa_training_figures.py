@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from biaseval.report.figures import Figure, draw
+from biaseval.report.drawing import Drawing
+from biaseval.report.figures import Figure
 from biaseval.report.qa_figures import short_names
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 from biaseval.report.qa_training_curves import course_figures
 from biaseval.report.qa_training_data import Block, QaTraining
 from biaseval.report.qa_training_names import MEAN, METHODS, slug
@@ -144,7 +145,7 @@ def _bias_figure(findings: QaFindings, name: str, title: str, dataset: str, seri
     n_legend_lines = math.ceil(len(series) / 4)
     size = (8.0, 1.0 + 0.22 * n_legend_lines + max(0.15 * n_lines + 0.12 * len(heuristics), 0.6))
     words = "; ".join(
-        f"{heuristic_name(heuristic)}: "
+        f"{heuristic}: "
         + ", ".join(
             f"{one.name} {' and '.join(map(_in_words, one.readers[heuristic]))}"
             for one in series
@@ -157,7 +158,7 @@ def _bias_figure(findings: QaFindings, name: str, title: str, dataset: str, seri
         f"group’s, {title}: {words}."
     )
     plot = partial(_plot_bias, title=title, heuristics=heuristics, series=series)
-    return Figure(name, name, "exact_match", text, draw(name, plot, size))
+    return Figure(name, name, "exact_match", text, Drawing(name, plot, size))
 
 
 def _in_words(reader: _Reader) -> str:
@@ -184,7 +185,7 @@ def _plot_bias(axes: Axes, title: str, heuristics: Sequence[str], series: Sequen
             panel.axhline(height - 0.9, color=_GRID, linewidth=0.7)
     for one in series:
         _plot_series(axes, beside, one, places[one.name])
-    names = short_names([heuristic_name(heuristic) for heuristic in heuristics])
+    names = short_names(heuristics)
     axes.set_yticks(ticks, list(names.values()))
     axes.set_ylim(height - 0.9, -0.9)
     axes.set_xlim(0, max(axes.get_xlim()[1], 1.0))
@@ -268,7 +269,7 @@ def _scatter_figures(training: QaTraining, dataset: str) -> list[Figure]:
     words = ", ".join(f"{METHODS[one.method].shown} {one.x[0]:+.2f} and {one.y[0]:+.2f}" for one in shifts)
     text = f"Change of bias significance on {dataset} and of mean F1 out of distribution, in points: {words}."
     name = scatter_suite(dataset)
-    return [Figure(name, name, "f1", text, draw(name, partial(_plot_scatter, shifts=shifts), (4.6, 4.0)))]
+    return [Figure(name, name, "f1", text, Drawing(name, partial(_plot_scatter, shifts=shifts), (4.6, 4.0)))]
 
 
 def _plot_scatter(axes: Axes, shifts: Sequence[_Shift]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from biaseval.report.findings import Row
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 from biaseval.report.qa_training_cells import VERDICTS, duration, estimate, number
 from biaseval.report.qa_training_data import Block, QaTraining
 from biaseval.report.qa_training_names import BIAS_MODEL, MEAN, METHODS
@@ -28,7 +28,7 @@ def study(training: QaTraining) -> list[str]:
         f"{_plural(len(bases), 'Base', 'Bases')}: {', '.join(bases)}",
         f"training data: {', '.join(data)}",
         f"{_plural(len(methods), 'method', 'methods')}: {', '.join(methods)}",
-        *([f"biases that are addressed: {', '.join(map(heuristic_name, biases))}"] if biases else []),
+        *([f"biases that are addressed: {', '.join(biases)}"] if biases else []),
         f"{_plural(len(seeds), 'seed', 'seeds')}: {', '.join(map(str, seeds))}",
     ]
     beside = f", and {_count(n_bias_models, 'bias model')}" if n_bias_models else ""
@@ -114,13 +114,13 @@ def training_caveats(findings: QaFindings, training: QaTraining) -> list[str]:
 
 
 def reader_name(block: Block, row: Row) -> str:
-    """Return the bias that a reader addresses, with its seed where there are several: ``ans-len (seed 2)``."""
-    name = heuristic_name(row["bias"]) if row["bias"] else "standard"
+    """Return the bias that a reader addresses, with its seed where there are several: ``ans_len (seed 2)``."""
+    name = str(row["bias"] or "standard")
     return name if len(block.seeds) == 1 else f"{name} (seed {row['seed']})"
 
 
 def reader_label(block: Block, row: Row) -> str:
-    """Return a debiased reader's name among those of all methods: ``RESAM on ans-len (seed 2)``."""
+    """Return a debiased reader's name among those of all methods: ``RESAM on ans_len (seed 2)``."""
     return f"{METHODS[row['method']].shown} on {reader_name(block, row)}"
 
 
@@ -133,9 +133,7 @@ def addressed_rows(training: QaTraining, block: Block, dataset: str, method: str
 def _by_chance(training: QaTraining) -> list[str]:
     """Return for which biases nothing shows that the side that methods work against is the biased one."""
     found = [
-        f"{heuristic_name(row['bias'])} of {row['base']} on {row['data']}"
-        for row in training.segments
-        if row["bias_significance"] == 0
+        f"{row['bias']} of {row['base']} on {row['data']}" for row in training.segments if row["bias_significance"] == 0
     ]
     if not found:
         return []
@@ -166,7 +164,7 @@ def _unbiased(findings: QaFindings, training: QaTraining) -> list[str]:
     standards = {row["model"]: row["standard"] for row in training.readers}
     found = list(
         dict.fromkeys(
-            f"{standards[model]} on {heuristic_name(heuristic)}"
+            f"{standards[model]} on {heuristic}"
             for (model, dataset, heuristic), row in training.debiasing.items()
             if row["is_addressed"] and row["standard_significance"] == 0 and dataset in findings.in_distribution
         )
@@ -250,7 +248,7 @@ def _not_addressed(training: QaTraining, block: Block, dataset: str) -> str:
         return ""
 
     def named(row: Row) -> str:
-        return f"{heuristic_name(row['heuristic'])} by {reader_label(block, row)}"
+        return f"{row['heuristic']} by {reader_label(block, row)}"
 
     told = _by_direction(rows, "significance_change", 1, named)
     return (

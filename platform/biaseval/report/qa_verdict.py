@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from biaseval.report.findings import Row
 from biaseval.report.qa_advice import advise
-from biaseval.report.qa_findings import QaFindings, heuristic_name
+from biaseval.report.qa_findings import QaFindings
 from biaseval.report.qa_summary import FEW_RIGHT, averaged_over, has_few_right, obstacle, side
 from biaseval.report.qa_training_cells import number
 from biaseval.report.qa_training_data import QaTraining
@@ -43,7 +43,7 @@ def measured_qa(findings: QaFindings) -> str:
     parts = [
         join(models) if len(models) <= _N_MODELS else f"{len(models)} models",
         *(one for one in sets if one),
-        join([heuristic_name(heuristic) for heuristic in findings.heuristics]),
+        join(findings.heuristics),
         f"variant {findings.spec['variant']}",
         *([str(date)] if date else []),
     ]

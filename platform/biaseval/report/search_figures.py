@@ -10,7 +10,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from biaseval.report.figures import Figure, draw
+from biaseval.report.drawing import Drawing
+from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.qa_figures import short_names
 from biaseval.report.search_cells import number, parameter, slice_name
@@ -148,7 +149,7 @@ def _response(findings: SearchFindings, choice: Choice, objective: Objective, ke
     chosen = choice.chosen
     value = number(chosen["of"][objective.name]["value"], objective.digits)
     text = f"{title}, mean of the trials: {slices}; chosen: {parameter(chosen['parameters'][key.key])} ({value})."
-    return Figure(name, choice.scope, objective.name, text, draw(name, plot, _SIZE_INCHES))
+    return Figure(name, choice.scope, objective.name, text, Drawing(name, plot, _SIZE_INCHES))
 
 
 def _plot_response(
@@ -328,7 +329,7 @@ def _slice(findings: SearchFindings, choice: Choice, first: Key, second: Key, na
     chosen = choice.chosen
     at = " and ".join(parameter(chosen["parameters"][key.key]) for key in (first, second))
     text = f"{title}: a mark for each trial, its colour the value on the data of the choice; chosen: {at}."
-    return Figure(name, choice.scope, objective.name, text, draw(name, plot, _SIZE_INCHES))
+    return Figure(name, choice.scope, objective.name, text, Drawing(name, plot, _SIZE_INCHES))
 
 
 def _plot_slice(axes: Axes, choice: Choice, objective: Objective, first: Key, second: Key) -> None:
@@ -372,7 +373,7 @@ def _front(findings: SearchFindings, choice: Choice, first: Objective, second: O
     text = (
         f"{second.name} against {first.name}: a mark for each trial, {n_on_front:,} of them on the front; chosen: {at}."
     )
-    return Figure(name, choice.scope, first.name, text, draw(name, plot, _SIZE_INCHES))
+    return Figure(name, choice.scope, first.name, text, Drawing(name, plot, _SIZE_INCHES))
 
 
 def _plot_front(axes: Axes, choice: Choice, first: Objective, second: Objective, line: str) -> None:

@@ -92,7 +92,7 @@ def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
         return f", above {noise} ({floor:.3f} on average) in {counted}"
     [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
     tested = f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
-    return tested + (_preferred(findings, row) if n_above and metric == "rsd" and not row["n_tasks_constant"] else "")
+    return tested + (_preferred(findings, row) if metric == "rsd" and not row["n_tasks_constant"] else "")
 
 
 def _preferred(findings: Findings, row: Row) -> str:

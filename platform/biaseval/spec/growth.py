@@ -42,6 +42,12 @@ def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
         if not is_among(key, (*new.ANALYSIS, *new.RESOURCES)) and key != _CALIBRATION
     ]
     stored = {Variant.of(name).method for name in getattr(old, _CALIBRATION, ())}
+    kept = {Variant.of(name).method for name in getattr(new, _CALIBRATION, ())}
+    lines += [
+        f"{_CALIBRATION}: {name} is stored and stays in every table; name it too"
+        for name in getattr(old, _CALIBRATION, ())
+        if Variant.of(name).method not in kept
+    ]
     lacking = [name for name in getattr(new, _CALIBRATION, ()) if Variant.of(name).method not in stored]
     return lines + [f"{_CALIBRATION}: {name}: nothing is stored for it; biaseval run adds it" for name in lacking]
 

@@ -104,6 +104,8 @@ class QaTextSpec(Section):
     nltk_data: str | None = None
     spacy: str | None = None
     """A pipeline's name or directory, such as ``en_core_web_sm``."""
+    modules: str = "."
+    """The folder in which modules of heuristics are looked for behind PYTHONPATH: the spec file's, if left out."""
 
 
 Threshold = Annotated[float, Field(allow_inf_nan=False)]
@@ -121,6 +123,7 @@ class QaBiasSpec(RunSpec):
         "datasets.out_of_distribution.*",
         "text.nltk_data",
         "text.spacy",
+        "text.modules",
         *QaTrainSpec.PATHS,
     )
     NAMES = ("models.*.path", "models.*.adapter", "text.spacy", "train.bases.*.path")

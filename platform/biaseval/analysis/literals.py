@@ -1,0 +1,50 @@
+"""What a query without any row asked for in vain: texts that no row has, of columns with few values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import closing
+
+import duckdb
+
+from biaseval.analysis.dictionary import listed
+from biaseval.analysis.queries import open_runs
+
+_COMPARED = re.compile(r"\b(\w+)\s*(?:==?|\bin\s*\()\s*((?:'(?:[^']|'')*'[\s,]*)+)", re.I)
+"""A column and the texts that it is to be equal to; a hint: what is no column of a named table is passed over."""
+
+_MOST_VALUES = 20
+"""Of a column whose values are worth listing: names, and no texts or labels."""
+
+
+def vain_literals(run_dirs: Sequence[str], sql: str) -> list[str]:
+    """Return, of a query over finished runs that had no row, which texts no row has, a sentence each.
+
+    Args:
+        run_dirs: as for `queries.open_runs`.
+        sql: the query, which is right but for its texts.
+    """
+    words = set(re.findall(r"\w+", sql.lower()))
+    with closing(open_runs(run_dirs, sql)) as connection:
+        tables = {name: columns for (name, _), columns in listed(connection).items() if name in words}
+        sentences = []
+        for word, compared in _COMPARED.findall(sql):
+            column = word.lower()
+            having = [name for name, columns in tables.items() if columns.get(column) == "VARCHAR"]
+            values = _values(column, having, connection)
+            texts = [text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", compared)]
+            if values and not values.issuperset(texts):
+                vain = " or ".join(f"'{text}'" for text in texts if text not in values)
+                sentences.append(f"no row has {column} = {vain}; it has {', '.join(sorted(values))}")
+    return list(dict.fromkeys(sentences))
+
+
+def _values(column: str, tables: Sequence[str], connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """Return what a column of these tables holds; nothing where that is too much to list."""
+    each = " union ".join(f'select "{column}" as value from {table}' for table in tables)
+    if not each:
+        return set()
+    found = connection.execute(f"select value from ({each}) where value is not null limit {_MOST_VALUES + 1}")
+    values = {str(value) for (value,) in found.fetchall()}
+    return values if len(values) <= _MOST_VALUES else set()

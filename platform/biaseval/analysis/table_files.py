@@ -1,0 +1,36 @@
+"""The rows of a query as files that spreadsheets and papers take: CSV and Markdown."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from biaseval.plain import as_text, in_markdown, plain
+
+_NUMBERS = ("int", "uint", "float", "double", "decimal")
+
+
+def columns_of(table: pa.Table) -> list[tuple[str, bool]]:
+    """Return the name of each column, and whether it holds numbers."""
+    return [(field.name, str(field.type).startswith(_NUMBERS)) for field in table.schema]
+
+
+def csv_file(table: pa.Table) -> bytes:
+    """Return a table as CSV: all digits, and nested columns as JSON text, which CSV can hold."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if v is None else json.dumps(plain(v), ensure_ascii=False) for v in table[index].to_pylist()]
+            table = table.set_column(index, field.name, pa.array(texts, pa.string()))
+    sink = pa.BufferOutputStream()
+    pacsv.write_csv(table, sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def markdown_file(table: pa.Table) -> bytes:
+    """Return a table as GitHub's Markdown, numbers to four places."""
+    columns = columns_of(table)
+    lines = [[name for name, _ in columns], ["---:" if is_number else "---" for _, is_number in columns]]
+    lines += [[in_markdown(as_text(value)) for value in row.values()] for row in table.to_pylist()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines).encode()

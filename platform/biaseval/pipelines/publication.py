@@ -1,0 +1,139 @@
+"""Figures and tables of finished runs as files of their own, for papers; of several runs also what compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from biaseval.analysis import query, run_names
+from biaseval.analysis.compared_kinds import KINDS as COMPARED_KINDS
+from biaseval.analysis.comparing import compare_runs
+from biaseval.analysis.headlines import headline_of
+from biaseval.analysis.table_files import csv_file, markdown_file
+from biaseval.errors import InputError
+from biaseval.pipelines.directory import read_spec
+from biaseval.pipelines.kinds import kind_of
+from biaseval.progress import say
+from biaseval.report.compare_figures import difference_figures
+from biaseval.report.comparison import comparison_figures
+from biaseval.report.comparison_data import read_comparison
+from biaseval.report.figures import Figure
+from biaseval.report.methods import METHODS
+from biaseval.store import Run
+
+
+def write_figures(run_uris: Sequence[str], out_uri: str, ending: str) -> list[str]:
+    """Write the figures of runs, and the marts that say most as CSV and Markdown; the same runs give the same bytes.
+
+    Of several runs each has a folder with its figures, beside those that compare the runs, and tables have a column
+    ``run``.
+
+    Args:
+        run_uris: finished runs of one kind.
+        out_uri: the folder to write into; files of the same names are replaced.
+        ending: of the figures, one of `drawing.FORMATS`.
+
+    Returns:
+        The URIs of the files.
+
+    Raises:
+        InputError: a directory holds no run of a kind that has metrics, the runs are of several kinds, or the folder
+            cannot be written into.
+        BiasevalError: a run is not finished.
+    """
+    runs = dict(zip(run_names(run_uris), map(Run.open, run_uris), strict=True))
+    _refuse_several_kinds(list(runs.values()))
+    out = _folder(out_uri)
+    files: dict[str, bytes] = {}
+    for name, run in runs.items():
+        folder = f"{name}/" if len(runs) > 1 else ""
+        files |= {f"{folder}{figure.name}.{ending}": figure.drawing.file(ending) for figure in _figures(run)}
+    tables = _tables(runs)
+    if len(runs) > 1:
+        figures, compared = _compared(run_uris)
+        files |= {f"{figure.name}.{ending}": figure.drawing.file(ending) for figure in figures}
+        tables |= compared
+    for name, (full, short) in tables.items():
+        files |= {f"{name}.csv": csv_file(full), f"{name}.md": markdown_file(short)}
+    for name, content in files.items():
+        out.write_bytes(name, content)
+    return [f"{out.uri}/{name}" for name in files]
+
+
+def _refuse_several_kinds(runs: Sequence[Run]) -> None:
+    """Make sure that runs have metrics, and are of one kind.
+
+    Raises:
+        InputError: they are not.
+    """
+    kinds = {run.uri: read_spec(run).kind for run in runs}
+    for run in runs:
+        headline_of(run)
+    if len(set(kinds.values())) > 1:
+        found = ", ".join(f"{uri} is of the kind {kind}" for uri, kind in kinds.items())
+        raise InputError(f"figures: {found}; name runs of one kind")
+
+
+def _folder(uri: str) -> Run:
+    """Return a folder that can be written into.
+
+    Raises:
+        InputError: it cannot.
+    """
+    folder = Run.open(uri)
+    try:
+        folder.create()
+    except InputError as error:
+        raise InputError(f"--out {uri}: is no folder that can be written into; name another") from error
+    return folder
+
+
+def _figures(run: Run) -> Sequence[Figure]:
+    page = kind_of(read_spec(run)).page
+    return [] if page is None else page(run).figures
+
+
+def _tables(runs: Mapping[str, Run]) -> dict[str, tuple[pa.Table, pa.Table]]:
+    """Return by name the tables in full, and as people read them."""
+    own = headline_of(next(iter(runs.values())))
+    queries = {name: f"from {name}" for name in (own.mart, *own.further)} | dict(own.verdicts)
+    found = {name: _rows(runs, dict.fromkeys(runs, f"{sql} order by all")) for name, sql in queries.items()}
+    short = {name: _headline(run) for name, run in runs.items()}
+    return {name: (rows, _rows(runs, short) if name == own.mart else rows) for name, rows in found.items()}
+
+
+def _headline(run: Run) -> str:
+    spec = read_spec(run)
+    return kind_of(spec).headline(spec).format(methods=list(METHODS))
+
+
+def _rows(runs: Mapping[str, Run], queries: Mapping[str, str]) -> pa.Table:
+    """Return the rows of a query over each run; of several with a first column ``run``."""
+    tables = {name: query([run.uri], queries[name]) for name, run in runs.items()}
+    if len(runs) == 1:
+        return tables[next(iter(runs))]
+    named = [rows.add_column(0, "run", pa.array([name] * len(rows), pa.string())) for name, rows in tables.items()]
+    return pa.concat_tables(named, promote_options="permissive")
+
+
+def _compared(run_uris: Sequence[str]) -> tuple[list[Figure], dict[str, tuple[pa.Table, pa.Table]]]:
+    """Return what compares runs: differences from the first, and of majority bias a line a model, where they exist."""
+    kind = read_spec(Run.open(run_uris[0])).kind
+    figures: list[Figure] = []
+    tables: dict[str, tuple[pa.Table, pa.Table]] = {}
+    if kind in COMPARED_KINDS:
+        try:
+            compared = compare_runs(run_uris)
+        except InputError as error:
+            say(f"note: no differences of the runs: {error}")
+        else:
+            figures += difference_figures(compared)
+            rows = pa.Table.from_pylist([row for row in compared.tests if row["run"] == compared.reference])
+            tables[f"{kind}_comparison"] = (rows, rows)
+    if kind == "majority_bias":
+        try:
+            figures += comparison_figures(read_comparison(run_uris))
+        except InputError as error:
+            say(f"note: no figures of the models beside each other: {error}")
+    return figures, tables
