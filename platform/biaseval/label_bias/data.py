@@ -266,8 +266,8 @@ def splits_notes(task: str, splits: Splits) -> Iterator[str]:
     if rare := [f"{label!r} ({counts[label]})" for label in splits.labels if counts[label] < _FEW_ROWS]:
         more = f" and {len(rare) - _SHOWN:,} more" if len(rare) > _SHOWN else ""
         yield (
-            f"{task}: fewer than {_FEW_ROWS} of {n_main:,} test rows have the label {', '.join(rare[:_SHOWN])}{more}: RSD "
-            "and macro-F1 hang on them, and have no interval"
+            f"{task}: fewer than {_FEW_ROWS} of {n_main:,} test rows have the label {', '.join(rare[:_SHOWN])}{more}: "
+            "RSD and macro-F1 hang on them, and have no interval"
         )
     shown = {instance.label for instance in splits.demonstrations}
     if splits.demonstrations and (never := [label for label in splits.labels if label not in shown]):
