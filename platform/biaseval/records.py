@@ -94,7 +94,8 @@ class Records:
                 head = _peeked(stream, 4)
                 name = path.removesuffix(".gz").lower()
                 if head == _PARQUET or name.endswith((".arrow", ".parquet")):
-                    yield from self._table_rows(stream, is_parquet=not name.endswith(".arrow"))
+                    with pa.BufferReader(stream.read()) if is_packed else fs.open_input_file(path) as content:
+                        yield from self._table_rows(content, is_parquet=not name.endswith(".arrow"))
                 elif head == _ZIP:
                     raise InputError("is a zip file, as Excel's are; save the table as CSV")
                 elif head[:2] in _UTF_16:
@@ -110,8 +111,7 @@ class Records:
             while digested.read(1 << 20):  # what is behind the rows counts in the digest
                 pass
 
-    def _table_rows(self, stream: IO[bytes], *, is_parquet: bool) -> Iterator[Row]:
-        content = pa.BufferReader(stream.read())
+    def _table_rows(self, content: pa.NativeFile, *, is_parquet: bool) -> Iterator[Row]:
         try:
             if is_parquet:
                 file = pq.ParquetFile(content)
@@ -119,7 +119,11 @@ class Records:
             else:
                 reader = paipc.open_stream(content)
                 schema, batches = reader.schema, iter(reader)
-            names = class_names(schema) if self._names_classes else {}
+            names = (
+                {column: own for column, own in class_names(schema).items() if column in schema.names}
+                if self._names_classes
+                else {}
+            )
             number = 0
             for batch in batches:
                 for row in batch.to_pylist():
@@ -231,6 +235,26 @@ def read_file(uri: str) -> bytes:
             return bytes(stream.read())
     except (OSError, pa.ArrowException, ValueError) as error:
         raise InputError(f"{uri}: cannot be read ({_reason(error)}); name a local file or s3://bucket/key") from error
+
+
+def digest(uri: str) -> str:
+    """Return the SHA-256 of a file, or of the data files of a folder in the order of their names.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    found = hashlib.sha256()
+    try:
+        fs, path = filesystem(uri)
+        for file in _files(fs, path):
+            with fs.open_input_stream(file, compression=None) as stream:
+                while block := stream.read(1 << 20):
+                    found.update(block)
+    except InputError as error:
+        raise InputError(f"{uri}: {error}; check the spec's paths") from error
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise InputError(f"{uri}: cannot be read ({error}); check the spec's paths") from error
+    return found.hexdigest()
 
 
 def class_names(schema: pa.Schema) -> dict[str, list[str]]:
@@ -372,7 +396,8 @@ def _files(fs: pafs.FileSystem, path: str) -> Iterator[str]:
     if "dataset_dict.json" in names:
         splits = ", ".join(info.base_name for info in inside if info.type == pafs.FileType.Directory)
         raise InputError(f"holds several data sets ({splits}); name the folder of one")
-    files = [info.path for info in inside if _is_data(info.base_name, is_saved="state.json" in names)]
+    is_saved = "state.json" in names  # by save_to_disk, which describes its .arrow files in JSON
+    files = [info.path for info in inside if _is_data(info.base_name, is_saved=is_saved)]
     if not files:
         raise InputError(f"is a folder without data files; {KNOWN_FORMATS}")
     yield from files
@@ -381,8 +406,8 @@ def _files(fs: pafs.FileSystem, path: str) -> Iterator[str]:
 def _is_data(name: str, *, is_saved: bool) -> bool:
     if name.startswith((".", "_")):
         return False
-    if is_saved:  # by save_to_disk, which describes its .arrow files in JSON
-        return name.endswith(".arrow")
+    if is_saved:  # what map() keeps beside the data is named cache-…
+        return name.startswith(("data-", "dataset")) and name.endswith(".arrow")
     return name.removesuffix(".gz").lower().endswith(_SUFFIXES)
 
 

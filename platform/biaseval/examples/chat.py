@@ -7,7 +7,7 @@ place into its text are refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from biaseval.spec import ModelSpec
 
 _USER, _ASSISTANT = "QxUSERxQ", "QxASSISTANTxQ"
 """What stands for the texts of turns."""
-_WHITE = " \n"
 
 Demonstration = tuple[Mapping[str, str], str]
 """The fields of an example, and its label."""
@@ -38,25 +37,35 @@ class ChatFormat:
     """What a template adds before the last item: some put the system's text there."""
     asked: str
     """Behind the last item, where the assistant's answer begins."""
-    strips: tuple[bool, bool]
-    """Whether white space around the texts of users and assistants is taken away."""
+    cautions: tuple[str, ...]
+    """What a reader of the results should know of how labels are scored behind it, in words."""
 
     def demonstration(self, fields: Mapping[str, str], label: str) -> str:
         """Return an example as two turns."""
-        return self._user(fields) + self.answered + (label.strip() if self.strips[1] else label) + self.following
+        return self._user(fields) + self.answered + label.strip() + self.following
 
     def test(self, fields: Mapping[str, str]) -> str:
         """Return an example as a turn, up to its answer."""
         return self.before_last + self._user(fields) + self.asked
 
     def _user(self, fields: Mapping[str, str]) -> str:
-        text = self.inner.test(fields)
-        return text.strip() if self.strips[0] else text
+        """Return the text of a turn; without white space around it, which templates treat in ways of their own."""
+        return self.inner.test(fields).strip()
 
 
 def has_chat_template(tokenizer: Any) -> bool:
     """Return whether a tokenizer knows how to write a chat."""
     return bool(getattr(tokenizer, "chat_template", None))
+
+
+def is_chat(form: PromptFormat) -> bool:
+    """Return whether prompts of a format are chats."""
+    return isinstance(form, ChatFormat)
+
+
+def chat_cautions(form: PromptFormat) -> Sequence[str]:
+    """Return what a reader of the results should know of a format's chats, in words; nothing of other formats."""
+    return form.cautions if isinstance(form, ChatFormat) else ()
 
 
 def chat_notes(model: ModelSpec, tokenizer: Any) -> list[str]:
@@ -127,16 +136,29 @@ def chat_format(
     )
     if not is_alike:
         raise InputError(f"the model's chat template writes turns by their places; {_REMEDY}")
-    strips = (
-        chat.strips([], f"{_WHITE}{_USER}{_WHITE}"),
-        chat.strips([(_USER, f"{_WHITE}{_ASSISTANT}{_WHITE}")], _USER),
-    )
-    made = ChatFormat(inner, head, answered, following, before_last, asked=two[5], strips=strips)
+    cautions = tuple(_cautions(answered, following, asked=two[5], end=tokenizer.eos_token))
+    made = ChatFormat(inner, head, answered, following, before_last, asked=two[5], cautions=cautions)
     fields, label = sample
-    whole = chat.render([(inner.test(fields), label)] * 2, inner.test(fields))
-    if made.head + made.demonstration(fields, label) * 2 + made.test(fields) != whole:
-        raise InputError(f"the model's chat template changes the text of turns; {_REMEDY}")
+    for own in (fields, dict.fromkeys(fields, "")):
+        text = inner.test(own).strip()
+        whole = chat.render([(text, label.strip())] * 2, text)
+        if made.head + made.demonstration(own, label) * 2 + made.test(own) != whole:
+            raise InputError(f"the model's chat template changes the text of turns; {_REMEDY}")
     return made
+
+
+def _cautions(answered: str, following: str, *, asked: str, end: str | None) -> Iterator[str]:
+    """Yield in what scores of labels differ from what the template writes, a sentence each."""
+    if not asked[-1:].isspace() and not answered[-1:].isspace():
+        yield (
+            f"the chat template writes no white space before an answer ({answered[-12:]!r}), and labels are scored "
+            "behind a space"
+        )
+    if end and not following.startswith(end):
+        yield (
+            f"the chat template ends an answer with {following[:16]!r}, and the end that is scored behind a label is "
+            f"{end!r}; scoring.eos: false leaves it out"
+        )
 
 
 _REMEDY = "mend the template, or set model.chat: off"
@@ -185,11 +207,6 @@ class _Chat:
                 raise _ChangedTextError(f"{text!r} is not in it")
             parts.append(before)
         return [*parts, rest]
-
-    def strips(self, turns: Sequence[tuple[str, str]], last: str) -> bool:
-        """Return whether a text that begins and ends in white space has lost it."""
-        spaced = next((text for turn in [*turns, (last,)] for text in turn if text != text.strip()), "")
-        return spaced not in self.render(turns, last)
 
     def _takes_system(self) -> bool:
         turns = [{"role": "system", "content": _ASSISTANT}, {"role": "user", "content": _USER}]

@@ -21,6 +21,8 @@ MOST_EXAMPLES = 200_000
 LABEL_NAMES = ("label", "answer")
 _SHOWN_PROBLEMS = 10
 _SHOWN_CHARACTERS = 60
+_MOST_KINDS = 100
+"""Of problems; with more the rest of a file is not read."""
 _NUMBER_NAMES = ("idx", "index")
 _LOOKED_AT = 1000
 """Rows whose names of fields are those of the file."""
@@ -143,8 +145,8 @@ class ExampleFile:
     def _read_examples(self, rows: Iterator[Row], names: Mapping[str, str]) -> None:
         mapping = {key.strip(): text for key, text in self._wanted.labels.items()}
         places: dict[str, str] = {}
-        found: dict[str, list[str]] = {}
-        """Each problem with the places that have it."""
+        found: dict[str, tuple[str, int]] = {}
+        """Each problem with the first place that has it, and how many do."""
         draw = random.Random(f"{self._wanted.seed}/{self.role}")
         kept: list[tuple[int, Example]] = []
         for number, (place, row) in enumerate(rows):
@@ -162,7 +164,10 @@ class ExampleFile:
             if problem:
                 problems.append(f"{names['']}: {problem}")
             for problem in problems:
-                found.setdefault(problem, []).append(place)
+                first, n_places = found.get(problem, (place, 0))
+                found[problem] = first, n_places + 1
+            if len(found) > _MOST_KINDS:
+                break
             if problems:
                 continue
             example = Example(identifier, {field: str(text).strip() for field, text in texts.items()}, label)
@@ -172,9 +177,9 @@ class ExampleFile:
             elif (index := draw.randrange(self.n_rows)) < MOST_EXAMPLES:
                 kept[index] = (number, example)
         self.examples = [example for _, example in sorted(kept, key=lambda each: each[0])]
-        for problem, where in found.items():
-            others = f" (and {len(where) - 1:,} rows more)" if len(where) > 1 else ""
-            self._problems.append(f"{where[0]}{others}: {problem}")
+        for problem, (first, n_places) in found.items():
+            others = f" (and {n_places - 1:,} rows more)" if n_places > 1 else ""
+            self._problems.append(f"{first}{others}: {problem}")
 
     def _identifier(self, row: Mapping[str, Any], number: int) -> str:
         if row.get("id") is not None:
@@ -196,7 +201,7 @@ def _is_task_file(path: Path) -> bool:
 
 def _text_problem(text: object) -> str | None:
     if not isinstance(text, str):
-        return f"{text!r} is no text; write a string" if text is not None else "is missing; add it"
+        return f"{_shown(repr(text))} is no text; write a string" if text is not None else "is missing; add it"
     if not text.strip():
         return "is empty; fill it in, or take the row out"
     if any("\ud800" <= character <= "\udfff" for character in text):

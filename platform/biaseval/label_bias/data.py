@@ -162,7 +162,8 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
     if options is not None and options.n_left_out:
         notes.append(f"{key}: {options.n_left_out:,} rows do not have {len(options.labels)} options and are left out")
     train, test = files[0].examples, files[1].examples if len(files) > 1 else []
-    labels = tuple(sorted({example.label for example in (*train, *test)} if options is None else options.labels))
+    found = {*(data.labels or {}).values(), *(example.label for example in (*train, *test))}
+    labels = tuple(sorted(found if options is None else options.labels))
     if len(labels) < 2:
         raise InputError(f"{data.train}: every row has the label {labels[0]!r}; a classification task needs two")
     definition = spec.prompt.instruction_text or files[0].definition or ""
@@ -276,6 +277,8 @@ def splits_notes(task: str, splits: Splits) -> Iterator[str]:
 
 def _label_notes(instances: Sequence[Instance], labels: Sequence[str]) -> Iterator[str]:
     counts = Counter(instance.label for instance in instances)
+    if absent := [label for label in labels if not counts[label]]:
+        yield f"no row has the label {', '.join(map(repr, absent[:_SHOWN]))}: models may answer it, and are never right"
     if rare := [label for label in labels if counts[label] == 1]:
         more = f" and {len(rare) - _SHOWN:,} more" if len(rare) > _SHOWN else ""
         yield f"the label {', '.join(map(repr, rare[:_SHOWN]))}{more} occurs once: nothing can be said about it"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from biaseval.errors import InputError
-from biaseval.examples.chat import asked_format
+from biaseval.examples.chat import asked_format, chat_cautions, is_chat
 from biaseval.examples.template import PromptFormat, TextFormat, item_template
 from biaseval.label_bias import suites
 from biaseval.label_bias.prompts import PromptFitter, PublishedFormat
@@ -125,10 +125,16 @@ class _TaskPlanner:
             words,
             lambda method: sampler.words_generator(task.name, method),
         )
-        rows = self._rows(drawn, inputs)
+        form = self._form(drawn)
+        rows = self._rows(drawn, form, inputs)
+        notes += chat_cautions(form)
         if drawn.has_fields:
             notes += self._one_label_notes(task, splits)
-        problems = [self._label_problem(task, splits, rows), self._window_problem(task, splits, rows)]
+        problems = [
+            self._label_problem(task, splits, rows),
+            self._window_problem(task, splits, rows),
+            self._cut_problem(task, form, rows),
+        ]
         return TaskPlan(
             task=task.name,
             sha256=task.sha256,
@@ -181,11 +187,10 @@ class _TaskPlanner:
             if row not in seen and instance.label in splits.labels:
                 yield row, instance
 
-    def _rows(self, drawn: Drawn, inputs: Mapping[str, Inputs]) -> _Rows:
+    def _rows(self, drawn: Drawn, form: PromptFormat, inputs: Mapping[str, Inputs]) -> _Rows:
         task, splits = drawn.task, drawn.splits
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
-        form = self._form(drawn)
         measured = (*splits.main, *splits.bias_score, *(splits.demonstrations if self._spec.held_out else ()))
         fitter.lengths.measure(form.test(instance.texts) for instance in measured)
         left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
@@ -250,6 +255,15 @@ class _TaskPlanner:
                     "or choose a model whose tokenizer tells its labels apart"
                 )
         return None
+
+    def _cut_problem(self, task: Task, form: PromptFormat, rows: _Rows) -> str | None:
+        """Return what to do if chats are longer than they may be; a chat that is cut is none. Or None."""
+        if not is_chat(form) or not (n_cut := sum(row["is_truncated"] for row in rows.prompts)):
+            return None
+        return (
+            f"{task.name}: {n_cut:,} prompts are longer than prompt.max_tokens ({self._spec.prompt.max_tokens}) without "
+            "any demonstration, and a chat cannot be cut; raise prompt.max_tokens, or set model.chat: off"
+        )
 
     def _window_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
         """Return what to do if a prompt with its longest label does not fit the model's window, or None."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from biaseval.examples.chat import asked_format
+from biaseval.examples.chat import asked_format, chat_cautions
 from biaseval.examples.files import Example
 from biaseval.examples.template import PromptFormat
 from biaseval.majority_bias.data import Dataset, stream
@@ -74,6 +74,7 @@ def plan_settings(
             )
         if setting is settings[-1]:
             plan.problems.extend(planner.problems())
+            plan.notes.extend(planner.cautions())
         yield plan
 
 
@@ -195,6 +196,10 @@ class _Planner:
             self._examples_problem(),
         ]
         return [problem for problem in problems if problem]
+
+    def cautions(self) -> list[str]:
+        """Return what a reader of the results should know of the prompts, in words."""
+        return list(dict.fromkeys(caution for own in self._formats.values() for caution in chat_cautions(own)))
 
     def _examples_problem(self) -> str | None:
         if not self._n_missing_examples:

@@ -55,7 +55,7 @@ class PlanSummary:
         counts = [name for name, value in asdict(self).items() if isinstance(value, int)]
         return PlanSummary(
             **{name: getattr(self, name) + getattr(other, name) for name in counts},
-            notes=[*self.notes, *other.notes],
+            notes=list(dict.fromkeys([*self.notes, *other.notes])),
             left_out={**self.left_out, **other.left_out},
         )
 
@@ -186,9 +186,11 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
     Raises:
         InputError: something is wrong with what is planned, or what is there would be another.
     """
+    for _ in inputs.all_planned():  # what is wrong is said before anything is written
+        pass
     contexts_part = _stored(run, "contexts", "context_id")
     made = {table: run.parts(table) for table in ("tasks", "splits", "settings")}
-    prompts = set(_stored(run, "prompts", "prompt_id"))
+    prompts = _stored_prompts(run)
     parts: list[dict[str, Any]] = [*plan["parts"]]
     n_contexts = 1 + max(contexts_part.values())
     summary = inputs.start
@@ -208,7 +210,10 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
             run.write_part("contexts", n_contexts, new)
         lengths = dict(zip(*(contexts[name].to_pylist() for name in ("context_id", "n_tokens")), strict=True))
         for part in planned.parts:
-            rows = [row for row in part.prompts.to_pylist() if row["prompt_id"] not in prompts]
+            rows = part.prompts.to_pylist()
+            if any(prompts.get(row["prompt_id"], text := _text(row)) != text for row in rows):
+                raise _other_rows(run, "prompts")
+            rows = [row for row in rows if row["prompt_id"] not in prompts]
             rows.sort(key=lambda row: contexts_part.get(row["context_id"], n_contexts))
             for where, own in groupby(rows, key=lambda row: contexts_part.get(row["context_id"], n_contexts)):
                 new_part = part.of(list(own), lengths)
@@ -228,6 +233,20 @@ def _stored(run: Run, table: str, key: str) -> dict[str, int]:
     }
 
 
+def _stored_prompts(run: Run) -> dict[str, int]:
+    """Return what tells the text of each prompt from others, by its id."""
+    columns = ["prompt_id", "context_id", "input_text"]
+    return {
+        row["prompt_id"]: _text(row)
+        for number in sorted(run.parts("prompts"))
+        for row in run.read_part("prompts", number).select(columns).to_pylist()
+    }
+
+
+def _text(prompt: Mapping[str, Any]) -> int:
+    return hash((prompt["context_id"], prompt["input_text"]))
+
+
 def _refuse_other_contexts(run: Run, contexts: pa.Table, contexts_part: Mapping[str, int]) -> None:
     """Make sure that contexts that are there have the texts that would be planned anew; Raises InputError: not so."""
     texts = dict(zip(contexts["context_id"].to_pylist(), contexts["text"].to_pylist(), strict=True))
@@ -242,7 +261,8 @@ def _other_rows(run: Run, table: str) -> InputError:
     return InputError(
         f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added: of fewer "
         "than 396 rows in one file, a larger n_demos x demo_sets takes test rows (smaller numbers and methods may be "
-        "added), and data sets are added behind those that are there; start a run in another directory"
+        "added), data sets are added behind those that are there, and a chat template that writes the date writes "
+        "another on another day; start a run in another directory"
     )
 
 

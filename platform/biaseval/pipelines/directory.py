@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from biaseval.environment import FILE, date_of, describe_environment, read_envir
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
 from biaseval.progress import say
+from biaseval.records import digest
 from biaseval.spec import AnySpec, differences, dump_spec, grown_keys, of_analysis, stored_spec
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES
@@ -121,15 +121,15 @@ def extend_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
     inputs = kind.read(spec)
     say(f"adding to the plan of {inputs.subject}")
     plan = kind.extend(run, spec, inputs, read_plan(run))
+    for name in FINDINGS:  # they are of the run as it was
+        run.delete(name)
+    run.write_json(_PLAN, plan)
     environment = read_environment(run)
     for place, fingerprint in fingerprints(spec).items():
         _put(environment, place, fingerprint)
     # The data of the plan are those of the extended one; how a run was scored so far stays.
     facts = {name: fact for name, fact in inputs.facts.items() if name != "data"}
     run.write_json(FILE, {**environment, "inputs": file_digests(spec), **facts})
-    for name in FINDINGS:  # they are of the run as it was
-        run.delete(name)
-    run.write_json(_PLAN, plan)
     adopt_spec(run, spec)
 
 
@@ -139,7 +139,9 @@ FINDINGS = ("report.html", "results.duckdb")
 
 def adopt_spec(run: Run, spec: AnySpec) -> None:
     """Make a spec that of a run, and keep the one that it had."""
-    run.write_text(f"{_HISTORY}/{len(run.files(_HISTORY)):05d}.yaml", run.read_text(_SPEC))
+    before, kept = run.read_text(_SPEC), sorted(run.files(_HISTORY))
+    if not kept or run.read_text(kept[-1]) != before:  # else a killed call has kept it
+        run.write_text(f"{_HISTORY}/{len(kept):05d}.yaml", before)
     run.write_text(_SPEC, dump_spec(spec))
 
 
@@ -154,6 +156,11 @@ def sweep_unplanned(run: Run, plan: Plan) -> None:
     ):
         for number in run.parts(table) - named:
             run.delete(f"{table}/{part_name(number)}")
+    n_planned = plan.get("n_settings") or plan["n_tasks"]
+    for table in ("tasks", "splits", "settings"):
+        for number in run.parts(table):
+            if number >= n_planned:
+                run.delete(f"{table}/{part_name(number)}")
 
 
 def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> None:
@@ -208,17 +215,4 @@ def _fingerprints(environment: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
 
 def file_digests(spec: AnySpec) -> dict[str, str]:
     """Return the SHA-256 of each input file of a spec, by its key."""
-    return {key: _digest(uri) for key, uri in spec.files().items() if uri is not None}
-
-
-def _digest(uri: str) -> str:
-    """Return the SHA-256 of a file, or of the Parquet files of a folder in the order of their names."""
-    folder = Run.open(uri)
-    digest = hashlib.sha256()
-    for path in [folder.path(name) for name in folder.names() if name.endswith(".parquet")] or [folder.root]:
-        try:
-            with folder.fs.open_input_stream(path, compression=None) as stream:
-                digest.update(stream.read())
-        except OSError as error:
-            raise InputError(f"{uri}: cannot be read ({error}); check the spec's paths") from error
-    return digest.hexdigest()
+    return {key: digest(uri) for key, uri in spec.files().items() if uri is not None}

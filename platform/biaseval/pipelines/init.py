@@ -49,7 +49,7 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
     found = survey(file)
     if found.is_questions:
         return _of_questions(found, model, folder)
-    if found.label is None or not found.fields:
+    if found.label is None or not found.fields or not found.counts:
         what = "a label: none has 2 to 45 values" if found.label is None else "a text"
         raise InputError(
             f"{file}: no column can be {what} (its columns: {', '.join(found.columns)}); write the spec by hand, as in "
@@ -62,7 +62,7 @@ def _of_questions(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     name = init_name(found.uri)
     text = f"""# Does a QA model lean on shortcuts? Models are named by path, or by their predictions.
 kind: qa_bias
-name: {name}
+name: {_quoted(name)}
 models:
   - {{name: model, path: {_quoted(_place(model, folder) if model else _MODEL)}}}
 datasets: {{in_distribution: {{{name}: {_quoted(_place(found.uri, folder))}}}}}
@@ -77,7 +77,7 @@ def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     fields, item = _prompt(found)
     text = f"""# Does the model prefer some labels whatever the input? biaseval plan says what it would cost.
 kind: label_bias
-name: {init_name(found.uri)}
+name: {_quoted(init_name(found.uri))}
 model: {{path: {_quoted(_place(model, folder) if model else _MODEL)}, chat: auto}}  # chat: off for plain text
 data:
   train: {_quoted(_place(found.uri, folder))}  # test: FILE where measured rows have a file of their own
@@ -109,7 +109,7 @@ def _field(column: str) -> str:
 
 
 def _named_labels(found: Survey) -> str:
-    return ", ".join(f"{label}: {_quoted(label)}" for label in sorted(found.counts))
+    return ", ".join(f"{json.dumps(label, ensure_ascii=False)}: {_quoted(label)}" for label in sorted(found.counts))
 
 
 def _instruction(found: Survey) -> str:
@@ -168,7 +168,7 @@ def _rows(found: Survey) -> str:
 def init_name(uri: str) -> str:
     """Return the name of the run, and of its spec, that a data file gives."""
     stem = Path(uri.rstrip("/")).name.split(".")[0]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")
     return name or "data"
 
 

@@ -245,7 +245,7 @@ def _units(plan: Plan, table: str, first: int) -> list[Unit]:
 def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
     """Return what is measured otherwise now: text data, a spaCy pipeline, a library, a heuristic of the user's."""
     recorded, found = environment["text"], _text_sources(spec)
-    changed = [name for name in (*recorded, *found) if recorded.get(name) != found.get(name)]
+    changed = [name for name in found if recorded.get(name) != found.get(name)]
     return [f"{name}: changed from {recorded.get(name)} to {found.get(name)}" for name in dict.fromkeys(changed)]
 
 

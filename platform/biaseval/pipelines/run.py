@@ -240,14 +240,16 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         InputError: it holds no run of a kind that has metrics, or a key is none of the analysis.
         BiasevalError: the run is not finished, or a check failed.
     """
-    run, kind, own = _opened(run_uri)
-    content = own.model_dump(mode="json")
-    override_keys(content, overrides)
-    spec = stored_spec(content, "--set")
-    if problems := of_analysis(own, spec):
-        raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
-    refuse_unfinished(run)
+    run, kind, _ = _opened(run_uri)
     with held(run) as run:
+        own = read_spec(run)
+        content = own.model_dump(mode="json")
+        override_keys(content, overrides)
+        spec = stored_spec(content, "--set")
+        if problems := of_analysis(own, spec):
+            raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
+        sweep_unplanned(run, read_plan(run))
+        refuse_unfinished(run)
         if spec != own:
             for name in FINDINGS:
                 run.delete(name)

@@ -36,10 +36,13 @@ def grown_keys(old: RunSpec, new: RunSpec) -> list[str]:
 
 def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
     """Return what keeps ``new`` from being another analysis of what a run of ``old`` has stored, a line each."""
+    # Readers are trained against segments, which are of these keys.
+    analysis = new.ANALYSIS if getattr(new, "train", None) is None else ()
+    allowed = ", ".join(_shown(new)) if analysis else "none where readers are trained"
     lines = [
-        f"{key}: is no key of the analysis of a run of the kind {new.kind} ({', '.join(_shown(new))})"
+        f"{key}: is no key of the analysis of a run of the kind {new.kind} ({allowed})"
         for key in changed_keys(old, new)
-        if not is_among(key, (*new.ANALYSIS, *new.RESOURCES)) and key != _CALIBRATION
+        if not is_among(key, (*analysis, *new.RESOURCES)) and key != _CALIBRATION
     ]
     stored = {Variant.of(name).method for name in getattr(old, _CALIBRATION, ())}
     kept = {Variant.of(name).method for name in getattr(new, _CALIBRATION, ())}
