@@ -255,6 +255,28 @@ def test_a_task_of_the_harness_is_added_and_stays_what_it_was(
         run_spec(two, run.uri)
 
 
+def test_a_refused_addition_leaves_nothing_behind(run: Run, csv_folder: Path, tiny_llama: Path) -> None:
+    before = digests(Path(run.uri))
+    content = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]).model_dump()
+    write_csv(csv_folder / "few.csv", reviews(12, "few"))
+    second = {**content["data"][0], "name": "again", "train": str(csv_folder / "few.csv"), "test": None}
+    two = LabelBiasSpec.model_validate({**content, "data": [*content["data"], second]})
+    with pytest.raises(InputError, match=r"has 12 rows that can be used"):
+        run_spec(two, run.uri)
+    assert digests(Path(run.uri)) == before
+    write_csv(csv_folder / "few.csv", reviews(24, "few"))
+    run_spec(two, run.uri)
+    assert len(rows(run, "from tasks")) == 2
+
+
+def test_a_killed_addition_of_a_data_set_is_swept(run: Run, csv_folder: Path, tiny_llama: Path) -> None:
+    before = kept(run)
+    for table in ("tasks", "splits", "contexts", "prompts"):
+        run.write_part(table, 1, run.read_part(table, 0))
+    run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run.uri)
+    assert kept(run) == before
+
+
 def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path, tmp_path: Path) -> None:
     for role, prefix in (("train", "dog"), ("test", "cat")):
         write_jsonl(tmp_path / f"{role}.jsonl", boolq_rows(prefix, 8, 8))
@@ -323,6 +345,11 @@ def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> 
     after = kept(run)
     assert {name: after[name] for name in before} == before
     assert len(run.parts("qa_attributes")) == 6
+    # Killed between the environment and the spec, it is repeated.
+    (tmp_path / "run" / "spec.yaml").write_bytes((tmp_path / "run" / "specs" / "00000.yaml").read_bytes())
+    run_spec(more, run.uri)
+    assert run.files("specs") == {"specs/00000.yaml"}
+    assert kept(run) == after
     fresh = run_spec(more, str(tmp_path / "fresh"))
     for question in (
         "from qa_bias_by_heuristic order by all",

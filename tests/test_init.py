@@ -73,6 +73,15 @@ def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
     ]
 
 
+def test_names_and_labels_that_yaml_would_read_otherwise_are_quoted(tmp_path: Path) -> None:
+    rows = [{"text": f"row {number}", "label": ("01", "02")[number % 2]} for number in range(60)]
+    spec, _ = _spec(tmp_path, write_csv(tmp_path / "2024.csv", rows))
+    assert spec.name == "2024"
+    assert spec.data[0].labels == {"01": "01", "02": "02"}
+    describe(spec)
+    assert _spec(tmp_path, write_csv(tmp_path / "_on.csv", rows))[0].name == "on"
+
+
 def test_questions_become_a_spec_of_qa(tmp_path: Path) -> None:
     question = {"id": "a", "question": "who?", "context": "me", "answers": {"text": ["me"], "answer_start": [0]}}
     (tmp_path / "dev.jsonl").write_text(json.dumps(question))

@@ -15,7 +15,7 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as pq
 import pytest
 
-from biaseval.records import Records
+from biaseval.records import Records, digest
 from biaseval.store import Run
 
 ROWS: list[dict[str, Any]] = [
@@ -93,7 +93,12 @@ def test_a_data_set_of_hugging_faces_library_has_the_names_of_its_classes(tmp_pa
     for number, rows in enumerate((table.slice(0, 2), table.slice(2))):
         with paipc.new_stream(saved / f"data-0000{number}-of-00002.arrow", schema) as writer:
             writer.write_table(rows)
+    (saved / "cache-1.arrow").write_bytes((saved / "data-00000-of-00002.arrow").read_bytes())  # of map()
     assert _rows(saved) == ROWS
+    found = hashlib.sha256(b"".join((saved / f"data-0000{number}-of-00002.arrow").read_bytes() for number in range(2)))
+    assert digest(str(saved)) == found.hexdigest()
+    pq.write_table(table.drop(["label"]), tmp_path / "without.parquet")
+    assert _rows(tmp_path / "without.parquet") == [{"text": row["text"]} for row in ROWS]
     pq.write_table(table, tmp_path / "rows.parquet")
     assert _rows(tmp_path / "rows.parquet") == ROWS
     records = Records(str(tmp_path / "saved"))

@@ -103,12 +103,38 @@ def test_the_date_is_in_the_text_that_is_planned() -> None:
     assert re.search(r"Today is \d\d [A-Z][a-z]+ 20\d\d\n", form.head)
 
 
-def test_texts_lose_the_white_space_that_the_template_takes_away() -> None:
-    inner = item_template("\n{review} \n {label}", ItemSpec(), None)
-    sample = ({"review": " x "}, "good")
-    for name, expected in (("dated", "x"), ("chatml", "\n x  \n ")):
-        form = chat_format(inner, None, _tokenizer(TEMPLATES[name]), None, sample)
-        assert form.test({"review": " x "}) == f"{expected}{form.asked}"
+def test_texts_of_turns_have_no_white_space_around_them() -> None:
+    """Templates treat it in ways of their own, and the first turn of some otherwise than the rest."""
+    inner = item_template("\n{review} \n {label}", ItemSpec(), "Say the mood.")
+    for name in TEMPLATES:
+        tokenizer = _tokenizer(TEMPLATES[name])
+        form = chat_format(inner, inner.instruction, tokenizer, None, ({"review": " x "}, "good"))
+        assert form.test({"review": " x "}).startswith(f"{form.before_last}x{form.asked}")
+        expected = _rendered(tokenizer, [], "", "Say the mood.")  # calibration's empty input
+        assert (form.head + form.test({"review": ""})).removeprefix(tokenizer.bos_token) == expected.removeprefix(
+            tokenizer.bos_token
+        )
+
+
+def test_where_scores_are_not_what_the_template_writes_it_is_said() -> None:
+    def cautions(template: str) -> tuple[str, ...]:
+        return chat_format(_template(), None, _tokenizer(template), None, SAMPLE).cautions
+
+    assert cautions(TEMPLATES["no system"]) == ()
+    [no_space] = cautions(
+        "{% for m in messages %}{{ m.content }}{{ '[/I]' if m.role == 'user' else eos_token }}{% endfor %}"
+    )
+    assert no_space.startswith("the chat template writes no white space before an answer")
+    [other_end] = cautions(TEMPLATES["chatml"])
+    assert other_end.startswith("the chat template ends an answer with '<|im_end|>")
+    assert "scoring.eos: false" in other_end
+
+
+def test_a_chat_is_not_cut(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(40))
+    spec = spec_of(tmp_path, model={"chat": "auto"}, prompt={"max_tokens": 12})
+    [plan] = plan_tasks(spec, read_sources(spec), _tokenizer(TEMPLATES["chatml"]), None)
+    assert any("a chat cannot be cut; raise prompt.max_tokens" in problem for problem in plan.problems)
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ class _TaskPlanner:
         if not is_chat(form) or not (n_cut := sum(row["is_truncated"] for row in rows.prompts)):
             return None
         return (
-            f"{task.name}: {n_cut:,} prompts are longer than prompt.max_tokens ({self._spec.prompt.max_tokens}) without "
+            f"{task.name}: {n_cut:,} prompts are longer than prompt.max_tokens {self._spec.prompt.max_tokens} without "
             "any demonstration, and a chat cannot be cut; raise prompt.max_tokens, or set model.chat: off"
         )
 
