@@ -25,8 +25,8 @@ from tests.labelplans import rows, two_tasks
 from tests.measuring import measure
 from tests.relationnames import views_of
 
-OVER_ADAPTERS = ("training_by_setting", "training_by_step")
-"""Views over them."""
+OVER_ADAPTERS = ("training_by_setting", "training_by_step", "demonstration_labels")
+"""Views over them, and of demonstrations: they have no row here."""
 
 OF_ADAPTERS = ("adapted_scores", "training_rows", "training")
 """Tables that a run without adapters has as empty ones."""

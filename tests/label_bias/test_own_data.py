@@ -190,7 +190,7 @@ def _refused(spec: LabelBiasSpec) -> str:
             reviews(10),
             {},
             "data.train: has 10 rows that can be used, and 4 demonstrations (prompt.n_demos 2 x prompt.demo_sets 2), "
-            "6 BiasScore rows and 10 main rows are needed; add rows",
+            "6 BiasScore rows and 10 test rows are needed; add rows",
         ),
         (reviews(30), {"prompt": {"n_demos": [16]}}, "lower prompt.n_demos to at most 7, or demo_sets"),
         (

@@ -259,3 +259,23 @@ def test_imported_runs_are_compared(tmp_path: Path) -> None:
     ]
     [shared] = query(runs, "from label_bias_shared where run = 'one'").to_pylist()
     assert (shared["n_tasks"], shared["n_rows"], shared["is_comparable"]) == (1, 4, True)
+
+
+def test_one_task_with_two_numbers_of_demonstrations_has_a_report(tmp_path: Path) -> None:
+    """Without BiasScore rows there is no change of BiasScore to show."""
+    rows = [
+        row
+        for n_demos in (0, 4)
+        for number in range(40)
+        for row in rows_of(
+            str(number),
+            ("yes", "no")[number % 2],
+            {"yes": 0.6, "no": 0.3} if (number + n_demos) % 3 else {"yes": 0.2, "no": 0.5},
+            n_demos=n_demos,
+        )
+    ]
+    run = import_scores("table", [write(tmp_path / "scores.csv", rows)], str(tmp_path / "run"), None)
+    assert run.has("report.html")
+    found = query([run.uri], "select n_demos, bias_score, rsd from label_bias_by_model where suite = 'all'").to_pylist()
+    assert {row["n_demos"] for row in found} == {0, 4}
+    assert all(row["bias_score"] is None and row["rsd"] is not None for row in found)

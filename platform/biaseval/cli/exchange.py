@@ -74,7 +74,8 @@ def export_lm_eval(
     """Write the test rows of a label-bias run as lm-evaluation-harness logs samples, for tools that read those.
 
     A folder for each number and set of demonstrations, with samples_TASK_DATE.jsonl and results_DATE.json. A label's
-    log-likelihood is the one by which the run predicts, before calibration; `biaseval import lm-eval` takes it back.
+    log-likelihood is the one by which the run predicts, before calibration; `biaseval import lm-eval` takes it back,
+    without BiasScore and calibration, whose rows the harness does not have.
 
     Example: biaseval export lm-eval runs/quickstart --out samples
     """

@@ -50,6 +50,8 @@ class DataSet:
     """What a reader of the results should know, in words."""
     form: TextFormat | None = None
     """Of its prompts, where it has one of its own."""
+    n_same: int = 0
+    """Training rows that were left out, as another row or a test row has their text."""
 
     @property
     def name(self) -> str:
@@ -106,9 +108,10 @@ class DataSet:
         shown = f"prompt.n_demos {max(spec.prompt.n_demos)} x prompt.demo_sets {spec.prompt.demo_sets}"
         why = "lora takes a pool of 64" if spec.lora is not None else shown
         remedy = f"lower prompt.n_demos to at most {most}, or demo_sets" if most >= 0 else "add rows"
-        main = f" and {n_main} main rows" if n_main else ""
+        main = f" and {n_main} test rows" if n_main else ""
+        same = f" ({self.n_same:,} have the text of another row or of a test row)" if self.n_same else ""
         raise InputError(
-            f"{self.train_key}: has {n_rows} rows that can be used, and {n_demos} demonstrations ({why}), "
+            f"{self.train_key}: has {n_rows} rows that can be used{same}, and {n_demos} demonstrations ({why}), "
             f"{n_bias_score} BiasScore rows{main} are needed; {remedy}"
         )
 
@@ -240,7 +243,8 @@ def _dataset(
         noted.append(f"{train_key}: {n_same:,} of {len(train):,} rows have {where} text and are left out")
     instances = tuple(_instance(example) for example in (*kept, *test))
     noted += [f"{task.name}: {note}" for note in _label_notes(instances, labels)]
-    return DataSet(train_key, replace(task, instances=instances), len(kept), labels, max_test, tuple(noted), form)
+    whole = replace(task, instances=instances)
+    return DataSet(train_key, whole, len(kept), labels, max_test, tuple(noted), form, n_same)
 
 
 def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:

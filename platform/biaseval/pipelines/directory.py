@@ -156,7 +156,9 @@ def sweep_unplanned(run: Run, plan: Plan) -> None:
     ):
         for number in run.parts(table) - named:
             run.delete(f"{table}/{part_name(number)}")
-    n_planned = plan.get("n_settings") or plan["n_tasks"]
+    n_planned = plan.get("n_settings") or plan.get("n_tasks")
+    if n_planned is None:  # of a run that only scores prompts
+        return
     for table in ("tasks", "splits", "settings"):
         for number in run.parts(table):
             if number >= n_planned:
