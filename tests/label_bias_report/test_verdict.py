@@ -90,6 +90,17 @@ def test_the_verdict_tells_the_bias_that_was_put_into_the_scores(findings: Findi
     assert lines["What to do"].endswith(" Remedies are compared with no remedy, not with each other.")
 
 
+def test_a_bias_that_is_highest_between_the_ends_is_told(findings: Findings) -> None:
+    assert " with 2, " not in told(findings)["RSD, no calibration"]
+    rows = [
+        {**row, "rsd": 9.0} if (row["n_demos"], row["method"]) == (2, "none") else row
+        for row in findings.by_suite["all"]
+    ]
+    line = told(replace(findings, by_suite={**findings.by_suite, "all": rows}))["RSD, no calibration"]
+    assert "; 9.000 with 2, above it " in line
+    assert line.index(" with 0 demonstrations") < line.index(" with 2") < line.index(" with 8")
+
+
 def detectable(findings: Findings, metric: str) -> float:
     """Return from which size on the changes that have no word would mostly be found, the largest of the page."""
     return max(

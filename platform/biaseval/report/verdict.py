@@ -51,10 +51,16 @@ def _without_mitigation(findings: Findings, n_demos: Iterable[int]) -> list[Row]
 
 
 def _bias(findings: Findings, metric: str) -> list[Conclusion]:
-    """Return the bias at the smallest and largest number of demonstrations, beside what rows alone leave."""
-    rows = [row for row in _without_mitigation(findings, findings.ends) if row[metric] is not None]
+    """Return the bias at the smallest and largest number of demonstrations, beside what rows alone leave.
+
+    Of a number between them too, where it is highest there.
+    """
+    every = [row for row in _without_mitigation(findings, findings.n_demos) if row[metric] is not None]
+    rows = [row for row in every if row["n_demos"] in findings.ends]
     if not rows:
         return []
+    if (worst := max(every, key=lambda row: row[metric]))[metric] > max(row[metric] for row in rows):
+        rows = sorted([*rows, worst], key=lambda row: row["n_demos"])
     first, *further = rows
     told = [
         f"{first[metric]:.3f} with {demos(first['n_demos'])}{_beside(findings, first, metric, 'the noise of rows')}"
