@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.qa_debiasing.study import ask
 from tests.searches import Search
 
 # By hand: two groups, and the 97.5 % quantile of t with one degree of freedom.
@@ -28,40 +27,6 @@ def sets(*values: float, maximize: bool = False) -> Search:
 def best(search: Search) -> dict[str, Any]:
     [row] = search.rows("from search_best")
     return row
-
-
-# The macros
-
-
-def test_the_error_of_a_jackknife_by_hand() -> None:
-    # Two groups: 0.4 and 0.6 lie 0.1 from their mean; sqrt(1/2 * (0.01 + 0.01)).
-    assert ask("jackknife_error([0.4, 0.6])") == pytest.approx(0.1, abs=1e-12)
-    # Three: sqrt(2/3 * (1 + 0 + 1)).
-    assert ask("jackknife_error([1, 2, 3])") == pytest.approx((4 / 3) ** 0.5, abs=1e-12)
-    assert ask("jackknife_error([0.5, 0.5, 0.5])") == 0
-
-
-def test_there_is_no_error_of_one_group_or_where_a_group_has_no_value() -> None:
-    assert ask("jackknife_error([0.5])") is None
-    assert ask("jackknife_error([]::double[])") is None
-    assert ask("jackknife_error(null::double[])") is None
-    assert ask("jackknife_error([0.4, null, 0.6])") is None
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.floats(-100, 100), min_size=10, max_size=40))
-def test_the_jackknife_of_a_mean_has_its_standard_error(values: list[float]) -> None:
-    n = len(values)
-    left_out = [(sum(values) - one) / (n - 1) for one in values]
-    mean = sum(values) / n
-    expected = (sum((one - mean) ** 2 for one in values) / (n - 1) / n) ** 0.5
-    assert ask("jackknife_error(?::double[])", left_out) == pytest.approx(expected, rel=1e-6, abs=1e-6)
-
-
-def test_the_quantiles_of_t_are_those_of_the_tables() -> None:
-    found = [ask(f"t_quantile({df})::double") for df in range(1, 10)]
-    assert found == pytest.approx([float(stats.t.ppf(0.975, df)) for df in range(1, 10)], abs=1e-6)
-    assert ask("t_quantile(0)") is None
 
 
 # The chosen trial
@@ -423,67 +388,3 @@ def test_a_trial_that_lacks_one_of_two_objectives_in_a_scope_is_not_compared_the
     assert found == [{"trial": 0, "n_on_front": 1}] * 2
     rows = search.rows("select is_on_front, is_chosen from search_trials where trial = 1")
     assert rows == [{"is_on_front": False, "is_chosen": False}] * 2
-
-
-# Slices and importance
-
-
-def grid_of_two_keys() -> Search:
-    """Return a search in which the objective goes with one key, and not with the other."""
-    search = Search({"f1": True}, keys=["a.x", "b"])
-    for (x, b), value in {(0.5, "p"): 1.0, (0.5, "q"): 2.0, (2.0, "p"): 4.0, (2.0, "q"): 5.0}.items():
-        search.trial({"a.x": x, "b": b}, [value], [value])
-    search.trial({"a.x": 9.0, "b": "p"})  # failed: in no slice
-    return search
-
-
-def test_slices_by_hand() -> None:
-    found = grid_of_two_keys().rows("from search_slices")
-    names = ("key", "bin", "lowest", "highest", "mean", "smallest", "largest", "n_trials")
-    assert [tuple(row[name] for name in names) for row in found] == [
-        ("a.x", "0.5", 0.5, 0.5, 1.5, 1.0, 2.0, 2),
-        ("a.x", "2.0", 2.0, 2.0, 4.5, 4.0, 5.0, 2),
-        ("b", "p", None, None, 2.5, 1.0, 4.0, 2),
-        ("b", "q", None, None, 3.5, 2.0, 5.0, 2),
-    ]
-
-
-def test_importance_is_epsilon_squared_by_hand() -> None:
-    # Total 4 + 1 + 1 + 4 = 10. By a.x: within 0.5 + 0.5 = 1 with 4 - 2 degrees of freedom, so (10 - 1 - 0.5) / 10.
-    # By b: within 4.5 + 4.5 = 9, so (10 - 9 - 4.5) / 10 < 0.
-    found = grid_of_two_keys().rows("select key, share, n_bins, n_trials from search_importance")
-    assert found == [
-        {"key": "a.x", "share": pytest.approx(0.85), "n_bins": 2, "n_trials": 4},
-        {"key": "b", "share": 0.0, "n_bins": 2, "n_trials": 4},
-    ]
-
-
-def test_importance_is_not_known_where_each_bin_has_one_trial_or_nothing_differs() -> None:
-    found = sets(0.1, 0.2, 0.3).rows("select share, n_bins from search_importance")
-    assert found == [{"share": None, "n_bins": 3}]
-    search = Search({"f1": True})
-    for b in "ppq":
-        search.trial({"b": b}, [0.5], [0.5])
-    assert search.rows("select share, n_bins from search_importance") == [{"share": None, "n_bins": 2}]
-
-
-def test_many_numbers_are_cut_into_quarters_and_many_texts_are_not() -> None:
-    search = Search({"f1": True})
-    for number in (3, 1, 4, 8, 5, 7, 2, 6):
-        search.trial({"n": number, "t": f"text {number}"}, [float(number)], [0.0])
-    quarters = search.rows("select bin, lowest, highest, mean, n_trials from search_slices where key = 'n'")
-    assert [tuple(row.values()) for row in quarters] == [
-        ("1", 1, 2, 1.5, 2), ("2", 3, 4, 3.5, 2), ("3", 5, 6, 5.5, 2), ("4", 7, 8, 7.5, 2)
-    ]  # fmt: skip
-    texts = search.rows("select bin, n_trials from search_slices where key = 't'")
-    assert texts == [{"bin": f"text {number}", "n_trials": 1} for number in range(1, 9)]
-
-
-def test_values_of_any_sort_have_slices_of_their_own() -> None:
-    search = Search({"f1": True})
-    for value in (None, True, ["a", "b"], 3, None):
-        search.trial({"train.patience": value}, [1.0], [1.0])
-    found = search.rows("select bin, lowest, n_trials from search_slices")
-    assert sorted(((row["bin"] or ""), row["lowest"], row["n_trials"]) for row in found) == [
-        ("", None, 2), ("3", 3.0, 1), ('["a","b"]', None, 1), ("true", None, 1)
-    ]  # fmt: skip
