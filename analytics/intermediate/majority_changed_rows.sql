@@ -10,15 +10,17 @@ with
 counts as (
 
     select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        number,
-        predict,
-        method,
+        {
+            'task': task,
+            'n_demos': n_demos,
+            'instruction': instruction,
+            'predict': predict,
+            'method': method
+        } as way,
         row,
         gold,
+        setting,
+        number,
         min(prompt_id) as prompt_id,
         coalesce(prediction, 'no label') as prediction,
         count(*) as n_seeds
@@ -33,8 +35,8 @@ shares as (
 
     select
         *,
-        n_seeds / sum(n_seeds) over (partition by task, n_demos, instruction, setting, predict, method, row) as share,
-        count(distinct setting) over (partition by task, n_demos, instruction, predict, method, row) as n_settings
+        n_seeds / sum(n_seeds) over (partition by way, row, setting) as share,
+        count(distinct setting) over (partition by way, row) as n_settings
     from counts
 
 ),
@@ -42,11 +44,7 @@ shares as (
 in_common as (
 
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        way,
         row,
         prediction,
         case when count(*) = any_value(n_settings) then min(share) else 0 end as share
@@ -58,11 +56,7 @@ in_common as (
 changes as (
 
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        way,
         row,
         1 - sum(share order by prediction) as changed
     from in_common
@@ -73,15 +67,11 @@ changes as (
 answers as (
 
     select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        number,
-        predict,
-        method,
+        way,
         row,
         gold,
+        setting,
+        number,
         min(prompt_id) as prompt_id,
         string_agg(prediction || ' ' || n_seeds, ', ' order by n_seeds desc, prediction) as predictions
     from counts
@@ -92,11 +82,7 @@ answers as (
 told as (
 
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        way,
         row,
         gold,
         min(prompt_id) as prompt_id,
@@ -108,22 +94,22 @@ told as (
 )
 
 select
-    told.task,
-    told.n_demos,
-    told.instruction,
-    told.predict,
-    told.method,
+    told.way.task as task,
+    told.way.n_demos as n_demos,
+    told.way.instruction as instruction,
+    told.way.predict as predict,
+    told.way.method as method,
     told.row,
     told.gold,
     changes.changed,
     told.settings,
     told.predictions,
     row_number() over (
-        partition by told.task, told.n_demos, told.instruction, told.predict, told.method
-        order by changes.changed desc, md5(concat_ws('/', told.task, told.row))
+        partition by told.way
+        order by changes.changed desc, md5(concat_ws('/', told.way.task, told.row))
     ) as place,
     prompts.input_text
 from told
-inner join changes using (task, n_demos, instruction, predict, method, row)
+inner join changes using (way, row)
 inner join prompts using (prompt_id)
 where changes.changed > 1e-9
