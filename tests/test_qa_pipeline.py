@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
-from biaseval.execute.parts import Parts, Task
+from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Allocation
+from biaseval.execute.tasks import Task
 from biaseval.models import ModelSource
 from biaseval.pipelines import describe, run_spec, run_status
 from biaseval.pipelines.directory import read_plan, read_spec

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from biaseval.bench.training.settings import Settings
-from biaseval.execute.parts import Task
 from biaseval.execute.resources import Allocation
+from biaseval.execute.tasks import Task
 from biaseval.pipelines.reader_workers import FeaturesWorker
 from biaseval.spec import QaBaseSpec, WindowsSpec
 from biaseval.store import Run, part_name
