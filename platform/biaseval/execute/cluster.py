@@ -15,6 +15,7 @@ from typing import Any, Self
 import biaseval
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import n_cores
+from biaseval.execute.node_types import node_types
 from biaseval.execute.resources import Resources, local_cpus, share_of
 from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
@@ -71,7 +72,8 @@ class Cluster:
         self._connect()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         threads = os.environ.get("OMP_NUM_THREADS", "")
-        found = Resources(nodes, self._is_local, n_cores(), int(threads) if threads.isdigit() else None)
+        types = [] if self._is_local else node_types()
+        found = Resources(nodes, self._is_local, n_cores(), int(threads) if threads.isdigit() else None, types)
         return found if self._at_once is None else share_of(found, self._at_once)
 
     def settle(self) -> None:

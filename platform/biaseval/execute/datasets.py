@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from biaseval.errors import BiasevalError, InputError, TransientError
+from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device
 from biaseval.execute.machine import quiet_worker
-from biaseval.execute.resources import Allocation, allocate
+from biaseval.execute.resources import Allocation, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
+from biaseval.execute.waiting import said_while_waiting
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MOST_DEATHS = 3
+"""Actors that may die one after another while they load their model."""
+
+_PAUSES_S = (5.0, 25.0)
+
 
 def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
     """Make the missing units of a stage on a cluster, in any order, and yield each when it is complete.
@@ -41,27 +48,34 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     """
     from ray.exceptions import RayError
 
-    allocation = allocate(parts.execution, len(missing), cluster.resources())
+    resources = cluster.resources()
+    allocation = allocate(parts.execution, len(missing), resources)
     if allocation.caution is not None:
         logger.warning("%s %s", parts.name, allocation.caution)
     units = {unit.number: unit for unit in missing}
+    forget_broken_devices(run)
     try:
-        for row in _mapped(parts, run, missing, allocation).iter_rows():
-            if row["error"] is not None:
-                kind, message = json.loads(row["error"])
-                raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
-            found = json.loads(row["done"])
-            unit = units[found.pop("number")]
-            yield Done(unit, tokens=unit.work.get("tokens", 0), **found)
+        with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
+            for row in _mapped(parts, run, missing, allocation, resources).iter_rows():
+                if row["error"] is not None:
+                    kind, message = json.loads(row["error"])
+                    raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
+                found = json.loads(row["done"])
+                unit = units[found.pop("number")]
+                yield Done(unit, tokens=unit.work.get("tokens", 0), **found)
     except (RayError, RuntimeError) as error:
         lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
         raise TransientError(f"{parts.name} failed: {lines[-1]}; run the same command again to resume") from error
+    finally:
+        forget_broken_devices(run)
 
 
-def _mapped(parts: Parts, run: Run, missing: Sequence[Unit], allocation: Allocation) -> ray.data.Dataset:
+def _mapped(
+    parts: Parts, run: Run, missing: Sequence[Unit], allocation: Allocation, resources: Resources
+) -> ray.data.Dataset:
     import ray.data
 
-    _quiet_context()
+    _set_context(resources)
     rows = [{"task": json.dumps([unit.number, dict(unit.work), unit.files])} for unit in missing]
     arguments = {"name": parts.name, "run_uri": run.uri, "arguments": dict(parts.arguments)}
     mapped: ray.data.Dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
@@ -71,7 +85,8 @@ def _mapped(parts: Parts, run: Run, missing: Sequence[Unit], allocation: Allocat
             batch_size=1,
             batch_format="pyarrow",
             compute=ray.data.TaskPoolStrategy(size=allocation.n_preparing),
-            num_cpus=min(1.0, allocation.num_cpus) or 1.0,
+            # Ray Data would fuse it with an actor that asks for as much.
+            num_cpus=0.9 * (min(1.0, allocation.num_cpus) or 1.0),
             fn_kwargs={**arguments, "prepare": parts.prepare},
         )
     return mapped.map_batches(
@@ -120,8 +135,9 @@ class _Actor:
         self._id = uuid.uuid4().hex
         self._error: str | None = None
         self._worker: Worker | None = None
+        self._run = Run.open(run_uri)
         try:
-            self._worker = worker(Run.open(run_uri), allocation, **arguments)
+            self._worker = _made(lambda: worker(self._run, allocation, **arguments))
         except BiasevalError as caught:
             # Ray would start the actor again and again; said with the first part instead.
             self._error = _as_row(caught, name)
@@ -134,6 +150,8 @@ class _Actor:
             try:
                 done = json.dumps(self._made(batch, arrived))
             except Exception as caught:
+                if is_broken_device(caught):
+                    leave_broken_device(self._run, _task(batch).number, caught)
                 error = _as_row(caught, self._name)
         return pa.table({"done": pa.array([done], pa.string()), "error": pa.array([error], pa.string())})
 
@@ -146,6 +164,26 @@ class _Actor:
         ended = time.monotonic()
         times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
         return {"number": task.number, "facts": facts, "actor": self._id, **times}
+
+
+def _made(make: Callable[[], Worker]) -> Worker:
+    """Return what is made, at the third attempt at last where a network, a hub or a store does not answer before."""
+    for pause_s in _PAUSES_S:
+        try:
+            return make()
+        except (BiasevalError, OSError) as error:
+            if not _may_pass(error):
+                raise
+            logger.warning("tried again in %g s", pause_s, exc_info=error)
+        time.sleep(pause_s)
+    return make()
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Return whether an error comes from outside and may be gone soon."""
+    if isinstance(error, FileNotFoundError | PermissionError | None):
+        return False
+    return isinstance(error, OSError | TransientError) or _may_pass(error.__cause__)
 
 
 def _task(batch: pa.Table) -> Task:
@@ -170,10 +208,16 @@ def _pool(allocation: Allocation) -> ray.data.ActorPoolStrategy:
     return ray.data.ActorPoolStrategy(min_size=at_least, max_size=at_most)
 
 
-def _quiet_context() -> None:
+def _set_context(resources: Resources) -> None:
     import ray.data
 
     context = ray.data.DataContext.get_current()
+    context.max_consecutive_actor_init_deaths = _MOST_DEATHS
+    if resources.types:
+        # Ray Data asks for twice what it has, and an autoscaler grants all that is asked for or nothing.
+        context.execution_options.resource_limits = ray.data.ExecutionResources.for_limits(
+            cpu=resources.most("CPU"), gpu=resources.most("GPU")
+        )
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     # Loading a large model while a node starts can outlast any fixed limit.
