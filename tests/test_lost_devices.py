@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute import waiting
+from biaseval.execute import datasets, waiting
+from biaseval.execute.budget import GpuHours
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.datasets import _may_pass
 from biaseval.execute.devices import is_broken_device
@@ -18,7 +19,7 @@ from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Allocation, NodeType, Resources
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
-from biaseval.units import Unit
+from biaseval.units import Unit, missing_units
 
 UNITS = [Unit(number, 1, (f"files/{number}",)) for number in range(3)]
 BROKEN = "CUDA error: an illegal memory access was encountered"
@@ -27,8 +28,8 @@ BROKEN = "CUDA error: an illegal memory access was encountered"
 class TroubledWorker:
     """Finds no hub when it starts first, and loses its GPU at part 1, as often as it is told."""
 
-    def __init__(self, run: Run, allocation: Any, *, times: int) -> None:
-        self._run, self._times = run, times
+    def __init__(self, run: Run, allocation: Any, *, times: int, seconds: float) -> None:
+        self._run, self._times, self._seconds = run, times, seconds
         if not run.has("asked"):
             run.write_text("asked", "")
             try:
@@ -41,20 +42,23 @@ class TroubledWorker:
             self._run.write_text(f"broken/{time.monotonic_ns()}", BROKEN)
             raise RuntimeError(BROKEN)
         self._run.write_text(task.files[0], "written by it")
+        time.sleep(self._seconds)
         return {}
 
 
-def made(run: Run, times: int) -> list[int]:
+def made(run: Run, times: int, max_gpu_hours: float | None = None) -> list[int]:
+    """Have what is missing made, and return the numbers of it."""
     stage = Parts(
         name="writing",
         verb="written",
         units=UNITS,
-        execution=ExecutionSpec(actors=1),
+        execution=ExecutionSpec(actors=1, max_gpu_hours=max_gpu_hours),
         worker=TroubledWorker,
-        arguments={"times": times},
+        # So long that the driver hears of a part before the last one begins.
+        arguments={"times": times, "seconds": 0 if max_gpu_hours is None else 1.5},
     )
     with Cluster(ExecutionSpec()) as cluster:
-        return sorted(done.unit.number for done in stage.make(run, UNITS, cluster))
+        return sorted(done.unit.number for done in stage.make(run, missing_units(run, UNITS), cluster))
 
 
 @pytest.mark.ray
@@ -75,6 +79,29 @@ def test_a_part_that_breaks_every_gpu_is_said_after_three(tmp_path: Path, ray_cl
         made(run, times=9)
     assert len(run.files("broken")) == 3
     assert not run.files("trouble")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_gpu_hours_that_are_used_up_end_a_run_after_a_part_and_more_of_them_resume_it(
+    tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if each actor had a GPU."""
+    monkeypatch.setattr(datasets, "GpuHours", lambda run, most, n_gpus: GpuHours(run, most, 1))
+    run = Run.open(str(tmp_path))
+    run.write_text("asked", "")
+    with pytest.raises(BiasevalError, match=r"max_gpu_hours: 1e-09 are used up \(.*\) before all is made; raise it"):
+        made(run, times=0, max_gpu_hours=1e-9)
+    there = set(run.files("files"))
+    assert 1 <= len(there) < 3
+    assert not run.has("halt")
+    assert run.read_json("environment.json")["gpu_hours"] >= 0
+    # What earlier sittings took counts: nothing is begun.
+    run.write_json("environment.json", {"gpu_hours": 2.0})
+    with pytest.raises(BiasevalError, match=r"max_gpu_hours: 1 are used up \(2\)"):
+        made(run, times=0, max_gpu_hours=1.0)
+    assert set(run.files("files")) == there
+    assert made(run, times=0, max_gpu_hours=3.0) == [n for n in range(3) if f"files/{n}" not in there]
 
 
 @pytest.mark.ray

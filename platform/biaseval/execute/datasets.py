@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from biaseval.errors import BiasevalError, InputError, TransientError
+from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
 from biaseval.execute.waiting import said_while_waiting
 from biaseval.store import Run
-from biaseval.units import Done, Unit
+from biaseval.units import Done, Unit, missing_units
 
 if TYPE_CHECKING:
     import ray.data
@@ -54,19 +55,26 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
         logger.warning("%s %s", parts.name, allocation.caution)
     units = {unit.number: unit for unit in missing}
     forget_broken_devices(run)
+    hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
     try:
         with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
             for row in _mapped(parts, run, missing, allocation, resources).iter_rows():
                 if row["error"] is not None:
                     kind, message = json.loads(row["error"])
                     raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
+                if row["done"] is None:  # left for another sitting
+                    continue
                 found = json.loads(row["done"])
-                unit = units[found.pop("number")]
-                yield Done(unit, tokens=unit.work.get("tokens", 0), **found)
+                done = Done(units[found.pop("number")], **found)
+                hours.add(done)
+                yield done
+        if hours.is_used_up and missing_units(run, missing):
+            raise hours.error()
     except (RayError, RuntimeError) as error:
         lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
         raise TransientError(f"{parts.name} failed: {lines[-1]}; run the same command again to resume") from error
     finally:
+        hours.close()
         forget_broken_devices(run)
 
 
@@ -96,7 +104,12 @@ def _mapped(
         compute=_pool(allocation),
         num_cpus=allocation.num_cpus,
         num_gpus=allocation.num_gpus,
-        fn_constructor_kwargs={**arguments, "worker": parts.worker, "allocation": allocation},
+        fn_constructor_kwargs={
+            **arguments,
+            "worker": parts.worker,
+            "allocation": allocation,
+            "is_bounded": parts.execution.max_gpu_hours is not None,
+        },
     )
 
 
@@ -129,8 +142,10 @@ class _Actor:
         arguments: Mapping[str, Any],
         worker: Callable[..., Worker],
         allocation: Allocation,
+        is_bounded: bool,
     ) -> None:
         quiet_worker()
+        self._is_bounded = is_bounded
         self._name = name
         self._id = uuid.uuid4().hex
         self._error: str | None = None
@@ -146,7 +161,7 @@ class _Actor:
         arrived = time.monotonic()
         error = self._error or (batch["error"][0].as_py() if "error" in batch.column_names else None)
         done = None
-        if error is None:
+        if error is None and not (self._is_bounded and self._run.has(HALT)):
             try:
                 done = json.dumps(self._made(batch, arrived))
             except Exception as caught:
@@ -163,7 +178,8 @@ class _Actor:
         facts = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
         ended = time.monotonic()
         times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
-        return {"number": task.number, "facts": facts, "actor": self._id, **times}
+        tokens = task.work.get("tokens", 0)
+        return {"number": task.number, "tokens": tokens, "facts": facts, "actor": self._id, **times}
 
 
 def _made(make: Callable[[], Worker]) -> Worker:

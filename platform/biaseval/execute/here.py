@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import Resources, allocate
 from biaseval.execute.tasks import Task, as_ours
-from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 
@@ -34,7 +33,8 @@ def is_little(parts: Parts, missing: Sequence[Unit], cluster: Cluster) -> bool:
     A stage that does not know its work, an ``execution`` that asks for actors, a GPU, and a Ray that is there already
     are each a reason for Ray.
     """
-    if parts.flops_per_token is None or parts.execution != ExecutionSpec(part_rows=parts.execution.part_rows):
+    execution = parts.execution
+    if parts.flops_per_token is None or (execution.actors, execution.gpus_per_actor) != ("auto", "auto"):
         return False
     flops = parts.flops_per_token * sum(unit.work["tokens"] for unit in missing)
     return flops <= LITTLE and cluster.would_start and not _has_gpu()

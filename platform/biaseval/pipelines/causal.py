@@ -15,7 +15,7 @@ from biaseval.errors import InputError, Problems
 from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
 from biaseval.pipelines.kind import Description, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
-from biaseval.pipelines.words import cost_lines
+from biaseval.pipelines.words import cost_lines, costs
 from biaseval.progress import say
 from biaseval.prompting.parts import PlannedPart
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
@@ -307,7 +307,7 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
         ("tokens, shared prefixes", f"{summary.tokens:,}"),
         ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
         ("parameters", f"{inputs.model.n_parameters:,} ({inputs.model.family})"),
-        *cost_lines("FLOPs", flops),
+        *cost_lines("FLOPs", flops, spec.execution),
         ("smallest change seen", _detectable_words(summary)),
     ]
     notes = [f"left out: {name}: {reason}" for name, reason in summary.left_out.items()]
@@ -316,6 +316,7 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
         **summary.facts(),
         "model": asdict(inputs.model),
         "flops": flops,
+        "costs": costs(flops, spec.execution),
         "smallest_detectable": _detectable(summary),
     }
     if spec.lora is None:
