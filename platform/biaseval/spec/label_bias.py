@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
+from biaseval.prompting.calibration import permuting
 from biaseval.spec.data import DataSpec, ItemSpec
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
@@ -25,6 +26,8 @@ from biaseval.spec.sections import (
     refuse,
 )
 from biaseval.spec.training import LoraSpec, other_adapters, untrainable
+
+_OF_OPTIONS = "permutes the options of questions"
 
 
 class TasksSpec(Section):
@@ -245,8 +248,18 @@ class LabelBiasSpec(RunSpec):
 
     @field_validator("calibration")
     @classmethod
-    def _methods_are_named_once(cls, calibration: list[Method]) -> list[Method]:
-        refuse(named_twice("calibration", calibration, "a method"), SpecError)
+    def _methods_fit_the_data(cls, calibration: list[Method], info: ValidationInfo) -> list[Method]:
+        problems = named_twice("calibration", calibration, "a method")
+        permuted = permuting(calibration)
+        data = info.data.get("data") or []
+        if permuted and info.data.get("tasks") is not None:
+            problems.append(f"calibration: {permuted[0]} {_OF_OPTIONS}; tasks have none, take it out")
+        if permuted and (without := [own.name for own in data if getattr(own, "options", None) is None]):
+            problems.append(
+                f"calibration: {permuted[0]} {_OF_OPTIONS}, and data set {without[0]} has none; name their columns in "
+                "data.options, or take it out"
+            )
+        refuse(problems, SpecError)
         return calibration
 
     @field_validator("lora")
