@@ -8,12 +8,13 @@ questions as (
         n_demos,
         demo_set,
         purpose,
-        row // len(labels) as question,
-        any_value(len(labels)) as n_labels,
+        row // len(tasks.labels) as question,
+        len(tasks.labels) as n_labels,
         count(*) as n_orders,
         count(distinct gold) as n_places,
         count(distinct instance_id) as n_instances
     from prompts
+    inner join tasks using (task)
     inner join calibration_methods on purpose = calibration_methods.method
     where permutes
     group by all
