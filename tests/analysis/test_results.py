@@ -28,9 +28,6 @@ from tests.relationnames import views_of
 OVER_ADAPTERS = ("training_by_setting", "training_by_step", "demonstration_labels")
 """Views over them, and of demonstrations: they have no row here."""
 
-OVER_OPTIONS = ("option_priors",)
-"""Views over permuted options, which the run has none of."""
-
 OF_ADAPTERS = ("adapted_scores", "training_rows", "training")
 """Tables that a run without adapters has as empty ones."""
 
@@ -81,7 +78,7 @@ def test_results_open_from_any_directory_with_marts_as_tables(
         kinds = dict(connection.execute("select table_name, table_type from information_schema.tables").fetchall())
         for name, kind in kinds.items():
             n_rows = connection.execute(f"select count(*) from {name}").fetchall()[0][0]
-            assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS, *OVER_ADAPTERS, *OVER_OPTIONS))
+            assert (n_rows == 0) == (name in ("splits", *OF_ADAPTERS, *OVER_ADAPTERS))
             is_mart = (ANALYTICS / "marts" / f"{name}.sql").exists()
             assert (kind == "BASE TABLE") == (is_mart or name in (*OF_ADAPTERS, *OF_RECORDS))
     assert kinds.keys() == {*OF_RECORDS, *views_of("label_bias")}

@@ -111,6 +111,15 @@ def test_the_published_split_and_a_test_file_leave_test_rows_what_they_are(
     assert sum(row["role"] == "demonstration" for row in both[0]) == n_pool
 
 
+def test_adapters_are_trained_on_other_questions(tmp_path: Path) -> None:
+    plan = plan_of(quiz_spec(quiz(tmp_path, 100), lora={"preset": "reif2024"}))
+    trained = plan.training_rows.to_pylist()
+    for n_demos, demo_set in ((0, 0), (2, 0), (2, 1)):
+        own = {row["instance_id"] for row in trained if row["adapter"].endswith(f"k{n_demos}.s{demo_set}")}
+        questions = {row["instance_id"] for row in prompts(plan, "pride", n_demos, demo_set)}
+        assert (len(own), len(questions), own & questions) == (16, 8, set())
+
+
 def test_too_few_rows_are_named_with_what_they_are_needed_for(tmp_path: Path) -> None:
     spec = quiz_spec(quiz(tmp_path, 22))
     with pytest.raises(

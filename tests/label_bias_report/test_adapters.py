@@ -34,8 +34,8 @@ def test_methods_with_lora_have_names_and_stand_side_by_side() -> None:
     assert [METHODS[method] for method in ("lora", "lora+cc", "lora+looc")] == ["LoRA", "LoRA + CC", "LoRA + LOOC"]
     assert (method_name("none"), method_name("none", "mitigation")) == ("no calibration", "no mitigation")
     first, second = side_by_side(reversed(METHODS))
-    assert first == ["none", "cc", "dc", "looc", "lora"]
-    assert second == ["none", "lora", "lora+cc", "lora+dc", "lora+looc"]
+    assert first == ["none", "cc", "dc", "looc", "pride", "lora"]
+    assert second == ["none", "lora", "lora+cc", "lora+dc", "lora+looc", "lora+pride"]
     assert side_by_side(["lora", "none"]) == [["none", "lora"]]
     for methods in (first, second):
         styles = _styles(methods)

@@ -14,7 +14,7 @@ OptionFields = Mapping[str, Sequence[str]]
 def cyclic_orders(question: Instance, options: OptionFields) -> Iterator[Instance]:
     """Yield the question as it is, and as often as it has further options with these moved by one, cyclically.
 
-    Labels stay where they are, so that every option stands once behind each label (Zheng et al. 2024, section 4.1).
+    Labels stay where they are, so that every option stands once behind each label (Zheng et al. 2024).
 
     Args:
         question: its label is that of the right option.
