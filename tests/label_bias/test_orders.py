@@ -132,12 +132,14 @@ def test_too_few_rows_are_named_with_what_they_are_needed_for(tmp_path: Path) ->
 
 def test_without_options_there_is_nothing_to_permute(tmp_path: Path) -> None:
     train = quiz(tmp_path, 30)
-    every = "calibration: pride permutes the options of questions"
-    with pytest.raises(ValidationError, match=rf"{every}, and data set quiz has none; name their columns in data\.opt"):
+    message = (
+        r"calibration: pride permutes the options of questions, and {} none; name them in data\.options, or take pri"
+    )
+    with pytest.raises(ValidationError, match=message.format("data set quiz has")):
         quiz_spec(train, data={"options": None})
-    with pytest.raises(ValidationError, match=rf"{every}; tasks have none, take it out"):
+    with pytest.raises(ValidationError, match=message.format("task files have")):
         LabelBiasSpec.model_validate(label_bias_spec(tmp_path).model_dump() | {"calibration": ["cc", "pride@0.7"]})
-    with pytest.raises(ValidationError, match=rf"{every}, and data set odd has none"):
+    with pytest.raises(ValidationError, match=message.format("data set odd has")):
         harness_spec([{"lm_eval": "odd.yaml"}], calibration=["pride"])
     write_jsonl(tmp_path / "train.jsonl", boolq_rows("dog", 4, 4))
     write_jsonl(tmp_path / "test.jsonl", boolq_rows("cat", 4, 2))

@@ -27,8 +27,6 @@ from biaseval.spec.sections import (
 )
 from biaseval.spec.training import LoraSpec, other_adapters, untrainable
 
-_OF_OPTIONS = "permutes the options of questions"
-
 
 class TasksSpec(Section):
     """Which tasks, and how their instances are drawn."""
@@ -250,14 +248,13 @@ class LabelBiasSpec(RunSpec):
     @classmethod
     def _methods_fit_the_data(cls, calibration: list[Method], info: ValidationInfo) -> list[Method]:
         problems = named_twice("calibration", calibration, "a method")
-        permuted = permuting(calibration)
-        data = info.data.get("data") or []
-        if permuted and info.data.get("tasks") is not None:
-            problems.append(f"calibration: {permuted[0]} {_OF_OPTIONS}; tasks have none, take it out")
-        if permuted and (without := [own.name for own in data if getattr(own, "options", None) is None]):
+        without = [f"data set {own.name} has" for own in info.data.get("data") or [] if not _has_options(own)]
+        if info.data.get("tasks") is not None:
+            without = ["task files have"]
+        if without and (permuted := permuting(calibration)):
             problems.append(
-                f"calibration: {permuted[0]} {_OF_OPTIONS}, and data set {without[0]} has none; name their columns in "
-                "data.options, or take it out"
+                f"calibration: {permuted[0]} permutes the options of questions, and {without[0]} none; name them in "
+                f"data.options, or take {permuted[0]} out"
             )
         refuse(problems, SpecError)
         return calibration
@@ -272,6 +269,10 @@ class LabelBiasSpec(RunSpec):
             problems += _shown_examples(info.data["prompt"], lora.n_examples)
         refuse([f"lora: {problem}" for problem in problems], SpecError)
         return lora
+
+
+def _has_options(data: LabelDataSpec | LmEvalDataSpec) -> bool:
+    return isinstance(data, LabelDataSpec) and data.options is not None
 
 
 def _shown_examples(prompt: PromptSpec, n_examples: int) -> Iterator[str]:
