@@ -58,7 +58,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
     try:
         with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
-            for row in _mapped(parts, run, missing, allocation, resources).iter_rows():
+            for row in _rows(_mapped(parts, run, missing, allocation, resources)):
                 if row["error"] is not None:
                     kind, message = json.loads(row["error"])
                     raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
@@ -76,6 +76,12 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     finally:
         hours.close()
         forget_broken_devices(run)
+
+
+def _rows(mapped: ray.data.Dataset) -> Iterator[dict[str, Any]]:
+    """Yield each row when it is there: Ray Data would hold it back until it has the next."""
+    for batch in mapped.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        yield from cast(pa.Table, batch).to_pylist()
 
 
 def _mapped(
