@@ -387,14 +387,15 @@ def _describe(spec: QaBiasSpec, inputs: QuestionsInputs) -> Description:
             words += [f"{model.n_windows:,} windows", f"{model.tokens:,} tokens", f"{flops:.3g} FLOPs"]
         lines.append((f"model {model.name}", ", ".join(words)))
     detectable = {name: smallest_detectable(1, n_questions) for name, n_questions in plan.datasets.items()}
-    lines.append(
+    found = "; ".join(f"{100 * smallest:.1f} points of exact match on {name}" for name, smallest in detectable.items())
+    lines += [
+        ("smallest change found", f"{found}, in four of five such runs"),
         (
-            "smallest change seen",
-            "; ".join(f"{100 * smallest:.1f} points of exact match on {name}" for name, smallest in detectable.items())
-            + f", by 80 % of such runs (one test, questions taken as independent, if {CHANGED:.0%} of the answers "
-            f"differ; all tests of a page together need about {FAMILY_FACTOR} times as much)",
-        )
-    )
+            "",
+            f"if two models answer {CHANGED:.0%} of the questions otherwise, these being independent; by one test "
+            f"alone, and by those of a whole page if it is {FAMILY_FACTOR} times as large",
+        ),
+    ]
     notes, facts = [f"note: {note}" for note in plan.notes], {**asdict(plan), "smallest_detectable": detectable}
     if spec.train is None or inputs.training is None:
         return Description(lines, notes, facts)
