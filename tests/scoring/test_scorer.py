@@ -21,6 +21,7 @@ from transformers import LlamaConfig, MambaConfig, Phi3Config, PreTrainedTokeniz
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
 from biaseval.scoring import LabelScorer, encode, packed, runner, scorer
+from biaseval.scoring.memory import is_out_of_memory
 from tests.scoring.families import (
     EXACT,
     FAMILIES,
@@ -36,6 +37,15 @@ from tests.scoring.families import (
 from tests.tinymodels import make_llama
 
 PATHS = ("packed", "prefix_cache", "full_text")
+# What CUDA, its libraries and the CPU's allocator raise; the last three as torch words them.
+OUT_OF_MEMORY = {
+    "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    "cuda": torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", 2),
+    "driver": RuntimeError("CUDA driver error: out of memory"),
+    "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    "cudnn": RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    "cudnn 9": RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+}
 
 
 # ---- golden values ---------------------------------------------------------------------------------------------------
@@ -366,7 +376,8 @@ def test_prompts_that_grow_are_scored_behind_each_other(tokenizer: PreTrainedTok
     assert len(set(caches)) == 1  # one cache goes on from prefix to prefix, without a copy for each level
 
 
-def test_a_self_test_that_does_not_fit_is_left_for_later(tokenizer: PreTrainedTokenizerBase) -> None:
+@pytest.mark.parametrize("error", ["torch", "cublas"])
+def test_a_self_test_that_does_not_fit_is_left_for_later(error: str, tokenizer: PreTrainedTokenizerBase) -> None:
     model = random_model(PACKED["llama"]())
     context = "case " * 200
     texts = [f"{context}Input: {word} new.\n\nOutput:" for word in ("very", "not", "sure")]
@@ -375,7 +386,7 @@ def test_a_self_test_that_does_not_fit_is_left_for_later(tokenizer: PreTrainedTo
 
     def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
         if kwargs["input_ids"].numel() > 150:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
+            raise OUT_OF_MEMORY[error]
 
     model.register_forward_pre_hook(refuse_large, with_kwargs=True)
     scoring = LabelScorer(model, tokenizer, token_budget=100)
@@ -401,21 +412,34 @@ def test_a_path_that_fails_is_left(
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 
 
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
 @pytest.mark.parametrize("path", PATHS)
-def test_memory_running_out_halves_the_budget_and_goes_on(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
+def test_memory_running_out_halves_the_budget_and_goes_on(
+    path: str, error: str, tokenizer: PreTrainedTokenizerBase
+) -> None:
     model = random_model(PACKED["llama"]())
     prompts = few_shot_prompts()
     expected = by_the_rule(model, tokenizer, prompts)
 
     def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
         if kwargs["input_ids"].numel() > 150:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
+            raise OUT_OF_MEMORY[error]
 
     model.register_forward_pre_hook(refuse_large, with_kwargs=True)
     scoring = LabelScorer(model, tokenizer, token_budget=1024, cache_budget=4096, path=path)
     assert largest_difference(scoring.score(prompts), expected) < EXACT
+    assert (scoring.path, scoring.facts()["paths_left"]) == (path, {})
     assert scoring.token_budget == 128
     assert scoring.facts()["token_budget"] == 128
+
+
+def test_what_the_allocator_of_the_cpu_says_is_known_and_other_errors_are_not() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 50)
+    assert not isinstance(caught.value, torch.OutOfMemoryError)
+    assert is_out_of_memory(caught.value)
+    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert not is_out_of_memory(ValueError("a mask of the wrong shape"))
 
 
 def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -426,9 +450,7 @@ def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) 
 
     model.register_forward_pre_hook(refuse)
     prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
-    with pytest.raises(
-        BiasevalError, match=r"GPU memory runs out .* the longest text is prompt 'long', label 'no' \(\d+ "
-    ):
+    with pytest.raises(BiasevalError, match=r"memory runs out .* the longest text is prompt 'long', label 'no' \(\d+ "):
         LabelScorer(model, tokenizer).score(prompts)
 
 

@@ -1,4 +1,4 @@
-"""How many tokens a model can take at a time, from what its device has to spare."""
+"""How many tokens a model can take at a time, from what its device has to spare; and when that was too many."""
 
 from __future__ import annotations
 
@@ -11,6 +11,26 @@ SMALLEST_BUDGET = 32
 _CPU_BUDGET = 512
 _LARGEST_CUDA_BUDGET = 4096
 _CPU_CACHE_BYTES = 1 << 30
+
+_OUT_OF_MEMORY = (
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",  # from cuDNN 9 on
+    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    "DefaultCPUAllocator: can't allocate memory",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory does not suffice, in whatever it came wrapped.
+
+    Torch's own allocator alone raises ``OutOfMemoryError``: CUDA, its libraries and the CPU's allocator say it as a
+    ``RuntimeError``, the libraries where they first need room, in a process's first passes.
+    """
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def token_budget_of(model: PreTrainedModel) -> int:

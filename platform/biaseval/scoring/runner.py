@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
-from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, token_budget_of
+from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, is_out_of_memory, token_budget_of
 from biaseval.scoring.packed import (
     PathCache,
     packed_predictions,
@@ -264,8 +264,10 @@ class Runner:
             if self.model.dtype.itemsize == 2:
                 noise = float(np.abs(self._plain(texts, rows)[slots] - plain[slots]).max())
                 tolerance = min(max(_NOISE * noise, tolerance / 5), tolerance)
-        except torch.OutOfMemoryError:  # whole texts may need more than packs do; another part will have shorter ones
-            torch.cuda.empty_cache()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            torch.cuda.empty_cache()  # whole texts may need more than packs do; another part will have shorter ones
             return
         difference = float(np.abs(scores[slots] - plain[slots]).max())
         self._n_to_test[path] -= n
@@ -300,27 +302,26 @@ class Runner:
         logger.warning("%s: the %s path %s; it is used no longer", self.model.config.model_type, path, reason)
 
     def _within_memory(self, run: Callable[[], None], texts: Texts) -> None:
-        """Call ``run``, and again with half of the budgets each time that CUDA memory runs out."""
+        """Call ``run``, and again with half of the budgets each time that memory runs out."""
         while True:
             try:
                 run()
                 return
-            except torch.OutOfMemoryError as error:
+            except BaseException as error:
+                self._cache = PathCache()
+                if not is_out_of_memory(error):
+                    raise
                 if self.token_budget // 2 < SMALLEST_BUDGET:
                     longest = int(texts.lengths.argmax())
                     raise BiasevalError(
-                        f"GPU memory runs out with {self.token_budget} tokens in a pass; the longest text is "
+                        f"memory runs out with {self.token_budget} tokens in a pass; the longest text is "
                         f"{texts.name(longest)} ({texts.lengths[longest]} tokens): use a GPU with more memory, "
                         "several GPUs, or quantization 8bit, or shorten it"
                     ) from error
-            except BaseException:
-                self._cache = PathCache()
-                raise
             self.token_budget //= 2
             self.cache_budget //= 2
-            self._cache = PathCache()
             torch.cuda.empty_cache()
-            logger.warning("GPU memory ran out; going on with at most %d tokens in a pass", self.token_budget)
+            logger.warning("memory ran out; going on with at most %d tokens in a pass", self.token_budget)
 
 
 def _paths(model: PreTrainedModel) -> list[Path]:
