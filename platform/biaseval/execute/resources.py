@@ -19,6 +19,11 @@ _MOST_ACTORS = 1000
 
 _ON_CPUS = "on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
 
+_IN_TURN = (
+    "on several GPUs for each model, which work one after another: for a model that does not fit fewer; "
+    "model.quantization makes it smaller"
+)
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -181,7 +186,8 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
         if is_local and execution.actors == "auto":
             n_actors = min(at_most, total_gpus // num_gpus)
         # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
-        return Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None)
+        caution = None if num_gpus == 1 else _IN_TURN
+        return Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None, caution=caution)
     caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     n_actors = (1 if is_local else max(1, len(cpus))) if execution.actors == "auto" else execution.actors
     n_actors = min(n_actors, n_parts)
