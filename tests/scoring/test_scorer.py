@@ -16,7 +16,14 @@ import pytest
 import torch
 from accelerate import dispatch_model
 from peft import LoraConfig, get_peft_model
-from transformers import LlamaConfig, MambaConfig, Phi3Config, PreTrainedTokenizerBase
+from transformers import (
+    LlamaConfig,
+    MambaConfig,
+    Phi3Config,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
@@ -182,6 +189,24 @@ def test_the_beginning_that_parts_share_is_run_once_and_bit_for_bit_the_same(
     assert scoring.score(other).equals(LabelScorer(model, tokenizer, token_budget=64).score(other))
 
 
+def test_keys_and_values_are_given_their_room_once(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    grown = packed._grown
+    monkeypatch.setattr(packed, "_grown", lambda *given: made.append(given[-1]) or grown(*given))
+    model = random_model(PACKED["llama, grouped queries"]())
+    prompts = few_shot_prompts()
+    for path_tokens in (30, 300):
+        scoring = LabelScorer(model, tokenizer, token_budget=path_tokens)
+        scoring.score(prompts)
+        scoring.score(prompts.slice(0, 5))
+    assert made == [512] * 2 * 2 * 2  # keys and values of two layers, of two scorers
+    made.clear()
+    LabelScorer(model, tokenizer, token_budget=300).generate(prompts, 40)
+    assert len(made) == 2 * 2 * 2  # to score, which tests the path, and to generate
+
+
 def test_a_prompt_that_begins_others_is_scored_although_its_beginning_is_in_the_cache(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
@@ -298,6 +323,44 @@ def test_wrong_packs_are_found_out_in_16_bits(
     config = PREFIX_CACHE["mpt"]()
     config.initializer_range = 0.1  # packed wrongly, scores are about 0.8 nats off; rounding costs 0.01
     scoring = LabelScorer(random_model(config).to(torch.bfloat16), tokenizer)
+    scoring.score(few_shot_prompts())
+    assert scoring.path == "prefix_cache"
+
+
+def with_large_logits(config: PretrainedConfig) -> PreTrainedModel:
+    """Return a model whose logits reach 28."""
+    model = random_model(config)
+    with torch.no_grad():
+        logits = model(torch.arange(2, 40)[None]).logits
+        model.get_output_embeddings().weight *= 28 / logits.abs().max()
+    return model
+
+
+def test_right_packs_are_kept_where_16_bits_round_large_logits(tokenizer: PreTrainedTokenizerBase) -> None:
+    # Between 16 and 32 a step of bfloat16 is 0.125. Here nothing but the logits is rounded: padding changes no score,
+    # and a pack adds the same to all tokens, which changes none either.
+    model = with_large_logits(PACKED["llama, grouped queries"]())
+    model.__class__ = type("Rounded", (type(model),), {"dtype": torch.bfloat16})
+    more = []
+
+    def note(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
+        more[:] = [0.06 if kwargs["attention_mask"].dim() == 4 else 0.0]
+
+    model.register_forward_pre_hook(note, with_kwargs=True)
+    model.get_output_embeddings().register_forward_hook(lambda head, args, logits: (logits + more[0]).bfloat16())
+    scoring = LabelScorer(model, tokenizer)
+    scoring.score(few_shot_prompts())
+    assert scoring.path == "packed"
+    assert 0.1 < scoring.facts()["self_test_difference"] <= 0.3
+
+
+def test_wrong_packs_are_found_out_where_16_bits_round_large_logits(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    config = PREFIX_CACHE["mpt"]()
+    config.initializer_range, config.tie_word_embeddings = 0.1, False
+    scoring = LabelScorer(with_large_logits(config).bfloat16(), tokenizer)
     scoring.score(few_shot_prompts())
     assert scoring.path == "prefix_cache"
 

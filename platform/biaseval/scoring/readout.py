@@ -49,6 +49,16 @@ def write_likeliest(trie: TokenTrie, predictions: Iterable[Predictions], tokens:
         tokens[trie.target_slot[each.targets]] = likeliest(each.logits)[each.rows]
 
 
+def largest_logit(trie: TokenTrie, predictions: Iterable[Predictions]) -> float:
+    """Return the size of the largest logit that scores are made of: a target's, or that of the likeliest token."""
+    largest = 0.0
+    for each in predictions:
+        where = (on_device(own, each.logits.device) for own in (each.rows, trie.target_token[each.targets]))
+        of_targets = each.logits[tuple(where)]
+        largest = max(largest, float(of_targets.abs().max()), float(each.logits.amax(dim=-1).abs().max()))
+    return largest
+
+
 def _logprobs(logits: torch.Tensor, rows: Integers, tokens: Integers) -> torch.Tensor:
     at_once = max(1, _LOGITS_AT_ONCE // logits.shape[-1])  # bounds the float32 copy
     normalizers = torch.cat([part.float().logsumexp(dim=-1) for part in torch.split(logits, at_once)])
