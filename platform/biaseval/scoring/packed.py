@@ -16,7 +16,8 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from biaseval.scoring.attention import dense_mask, on_device, tree_mask
+from biaseval.scoring.attention import dense_mask, keys_as_they_are, tree_mask
+from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, likeliest, logits_at
 from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, plan_packs
 
@@ -95,8 +96,12 @@ class PathCache(Cache):
 
     def keep(self, length: int, columns: Integers) -> None:
         """Keep the first ``length`` tokens and, behind them, those at ``columns``."""
-        for layer in self.layers:
-            cast(_PathLayer, layer).keep(length, columns)
+        is_moved = not np.array_equal(columns, np.arange(length, length + len(columns)))
+        chosen: dict[torch.device, torch.Tensor] = {}  # layers may lie on several devices
+        for layer in cast(list[_PathLayer], self.layers):
+            if is_moved and layer.device not in chosen:
+                chosen[layer.device] = on_device(columns, layer.device)
+            layer.keep(length + len(columns), chosen.get(layer.device))
 
 
 class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
@@ -127,12 +132,11 @@ class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.values[:, :, start : self.length] = value_states
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
-    def keep(self, length: int, columns: Integers) -> None:
-        self.length = length + len(columns)
-        if len(columns) and not np.array_equal(columns, np.arange(length, self.length)):
-            chosen = on_device(columns, self.device)
+    def keep(self, length: int, columns: torch.Tensor | None) -> None:
+        self.length = length
+        if columns is not None:
             for states in (self.keys, self.values):
-                states[:, :, length : self.length] = states[:, :, chosen]
+                states[:, :, length - len(columns) : length] = states[:, :, columns]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.length + query_length, 0
@@ -182,7 +186,7 @@ def write_continuations(
         ends = np.unique(trie.target_node[run.predictions.targets])
         newest = likeliest(run.predictions.logits)
         following = [newest]
-        is_seen = dense_mask(trie, run.pack, model.device)[on_device(ends - run.pack.start, model.device)]
+        is_seen = dense_mask(trie, run.pack, model.device, ends)
         itself = torch.eye(len(ends), dtype=torch.bool, device=model.device)
         for step in range(1, tokens.shape[1]):
             is_seen = torch.cat([is_seen, itself], dim=1)
@@ -248,18 +252,20 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
     targets = trie.targets(pack.start, pack.stop)
     places, rows = np.unique(trie.target_node[targets] - pack.start, return_inverse=True)
     nodes = slice(pack.start, pack.stop)
-    is_sdpa = model.config._attn_implementation == "sdpa"
-    logits = logits_at(
-        model,
-        places if len(places) else np.array([pack.stop - pack.start - 1]),
-        input_ids=_row(model, trie.token[nodes]),
-        position_ids=_row(model, trie.depth[nodes]),
-        attention_mask=tree_mask(trie, pack, model.device)
-        if is_sdpa
-        else _additive(model, dense_mask(trie, pack, model.device)),
-        past_key_values=cache,
-        use_cache=True,
-    )
+    if model.config._attn_implementation == "sdpa":
+        mask: torch.Tensor = tree_mask(trie, pack, model.device)
+    else:
+        mask = _additive(model, dense_mask(trie, pack, model.device))
+    with keys_as_they_are():
+        logits = logits_at(
+            model,
+            places if len(places) else np.array([pack.stop - pack.start - 1]),
+            input_ids=_row(model, trie.token[nodes]),
+            position_ids=_row(model, trie.depth[nodes]),
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=True,
+        )
     if not len(places):
         return _Run(pack, None)
     return _Run(pack, Predictions(np.arange(targets.start, targets.stop), rows, logits[0]))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
-from biaseval.scoring.attention import on_device
+from biaseval.scoring.blocks import on_device
 from biaseval.scoring.trie import Integers, TokenTrie
 
 Logprobs = npt.NDArray[np.float32]
