@@ -17,17 +17,20 @@ import torch
 from accelerate import dispatch_model
 from peft import LoraConfig, get_peft_model
 from transformers import (
+    AutoModelForCausalLM,
     LlamaConfig,
     MambaConfig,
+    MistralConfig,
     Phi3Config,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.integrations import sdpa_attention
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
-from biaseval.scoring import LabelScorer, encode, packed, runner, scorer
+from biaseval.scoring import LabelScorer, attention, encode, memory, packed, runner, scorer
 from biaseval.scoring.memory import is_out_of_memory
 from tests.scoring.families import (
     EXACT,
@@ -122,6 +125,21 @@ def test_packs_are_right_with_eager_attention(name: str, tokenizer: PreTrainedTo
     scoring = LabelScorer(model, tokenizer, token_budget=64)
     assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
     assert scoring.path == "packed"
+
+
+@pytest.mark.parametrize("name", ["llama, grouped queries", "qwen3", "falcon 7b", "opt", "gpt_neox", "gemma3"])
+def test_packs_need_neither_a_dense_mask_nor_repeated_keys(
+    name: str, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwanted(*_: object) -> torch.Tensor:
+        raise AssertionError
+
+    model, prompts = random_model(PACKED[name]()), few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer, token_budget=300)
+    scores = scoring.score(prompts)  # the self-test is over
+    monkeypatch.setattr(attention, "dense_mask", unwanted)
+    monkeypatch.setattr(sdpa_attention, "repeat_kv", unwanted)
+    assert scoring.score(prompts).equals(scores)
 
 
 def test_a_model_without_keys_and_values_is_scored_from_whole_texts(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -503,6 +521,24 @@ def test_what_the_allocator_of_the_cpu_says_is_known_and_other_errors_are_not() 
     assert is_out_of_memory(caught.value)
     assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
     assert not is_out_of_memory(ValueError("a mask of the wrong shape"))
+
+
+@pytest.mark.parametrize(
+    ("gib", "attention_of", "expected"),
+    [(10, "sdpa", range(4096, 8192)), (66, "sdpa", [16_384]), (66, "eager", [4096]), (0, "sdpa", [32])],
+)
+def test_a_gpu_takes_as_many_tokens_as_its_memory_holds(
+    gib: int, attention_of: str, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a model of 7B leaves free in bfloat16 on 24 and 80 GB.
+    config = MistralConfig()
+    config._attn_implementation = attention_of
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    assert memory.token_budget_of(model) == 512
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    monkeypatch.setattr(memory, "_third_of_free", lambda _: gib * (1 << 30) // 3)
+    assert memory.token_budget_of(model) in expected
 
 
 def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) -> None:

@@ -70,12 +70,11 @@ def attend(
         output, total, *_ = _aten._scaled_dot_product_efficient_attention(
             query, key, value, bias, True, is_causal=is_causal, scale=scale
         )
-        total = total[..., : query.shape[2]]  # it fills up the last dimension
     else:
         output, total, *_ = _aten._scaled_dot_product_flash_attention(
             query, key, value, is_causal=is_causal, scale=scale
         )
-    return output, total
+    return output, total[..., : query.shape[2]]  # some fill up the last dimension
 
 
 def by_products(

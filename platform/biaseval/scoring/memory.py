@@ -9,7 +9,9 @@ from transformers import PreTrainedModel
 
 SMALLEST_BUDGET = 32
 _CPU_BUDGET = 512
-_LARGEST_CUDA_BUDGET = 4096
+_LARGEST_FUSED = 16_384
+_LARGEST_WITH_SCORES = 4096
+"""Where attention keeps the scores of all tokens with all, which grow with the square of a pack."""
 _CPU_CACHE_BYTES = 1 << 30
 
 _OUT_OF_MEMORY = (
@@ -45,7 +47,8 @@ def token_budget_of(model: PreTrainedModel) -> int:
     widest = max(getattr(config, "intermediate_size", None) or 4 * config.hidden_size, config.hidden_size)
     per_token = _cache_bytes(model) + model.dtype.itemsize * 8 * widest
     per_token += 2 * (model.dtype.itemsize + 4) * vocabulary_of(model) // 8
-    return int(min(max(_third_of_free(model) // per_token, SMALLEST_BUDGET), _LARGEST_CUDA_BUDGET))
+    largest = _LARGEST_FUSED if model.config._attn_implementation == "sdpa" else _LARGEST_WITH_SCORES
+    return int(min(max(_third_of_free(model) // per_token, SMALLEST_BUDGET), largest))
 
 
 def cache_budget_of(model: PreTrainedModel) -> int:
