@@ -202,9 +202,10 @@ def test_only_attention_tells_the_mask_from_a_dense_one() -> None:
     for found, expected in ((mask[..., :5], dense[..., :5]), (~mask, ~dense), (mask.float(), dense.float())):
         assert type(found) is torch.Tensor
         assert torch.equal(found, expected)
-    assert isinstance(mask.to(CPU), TreeMask)
-    elsewhere = mask.to("meta")  # a model over several devices
+    assert mask.to(CPU) is mask
+    elsewhere = mask.to("meta", non_blocking=True)  # a model over several devices, in each of its layers
     assert isinstance(elsewhere, TreeMask)
+    assert mask.to("meta") is elsewhere
     assert {
         own.device.type for each in elsewhere.arranged.blocks for own in (each.keys, each.is_seen, each.queries)
     } == {"meta"}
@@ -218,3 +219,19 @@ def test_what_the_blocks_cannot_do_is_left_to_the_dense_mask() -> None:
     expected = F.scaled_dot_product_attention(query, key, wide, attn_mask=dense_mask(trie, pack, CPU)[None, None])
     found = F.scaled_dot_product_attention(query, key, wide, attn_mask=tree_mask(trie, pack, CPU))
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("n_key_heads", [4, 2])
+def test_without_kernels_there_is_one_dense_mask_for_all_layers(
+    n_key_heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "takes", lambda query: False)  # 16 bits on a T4, or a head size of its own
+    trie, some = packs(2)
+    query, key, value = states(largest(some), 4, n_key_heads, 0)
+    dense = dense_mask(trie, largest(some), CPU)[None, None]
+    mask = tree_mask(trie, largest(some), CPU)
+    expected = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, enable_gqa=True)
+    for _ in range(2):
+        found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True)
+        assert (found - expected).abs().max() < 1e-5
+        monkeypatch.setattr(attention, "dense_mask", None)

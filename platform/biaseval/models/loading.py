@@ -94,10 +94,8 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
     if loading.quantization is not None:
         options["quantization_config"] = _quantization_config(loading.quantization, device, numbers)
     if device.startswith("cuda"):
-        of_a_weight = _QUANTIZATIONS.get(loading.quantization or "", numbers.itemsize)
-        is_spread = loading.max_memory is not None or (
-            device == "cuda" and not _fits_one_gpu(auto, config, of_a_weight)
-        )
+        width = _QUANTIZATIONS.get(loading.quantization or "", numbers.itemsize)
+        is_spread = loading.max_memory is not None or (device == "cuda" and not _fits_one_gpu(auto, config, width))
         options["device_map"] = "auto" if is_spread else {"": device}
     if loading.max_memory is not None:
         options["max_memory"] = dict(loading.max_memory)

@@ -39,6 +39,8 @@ class TreeMask(torch.Tensor):
     trie: TokenTrie
     pack: Pack
     arranged: Layout
+    copies: dict[torch.device, TreeMask]
+    made: torch.Tensor | None
 
     @classmethod
     def of(cls, trie: TokenTrie, pack: Pack, layout: Layout, device: torch.device) -> TreeMask:
@@ -48,11 +50,22 @@ class TreeMask(torch.Tensor):
             cls, torch.zeros(1, dtype=torch.bool, device=device).expand(1, 1, n, len(pack.path) + n)
         )
         mask.trie, mask.pack, mask.arranged = trie, pack, layout
+        mask.copies, mask.made = {}, None
         return mask
 
+    def on(self, device: torch.device) -> TreeMask:
+        """Return the mask on a device, always the same: a model over several moves it for each of its layers."""
+        if device == self.device:
+            return self
+        if device not in self.copies:
+            self.copies[device] = TreeMask.of(self.trie, self.pack, self.arranged.to(device), device)
+        return self.copies[device]
+
     def dense(self) -> torch.Tensor:
-        """Return the mask as a tensor like any other."""
-        return dense_mask(self.trie, self.pack, self.device)[None, None]
+        """Return the mask as a tensor like any other; made once."""
+        if self.made is None:
+            self.made = dense_mask(self.trie, self.pack, self.device)[None, None]
+        return self.made
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -63,9 +76,9 @@ class TreeMask(torch.Tensor):
             if func is F.scaled_dot_product_attention and isinstance(kwargs.get("attn_mask"), cls):
                 return _attention(*args, **kwargs)
             if func is torch.Tensor.to and isinstance(mask := args[0], cls):
-                moved = func(*args, **kwargs)
-                if moved.dtype == torch.bool:  # a model over several devices moves its mask
-                    return cls.of(mask.trie, mask.pack, mask.arranged.to(moved.device), moved.device)
+                asked = func(torch.empty(0, dtype=torch.bool, device=mask.device), *args[1:], **kwargs)
+                if asked.dtype == torch.bool:
+                    return mask.on(asked.device)
             args, kwargs = tree_map_only(cls, cls.dense, (args, kwargs))
             return func(*args, **kwargs)
 
