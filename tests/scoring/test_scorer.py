@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import subprocess
 import sys
@@ -17,21 +16,16 @@ import torch
 from accelerate import dispatch_model
 from peft import LoraConfig, get_peft_model
 from transformers import (
-    AutoModelForCausalLM,
     LlamaConfig,
     MambaConfig,
-    MistralConfig,
     Phi3Config,
-    PretrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.integrations import sdpa_attention
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
-from biaseval.scoring import LabelScorer, attention, encode, memory, packed, runner, scorer
-from biaseval.scoring.memory import is_out_of_memory
+from biaseval.scoring import LabelScorer, attention, encode, packed, scorer
 from tests.scoring.families import (
     EXACT,
     FAMILIES,
@@ -47,15 +41,6 @@ from tests.scoring.families import (
 from tests.tinymodels import make_llama
 
 PATHS = ("packed", "prefix_cache", "full_text")
-# What CUDA, its libraries and the CPU's allocator raise; the last three as torch words them.
-OUT_OF_MEMORY = {
-    "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    "cuda": torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported", 2),
-    "driver": RuntimeError("CUDA driver error: out of memory"),
-    "cublas": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-    "cudnn": RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
-    "cudnn 9": RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
-}
 
 
 # ---- golden values ---------------------------------------------------------------------------------------------------
@@ -207,24 +192,6 @@ def test_the_beginning_that_parts_share_is_run_once_and_bit_for_bit_the_same(
     assert scoring.score(other).equals(LabelScorer(model, tokenizer, token_budget=64).score(other))
 
 
-def test_keys_and_values_are_given_their_room_once(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-    grown = packed._grown
-    monkeypatch.setattr(packed, "_grown", lambda *given: made.append(given[-1]) or grown(*given))
-    model = random_model(PACKED["llama, grouped queries"]())
-    prompts = few_shot_prompts()
-    for path_tokens in (30, 300):
-        scoring = LabelScorer(model, tokenizer, token_budget=path_tokens)
-        scoring.score(prompts)
-        scoring.score(prompts.slice(0, 5))
-    assert made == [512] * 2 * 2 * 2  # keys and values of two layers, of two scorers
-    made.clear()
-    LabelScorer(model, tokenizer, token_budget=300).generate(prompts, 40)
-    assert len(made) == 2 * 2 * 2  # to score, which tests the path, and to generate
-
-
 def test_a_prompt_that_begins_others_is_scored_although_its_beginning_is_in_the_cache(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
@@ -274,15 +241,6 @@ def test_no_prompts_give_no_scores(tokenizer: PreTrainedTokenizerBase) -> None:
     assert scores.schema == scorer.SCORES
 
 
-def test_sixteen_bit_scores_stay_within_the_self_test_tolerance(tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED["llama, grouped queries"]()).to(torch.bfloat16)
-    scoring = LabelScorer(model, tokenizer)
-    prompts = few_shot_prompts()
-    difference = largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts))
-    assert scoring.path == "packed"
-    assert difference < runner.TOLERANCE[torch.bfloat16]
-
-
 def test_an_adapter_changes_the_scores_to_those_of_the_adapted_model(tiny_llama: Path, tmp_path: Path) -> None:
     adapted = get_peft_model(
         load_model(ModelSource(str(tiny_llama))), LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
@@ -301,86 +259,6 @@ def test_an_adapter_changes_the_scores_to_those_of_the_adapted_model(tiny_llama:
 
 
 # ---- when something is wrong -----------------------------------------------------------------------------------------
-
-
-def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # MPT takes its positions from places in the row: no error, only wrong numbers.
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    model = random_model(PREFIX_CACHE["mpt"]())
-    scoring = LabelScorer(model, tokenizer)
-    assert scoring.path == "packed"
-    prompts = few_shot_prompts()
-    with caplog.at_level(logging.WARNING):
-        scores = scoring.score(prompts)
-    assert scoring.path == "prefix_cache"
-    assert "nats off" in scoring.facts()["paths_left"]["packed"]
-    assert re.search("mpt: the packed path is .* nats off the plain forward pass", caplog.text)
-    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
-
-
-def test_texts_that_share_nothing_do_not_use_up_the_self_test(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    model = random_model(PREFIX_CACHE["mpt"]())
-    scoring = LabelScorer(model, tokenizer)
-    for text in ("one text", "another", "a third", "and more"):
-        scoring.score(pa.table({"prompt_id": ["a"], "text": [text], "labels": [["yes"]]}))
-    assert scoring.facts()["self_test_difference"] is None
-    prompts = few_shot_prompts()
-    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
-    assert scoring.path == "prefix_cache"
-
-
-def test_wrong_packs_are_found_out_in_16_bits(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    config = PREFIX_CACHE["mpt"]()
-    config.initializer_range = 0.1  # packed wrongly, scores are about 0.8 nats off; rounding costs 0.01
-    scoring = LabelScorer(random_model(config).to(torch.bfloat16), tokenizer)
-    scoring.score(few_shot_prompts())
-    assert scoring.path == "prefix_cache"
-
-
-def with_large_logits(config: PretrainedConfig) -> PreTrainedModel:
-    """Return a model whose logits reach 28."""
-    model = random_model(config)
-    with torch.no_grad():
-        logits = model(torch.arange(2, 40)[None]).logits
-        model.get_output_embeddings().weight *= 28 / logits.abs().max()
-    return model
-
-
-def test_right_packs_are_kept_where_16_bits_round_large_logits(tokenizer: PreTrainedTokenizerBase) -> None:
-    # Between 16 and 32 a step of bfloat16 is 0.125. Here nothing but the logits is rounded: padding changes no score,
-    # and a pack adds the same to all tokens, which changes none either.
-    model = with_large_logits(PACKED["llama, grouped queries"]())
-    model.__class__ = type("Rounded", (type(model),), {"dtype": torch.bfloat16})
-    more = []
-
-    def note(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
-        more[:] = [0.06 if kwargs["attention_mask"].dim() == 4 else 0.0]
-
-    model.register_forward_pre_hook(note, with_kwargs=True)
-    model.get_output_embeddings().register_forward_hook(lambda head, args, logits: (logits + more[0]).bfloat16())
-    scoring = LabelScorer(model, tokenizer)
-    scoring.score(few_shot_prompts())
-    assert scoring.path == "packed"
-    assert 0.1 < scoring.facts()["self_test_difference"] <= 0.3
-
-
-def test_wrong_packs_are_found_out_where_16_bits_round_large_logits(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    config = PREFIX_CACHE["mpt"]()
-    config.initializer_range, config.tie_word_embeddings = 0.1, False
-    scoring = LabelScorer(with_large_logits(config).bfloat16(), tokenizer)
-    scoring.score(few_shot_prompts())
-    assert scoring.path == "prefix_cache"
 
 
 @pytest.mark.parametrize("change", ["weights", "adapter", "dtype"])
@@ -455,102 +333,6 @@ def test_prompts_that_grow_are_scored_behind_each_other(tokenizer: PreTrainedTok
     assert largest_difference([scores[row] for row in (0, 150, 299)], expected) < EXACT
     caches = [id(cache) for cache, after in pairwise(held) if cache is not None and cache is after]
     assert len(set(caches)) == 1  # one cache goes on from prefix to prefix, without a copy for each level
-
-
-@pytest.mark.parametrize("error", ["torch", "cublas"])
-def test_a_self_test_that_does_not_fit_is_left_for_later(error: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED["llama"]())
-    context = "case " * 200
-    texts = [f"{context}Input: {word} new.\n\nOutput:" for word in ("very", "not", "sure")]
-    prompts = pa.table({"prompt_id": list("abc"), "text": texts, "labels": [["no", "yes"]] * 3})
-    expected = by_the_rule(model, tokenizer, prompts)
-
-    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
-        if kwargs["input_ids"].numel() > 150:
-            raise OUT_OF_MEMORY[error]
-
-    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
-    scoring = LabelScorer(model, tokenizer, token_budget=100)
-    assert largest_difference(scoring.score(prompts), expected) < EXACT
-    assert scoring.token_budget == 100
-    assert scoring.facts()["self_test_difference"] is None
-    scoring.score(few_shot_prompts())
-    assert scoring.facts()["self_test_difference"] < EXACT
-
-
-def test_a_path_that_fails_is_left(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Falcon's ALiBi models refuse the mask of a pack.
-    monkeypatch.setattr(runner, "takes_packs", lambda model: True)
-    model = random_model(PREFIX_CACHE["falcon rw (alibi)"]())
-    prompts = few_shot_prompts()
-    scoring = LabelScorer(model, tokenizer)
-    with caplog.at_level(logging.WARNING):
-        scores = scoring.score(prompts)
-    assert scoring.path == "prefix_cache"
-    assert "falcon: the packed path fails with" in caplog.text
-    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
-
-
-@pytest.mark.parametrize("error", OUT_OF_MEMORY)
-@pytest.mark.parametrize("path", PATHS)
-def test_memory_running_out_halves_the_budget_and_goes_on(
-    path: str, error: str, tokenizer: PreTrainedTokenizerBase
-) -> None:
-    model = random_model(PACKED["llama"]())
-    prompts = few_shot_prompts()
-    expected = by_the_rule(model, tokenizer, prompts)
-
-    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
-        if kwargs["input_ids"].numel() > 150:
-            raise OUT_OF_MEMORY[error]
-
-    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
-    scoring = LabelScorer(model, tokenizer, token_budget=1024, cache_budget=4096, path=path)
-    assert largest_difference(scoring.score(prompts), expected) < EXACT
-    assert (scoring.path, scoring.facts()["paths_left"]) == (path, {})
-    assert scoring.token_budget == 128
-    assert scoring.facts()["token_budget"] == 128
-
-
-def test_what_the_allocator_of_the_cpu_says_is_known_and_other_errors_are_not() -> None:
-    with pytest.raises(RuntimeError) as caught:
-        torch.empty(1 << 50)
-    assert not isinstance(caught.value, torch.OutOfMemoryError)
-    assert is_out_of_memory(caught.value)
-    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
-    assert not is_out_of_memory(ValueError("a mask of the wrong shape"))
-
-
-@pytest.mark.parametrize(
-    ("gib", "attention_of", "expected"),
-    [(10, "sdpa", range(4096, 8192)), (66, "sdpa", [16_384]), (66, "eager", [4096]), (0, "sdpa", [32])],
-)
-def test_a_gpu_takes_as_many_tokens_as_its_memory_holds(
-    gib: int, attention_of: str, expected: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # What a model of 7B leaves free in bfloat16 on 24 and 80 GB.
-    config = MistralConfig()
-    config._attn_implementation = attention_of
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    assert memory.token_budget_of(model) == 512
-    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
-    monkeypatch.setattr(memory, "_third_of_free", lambda _: gib * (1 << 30) // 3)
-    assert memory.token_budget_of(model) in expected
-
-
-def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED["llama"]())
-
-    def refuse(module: torch.nn.Module, args: tuple[()]) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    model.register_forward_pre_hook(refuse)
-    prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
-    with pytest.raises(BiasevalError, match=r"memory runs out .* the longest text is prompt 'long', label 'no' \(\d+ "):
-        LabelScorer(model, tokenizer).score(prompts)
 
 
 @pytest.mark.parametrize("path", PATHS)
