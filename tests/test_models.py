@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +46,7 @@ from biaseval.models import (
     load_model,
     load_sequence_model,
     load_tokenizer,
+    loading,
     torch_dtype,
 )
 from biaseval.spec import ModelSpec, QaModelSpec
@@ -244,6 +247,69 @@ def test_settings_that_cannot_work_are_refused(tiny_llama: Path) -> None:
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="no usable CUDA GPU"):
             load_model(ModelSource(str(tiny_llama)), Loading(device="cuda:0"))
+
+
+@pytest.fixture
+def two_small_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend two GPUs of 40 GiB; accelerate, which finds none, lays a model out over memory and disk."""
+    monkeypatch.setattr(loading, "_resolved_device", lambda device: device)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 40 << 30))
+
+
+@pytest.mark.parametrize(
+    ("max_memory", "where"),
+    [(None, "cpu"), ({"cpu": "90KB"}, "disk")],
+)
+@pytest.mark.usefixtures("two_small_gpus")
+def test_a_model_that_does_not_fit_its_gpus_is_refused(
+    max_memory: dict[int | str, int | str] | None, where: str, tiny_llama: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load_model(ModelSource(str(tiny_llama)), Loading(device="cuda", max_memory=max_memory))
+    assert str(caught.value) == (
+        f"{tiny_llama}: 0.0 GiB of weights do not fit 2 GPUs of 40 GiB: a part would lie on {where}, at a fraction of "
+        "the speed; set execution.gpus_per_actor to 3, or model.quantization to 8bit or 4bit"
+    )
+
+
+@pytest.mark.usefixtures("two_small_gpus")
+def test_a_model_may_lie_where_somebody_asked_for_it(tiny_llama: Path) -> None:
+    spread = load_model(ModelSource(str(tiny_llama)), Loading(device="cuda", max_memory={"cpu": "90KB", "disk": "1GB"}))
+    assert "disk" in spread.hf_device_map.values()
+
+
+@pytest.mark.usefixtures("two_small_gpus")
+def test_the_message_has_as_many_gpus_as_would_do() -> None:
+    sizes = {"hidden_size": 8192, "num_hidden_layers": 60, "num_attention_heads": 128, "num_kv_heads": 8}
+    config = FalconConfig(**sizes, vocab_size=65_024, new_decoder_architecture=True)
+    with torch.device("meta"):
+        falcon = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    falcon.hf_device_map = {"": "cpu"}
+    with pytest.raises(InputError, match=r"^falcon: 7\d\.\d GiB .* 2 GPUs of 40 GiB.*gpus_per_actor to 3,"):
+        loading._refuse_offloaded("falcon", falcon, Loading())
+
+
+@pytest.mark.parametrize(("quantization", "of_a_weight"), [(None, 2), ("8bit", 1), ("4bit", 0.5)])
+def test_what_fits_one_gpu_is_not_spread(
+    quantization: str | None, of_a_weight: float, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_weights = describe_model(ModelSource(str(tiny_llama))).n_parameters
+    asked: list[Any] = []
+
+    def from_pretrained(path: str, **options: Any) -> Any:
+        asked.append(options["device_map"])
+        return SimpleNamespace(hf_device_map={"": 0}, device="cuda:0"), {"missing_keys": []}
+
+    monkeypatch.setattr(loading, "_resolved_device", lambda device: device)
+    monkeypatch.setattr(loading, "_quantization_config", lambda *_: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    for spare in (1.2, 1.3):  # a fifth of the memory stays free
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda spare=spare: (spare * of_a_weight * n_weights, 0))
+        loaded = Loading("bfloat16", "cuda", quantization)
+        loading.read_model(AutoModelForCausalLM, "model", ModelSource(str(tiny_llama)), loaded)
+    assert asked == ["auto", {"": "cuda"}]
 
 
 def test_fingerprint_follows_content_and_not_place(tiny_llama: Path, model_copy: Path) -> None:

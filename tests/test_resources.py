@@ -144,6 +144,13 @@ def test_as_many_groups_train_and_trials_run_as_nodes_can_come() -> None:
     assert share_of(ON_DEMAND, 4).reachable_gpus == 4
 
 
+def test_a_model_over_several_gpus_is_said_to_use_them_in_turn() -> None:
+    assert allocate(ExecutionSpec(gpus_per_actor=1), 9, EIGHT).caution is None
+    caution = allocate(ExecutionSpec(gpus_per_actor=2), 9, EIGHT).caution
+    assert caution is not None
+    assert caution.startswith("on several GPUs for each model, which work one after another")
+
+
 def test_trials_on_cpus_run_one_after_another_unless_they_are_asked_for() -> None:
     assert at_once(None, machine(64)) == 1
     assert at_once(4, machine(2, at_once=4)) == 4

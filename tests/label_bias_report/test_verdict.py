@@ -84,7 +84,8 @@ def test_the_verdict_tells_the_bias_that_was_put_into_the_scores(findings: Findi
         "“lower” and “higher” hold for new rows of these 12 tasks behind the same demonstrations; the chance that any "
         "of them is wrong is about 5 %. “No clear change”: this run cannot tell; a test alone would mostly find "
         f"{detectable(findings, 'rsd'):.3f} of RSD and {detectable(findings, 'accuracy'):.3f} of accuracy there, "
-        "and half of it in four times as many rows. For other tasks like these “other tasks” has a word of its own, with the same 5 %."
+        "and half of it in four times as many rows. For other tasks like these “other tasks” has a word of its own, "
+        "with the same 5 %."
     )
     assert lines["What to do"].startswith("on these tasks: RSD and BiasScore fall, accuracy rises: ")
     assert lines["What to do"].endswith(" Remedies are compared with no remedy, not with each other.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import subprocess
 import sys
@@ -16,11 +15,17 @@ import pytest
 import torch
 from accelerate import dispatch_model
 from peft import LoraConfig, get_peft_model
-from transformers import LlamaConfig, MambaConfig, Phi3Config, PreTrainedTokenizerBase
+from transformers import (
+    LlamaConfig,
+    MambaConfig,
+    Phi3Config,
+    PreTrainedTokenizerBase,
+)
+from transformers.integrations import sdpa_attention
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
-from biaseval.scoring import LabelScorer, encode, packed, runner, scorer
+from biaseval.scoring import LabelScorer, attention, encode, packed, scorer
 from tests.scoring.families import (
     EXACT,
     FAMILIES,
@@ -105,6 +110,21 @@ def test_packs_are_right_with_eager_attention(name: str, tokenizer: PreTrainedTo
     scoring = LabelScorer(model, tokenizer, token_budget=64)
     assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
     assert scoring.path == "packed"
+
+
+@pytest.mark.parametrize("name", ["llama, grouped queries", "qwen3", "falcon 7b", "opt", "gpt_neox", "gemma3"])
+def test_packs_need_neither_a_dense_mask_nor_repeated_keys(
+    name: str, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwanted(*_: object) -> torch.Tensor:
+        raise AssertionError
+
+    model, prompts = random_model(PACKED[name]()), few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer, token_budget=300)
+    scores = scoring.score(prompts)  # the self-test is over
+    monkeypatch.setattr(attention, "dense_mask", unwanted)
+    monkeypatch.setattr(sdpa_attention, "repeat_kv", unwanted)
+    assert scoring.score(prompts).equals(scores)
 
 
 def test_a_model_without_keys_and_values_is_scored_from_whole_texts(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -221,15 +241,6 @@ def test_no_prompts_give_no_scores(tokenizer: PreTrainedTokenizerBase) -> None:
     assert scores.schema == scorer.SCORES
 
 
-def test_sixteen_bit_scores_stay_within_the_self_test_tolerance(tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED["llama, grouped queries"]()).to(torch.bfloat16)
-    scoring = LabelScorer(model, tokenizer)
-    prompts = few_shot_prompts()
-    difference = largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts))
-    assert scoring.path == "packed"
-    assert difference < runner.TOLERANCE[torch.bfloat16]
-
-
 def test_an_adapter_changes_the_scores_to_those_of_the_adapted_model(tiny_llama: Path, tmp_path: Path) -> None:
     adapted = get_peft_model(
         load_model(ModelSource(str(tiny_llama))), LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
@@ -248,48 +259,6 @@ def test_an_adapter_changes_the_scores_to_those_of_the_adapted_model(tiny_llama:
 
 
 # ---- when something is wrong -----------------------------------------------------------------------------------------
-
-
-def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # MPT takes its positions from places in the row: no error, only wrong numbers.
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    model = random_model(PREFIX_CACHE["mpt"]())
-    scoring = LabelScorer(model, tokenizer)
-    assert scoring.path == "packed"
-    prompts = few_shot_prompts()
-    with caplog.at_level(logging.WARNING):
-        scores = scoring.score(prompts)
-    assert scoring.path == "prefix_cache"
-    assert "nats off" in scoring.facts()["paths_left"]["packed"]
-    assert re.search("mpt: the packed path is .* nats off the plain forward pass", caplog.text)
-    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
-
-
-def test_texts_that_share_nothing_do_not_use_up_the_self_test(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    model = random_model(PREFIX_CACHE["mpt"]())
-    scoring = LabelScorer(model, tokenizer)
-    for text in ("one text", "another", "a third", "and more"):
-        scoring.score(pa.table({"prompt_id": ["a"], "text": [text], "labels": [["yes"]]}))
-    assert scoring.facts()["self_test_difference"] is None
-    prompts = few_shot_prompts()
-    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
-    assert scoring.path == "prefix_cache"
-
-
-def test_wrong_packs_are_found_out_in_16_bits(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    config = PREFIX_CACHE["mpt"]()
-    config.initializer_range = 0.1  # packed wrongly, scores are about 0.8 nats off; rounding costs 0.01
-    scoring = LabelScorer(random_model(config).to(torch.bfloat16), tokenizer)
-    scoring.score(few_shot_prompts())
-    assert scoring.path == "prefix_cache"
 
 
 @pytest.mark.parametrize("change", ["weights", "adapter", "dtype"])
@@ -364,72 +333,6 @@ def test_prompts_that_grow_are_scored_behind_each_other(tokenizer: PreTrainedTok
     assert largest_difference([scores[row] for row in (0, 150, 299)], expected) < EXACT
     caches = [id(cache) for cache, after in pairwise(held) if cache is not None and cache is after]
     assert len(set(caches)) == 1  # one cache goes on from prefix to prefix, without a copy for each level
-
-
-def test_a_self_test_that_does_not_fit_is_left_for_later(tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED["llama"]())
-    context = "case " * 200
-    texts = [f"{context}Input: {word} new.\n\nOutput:" for word in ("very", "not", "sure")]
-    prompts = pa.table({"prompt_id": list("abc"), "text": texts, "labels": [["no", "yes"]] * 3})
-    expected = by_the_rule(model, tokenizer, prompts)
-
-    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
-        if kwargs["input_ids"].numel() > 150:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
-    scoring = LabelScorer(model, tokenizer, token_budget=100)
-    assert largest_difference(scoring.score(prompts), expected) < EXACT
-    assert scoring.token_budget == 100
-    assert scoring.facts()["self_test_difference"] is None
-    scoring.score(few_shot_prompts())
-    assert scoring.facts()["self_test_difference"] < EXACT
-
-
-def test_a_path_that_fails_is_left(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Falcon's ALiBi models refuse the mask of a pack.
-    monkeypatch.setattr(runner, "takes_packs", lambda model: True)
-    model = random_model(PREFIX_CACHE["falcon rw (alibi)"]())
-    prompts = few_shot_prompts()
-    scoring = LabelScorer(model, tokenizer)
-    with caplog.at_level(logging.WARNING):
-        scores = scoring.score(prompts)
-    assert scoring.path == "prefix_cache"
-    assert "falcon: the packed path fails with" in caplog.text
-    assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_memory_running_out_halves_the_budget_and_goes_on(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED["llama"]())
-    prompts = few_shot_prompts()
-    expected = by_the_rule(model, tokenizer, prompts)
-
-    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
-        if kwargs["input_ids"].numel() > 150:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
-    scoring = LabelScorer(model, tokenizer, token_budget=1024, cache_budget=4096, path=path)
-    assert largest_difference(scoring.score(prompts), expected) < EXACT
-    assert scoring.token_budget == 128
-    assert scoring.facts()["token_budget"] == 128
-
-
-def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED["llama"]())
-
-    def refuse(module: torch.nn.Module, args: tuple[()]) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    model.register_forward_pre_hook(refuse)
-    prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
-    with pytest.raises(
-        BiasevalError, match=r"GPU memory runs out .* the longest text is prompt 'long', label 'no' \(\d+ "
-    ):
-        LabelScorer(model, tokenizer).score(prompts)
 
 
 @pytest.mark.parametrize("path", PATHS)

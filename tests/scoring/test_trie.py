@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from biaseval.scoring.attention import _blocks, dense_mask
+from biaseval.scoring.attention import dense_mask
+from biaseval.scoring.blocks import layout_of
 from biaseval.scoring.trie import Pack, build_trie, plan_packs
 
 CPU = torch.device("cpu")
@@ -61,19 +62,32 @@ def test_every_node_runs_once_behind_exactly_its_ancestors(seed: int, budget: in
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_hold_every_key_that_their_queries_see(seed: int) -> None:
     draw = np.random.default_rng(seed)
-    sequences = [np.concatenate([[0] * 70, draw.integers(1, 3, draw.integers(1, 60)), [9]]) for _ in range(80)]
+    contexts = [np.concatenate([[0] * 70, draw.integers(1, 3, length)]) for length in (1, 1, 250)]
+    sequences = [
+        np.concatenate([contexts[row % 3], draw.integers(1, 3, draw.integers(1, 60)), [9]]) for row in range(120)
+    ]
     trie = build_trie(sequences, [1] * len(sequences))
-    for pack in plan_packs(trie, 300):
+    kinds = set()
+    for pack in plan_packs(trie, 600):
+        n = pack.stop - pack.start
         is_seen = dense_mask(trie, pack, CPU).numpy()
-        blocks = _blocks(trie, pack, CPU)
+        assert (dense_mask(trie, pack, CPU, np.array([pack.stop - 1, pack.start])).numpy() == is_seen[[-1, 0]]).all()
+        layout = layout_of(trie, pack, CPU)
+        kinds.add(len(layout.blocks))
         found = np.zeros_like(is_seen)
-        found[:, : pack.n_shared] = True
-        n_blocks, _, size, _ = blocks.is_seen.shape
-        rows = blocks.queries.numpy().reshape(n_blocks, size)
-        for block in range(n_blocks):
-            row, key = np.nonzero(blocks.is_seen[block, 0].numpy())
-            found[rows[block][row], blocks.keys[block].numpy()[key]] = True
+        found[:, : layout.n_shared] = True
+        if not layout.blocks:
+            found[:, layout.n_shared :] = np.tri(n, dtype=np.bool_)
+        for blocks in layout.blocks:
+            assert blocks.keys.shape[1] % 8 == 0
+            for block, queries in enumerate(blocks.queries.numpy()):
+                row, key = np.nonzero(blocks.is_seen[block, 0].numpy())
+                found[queries[row], blocks.keys[block].numpy()[key]] = True
         assert (found == is_seen).all()
+        if layout.places is not None:
+            laid_out = torch.cat([blocks.queries.flatten() for blocks in layout.blocks])
+            assert laid_out[layout.places].tolist() == list(range(n))
+    assert kinds > {0, 2}
 
 
 @pytest.mark.parametrize("seed", range(3))

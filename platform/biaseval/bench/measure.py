@@ -25,6 +25,7 @@ from biaseval.bench.shapes import SHAPES, load_tokenizer, random_model
 from biaseval.bench.texts import Scenario
 from biaseval.environment import describe_environment
 from biaseval.scoring import LabelScorer, prepare
+from biaseval.scoring.memory import is_out_of_memory
 
 BATCH_SIZES = {"cpu": (1, 4, 16), "cuda": (4, 16, 64)}
 _N_REPEATS = 3
@@ -164,7 +165,9 @@ def _fastest(run: Batched, prompts: pa.Table, sizes: Sequence[int]) -> tuple[int
     for size in sizes:
         try:
             seconds, _ = _timed(lambda size=size: run(trial, size))  # type: ignore[misc]
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             break
         if seconds >= best_s:
             break

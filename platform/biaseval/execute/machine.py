@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+_ALLOCATOR, _ALLOCATOR_BEFORE = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
+
 
 def n_cores() -> int:
     """Return how many cores this process may use."""
@@ -11,6 +13,11 @@ def n_cores() -> int:
 
 
 def quiet_worker() -> None:
-    """Keep libraries in a worker from phoning home and from warning."""
+    """Keep libraries in a worker from phoning home, from warning, and from losing GPU memory between pieces in use.
+
+    Called before torch is imported, which reads its allocator's settings once.
+    """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    if _ALLOCATOR_BEFORE not in os.environ:  # torch would no longer look at it
+        os.environ.setdefault(_ALLOCATOR, "expandable_segments:True")

@@ -22,6 +22,11 @@ _PREPARING_AT_ONCE = 2
 
 _ON_CPUS = "on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
 
+_IN_TURN = (
+    "on several GPUs for each model, which work one after another: for a model that does not fit fewer; "
+    "model.quantization makes it smaller"
+)
+
 
 @dataclass(frozen=True)
 class NodeType:
@@ -224,7 +229,14 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
             n_actors = at_most
         n_preparing = max(2, _PREPARING_AT_ONCE * (at_most if execution.actors == "auto" else execution.actors))
         # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
-        return Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None, n_preparing=n_preparing)
+        return Allocation(
+            n_actors,
+            num_cpus=0,
+            num_gpus=num_gpus,
+            n_threads=None,
+            n_preparing=n_preparing,
+            caution=None if num_gpus == 1 else _IN_TURN,
+        )
     caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     n_actors = (1 if is_local else max(1, len(cpus))) if execution.actors == "auto" else execution.actors
     n_actors = min(n_actors, n_parts)

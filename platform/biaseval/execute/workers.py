@@ -160,9 +160,11 @@ def _is_loss(cause: BaseException) -> bool:
 
 
 def _failed(error: BaseException, section: str) -> BiasevalError:
+    from biaseval.scoring.memory import is_out_of_memory
+
     lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
     remedy = ""
-    if "out of memory" in str(error):
+    if is_out_of_memory(error):
         remedy = (
             f"set {section}.gradient_checkpointing to true, {section}.batch_size to 1, or {section}.zero to 3 with "
             f"more {section}.workers; "

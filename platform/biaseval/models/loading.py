@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,11 @@ from biaseval.errors import InputError
 from biaseval.models.sources import ModelSource, check_weights, load_config, located, reading
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_QUANTIZATIONS = ("8bit", "4bit")
+_QUANTIZATIONS = {"8bit": 1.0, "4bit": 0.5}
+"""Bytes of a weight."""
+_SHARE_FOR_WEIGHTS = 0.8
+"""Of a GPU's memory; the rest is for what runs through them."""
+_GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,15 @@ class Loading:
     """``cpu``, ``cuda``, ``cuda:N`` or ``auto`` (CUDA where there is one).
 
     On ``cuda`` and ``auto`` a model that does not fit one GPU, or any model given ``max_memory``, is spread over all
-    visible GPUs.
+    visible GPUs: each holds some layers, and while it works on a text the others wait.
     """
     quantization: str | None = None
     """``8bit`` or ``4bit`` (bitsandbytes, CUDA only), or None."""
     max_memory: Mapping[int | str, int | str] | None = None
-    """Device to bytes or text such as ``"70GiB"``, as in accelerate."""
+    """Device to bytes or text such as ``"70GiB"``, as in accelerate.
+
+    A model that the GPUs have no room for is refused, unless ``cpu`` or ``disk`` is named here.
+    """
 
 
 ON_CPU = Loading()
@@ -73,7 +81,7 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
 
     Raises:
         InputError: no such model, weights missing or not in safetensors, unknown dtype or quantization, a device that
-            is not there, or bitsandbytes absent.
+            is not there, GPUs that the model does not fit, or bitsandbytes absent.
     """
     config = load_config(source)
     check_weights(source.path)
@@ -86,7 +94,8 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
     if loading.quantization is not None:
         options["quantization_config"] = _quantization_config(loading.quantization, device, numbers)
     if device.startswith("cuda"):
-        is_spread = loading.max_memory is not None or (device == "cuda" and not _fits_one_gpu(auto, config, numbers))
+        width = _QUANTIZATIONS.get(loading.quantization or "", numbers.itemsize)
+        is_spread = loading.max_memory is not None or (device == "cuda" and not _fits_one_gpu(auto, config, width))
         options["device_map"] = "auto" if is_spread else {"": device}
     if loading.max_memory is not None:
         options["max_memory"] = dict(loading.max_memory)
@@ -100,6 +109,8 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
             output_loading_info=True,
             **options,
         )
+    if options.get("device_map") == "auto":
+        _refuse_offloaded(source.path, model, loading)
     return model, sorted(found["missing_keys"])
 
 
@@ -161,11 +172,28 @@ def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> 
     return config
 
 
-def _fits_one_gpu(auto: Any, config: PretrainedConfig, dtype: torch.dtype) -> bool:
-    """Return whether weights of this dtype leave a fifth of the first GPU's free memory; one GPU has to do anyway."""
+def _fits_one_gpu(auto: Any, config: PretrainedConfig, width: float) -> bool:
+    """Return whether weights of so many bytes leave enough of the first GPU's free memory; one alone has to do."""
     if torch.cuda.device_count() == 1:
         return True
     free, _ = torch.cuda.mem_get_info()
     with torch.device("meta"):
         n_parameters = sum(parameter.numel() for parameter in auto.from_config(config).parameters())
-    return bool(n_parameters * dtype.itemsize <= 0.8 * free)
+    return bool(n_parameters * width <= _SHARE_FOR_WEIGHTS * free)
+
+
+def _refuse_offloaded(path: str, model: PreTrainedModel, loading: Loading) -> None:
+    """Refuse a model of which a part lies outside the GPUs: accelerate says nothing and fetches it for every pass."""
+    found = getattr(model, "hf_device_map", {"": model.device})  # there only where it has several places
+    places = {str(place) for place in found.values()}
+    offloaded = sorted(places & {"cpu", "disk"} - set(loading.max_memory or ()))
+    if not offloaded:
+        return
+    n_bytes = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    n_gpus, (_, of_one) = torch.cuda.device_count(), torch.cuda.mem_get_info()
+    n_needed = max(n_gpus + 1, math.ceil(n_bytes / (_SHARE_FOR_WEIGHTS * of_one)))
+    raise InputError(
+        f"{path}: {n_bytes / _GIB:.1f} GiB of weights do not fit {n_gpus} GPU{'s' * (n_gpus != 1)} of "
+        f"{of_one / _GIB:.0f} GiB: a part would lie on {' and '.join(offloaded)}, at a fraction of the speed; set "
+        f"execution.gpus_per_actor to {n_needed}, or model.quantization to 8bit or 4bit"
+    )

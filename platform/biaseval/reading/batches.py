@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError
 from biaseval.reading.questions import Integers
+from biaseval.scoring.memory import is_out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -79,16 +80,18 @@ class Batches:
                 batches = self._next(order[done:], lengths)
                 try:
                     run_all(run, batches)
-                except torch.OutOfMemoryError as error:
+                except RuntimeError as error:
+                    if not is_out_of_memory(error):
+                        raise
                     rows = batches[0]
                     if all(len(own) == 1 for own in batches) or self.token_budget // 2 < SMALLEST_BUDGET:
                         raise BiasevalError(
-                            f"GPU memory runs out with {self.token_budget} tokens in a pass, at {name(int(rows[0]))} "
+                            f"memory runs out with {self.token_budget} tokens in a pass, at {name(int(rows[0]))} "
                             f"({lengths[rows[0]]} tokens): use a GPU with more memory, or float16 or bfloat16"
                         ) from error
                     self.token_budget //= 2
                     torch.cuda.empty_cache()
-                    logger.warning("GPU memory ran out; going on with at most %d tokens in a pass", self.token_budget)
+                    logger.warning("memory ran out; going on with at most %d tokens in a pass", self.token_budget)
                     continue
                 for rows in batches:
                     done += len(rows)

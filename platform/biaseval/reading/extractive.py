@@ -18,6 +18,7 @@ from biaseval.reading.batches import Batches, token_budget_of
 from biaseval.reading.questions import ANSWERS, Integers, check_questions, distinct
 from biaseval.reading.spans import Answer, Spans, best_spans, merged, window_answers
 from biaseval.reading.windows import AS_PUBLISHED, Windows, WindowSettings, cut_windows, pair_form
+from biaseval.scoring.memory import is_out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -198,8 +199,10 @@ class ExtractiveReader:
         try:
             together = self._logits(windows, np.array([longest, shortest]))
             alone = self._logits(windows, np.array([shortest]))
-        except torch.OutOfMemoryError:  # another call may have shorter ones
-            torch.cuda.empty_cache()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            torch.cuda.empty_cache()  # another call may have shorter ones
             return
         n = int(lengths[shortest])
         difference = max(float((own[1, :n] - plain[0]).abs().max()) for own, plain in zip(together, alone, strict=True))

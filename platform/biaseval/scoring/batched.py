@@ -19,7 +19,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from biaseval.scoring.attention import on_device
+from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, logits_at
 from biaseval.scoring.trie import Integers, TokenTrie
 

@@ -1,4 +1,4 @@
-"""How many tokens a model can take at a time, from what its device has to spare."""
+"""How many tokens a model can take at a time, from what its device has to spare; and when that was too many."""
 
 from __future__ import annotations
 
@@ -9,8 +9,30 @@ from transformers import PreTrainedModel
 
 SMALLEST_BUDGET = 32
 _CPU_BUDGET = 512
-_LARGEST_CUDA_BUDGET = 4096
+_LARGEST_FUSED = 16_384
+_LARGEST_WITH_SCORES = 4096
+"""Where attention keeps the scores of all tokens with all, which grow with the square of a pack."""
 _CPU_CACHE_BYTES = 1 << 30
+
+_OUT_OF_MEMORY = (
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",  # from cuDNN 9 on
+    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    "DefaultCPUAllocator: can't allocate memory",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory does not suffice, in whatever it came wrapped.
+
+    Torch's own allocator alone raises ``OutOfMemoryError``: CUDA, its libraries and the CPU's allocator say it as a
+    ``RuntimeError``, the libraries where they first need room, in a process's first passes.
+    """
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def token_budget_of(model: PreTrainedModel) -> int:
@@ -25,7 +47,8 @@ def token_budget_of(model: PreTrainedModel) -> int:
     widest = max(getattr(config, "intermediate_size", None) or 4 * config.hidden_size, config.hidden_size)
     per_token = _cache_bytes(model) + model.dtype.itemsize * 8 * widest
     per_token += 2 * (model.dtype.itemsize + 4) * vocabulary_of(model) // 8
-    return int(min(max(_third_of_free(model) // per_token, SMALLEST_BUDGET), _LARGEST_CUDA_BUDGET))
+    largest = _LARGEST_FUSED if model.config._attn_implementation == "sdpa" else _LARGEST_WITH_SCORES
+    return int(min(max(_third_of_free(model) // per_token, SMALLEST_BUDGET), largest))
 
 
 def cache_budget_of(model: PreTrainedModel) -> int:

@@ -16,7 +16,8 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from biaseval.scoring.attention import dense_mask, on_device, tree_mask
+from biaseval.scoring.attention import dense_mask, keys_as_they_are, tree_mask
+from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, likeliest, logits_at
 from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, plan_packs
 
@@ -38,6 +39,8 @@ PACKED_FAMILIES = frozenset(
     }
 )
 PACKED_ATTENTION = frozenset({"sdpa", "eager"})
+_ROOM_MULTIPLE = 512
+"""Tokens; so parts of like length find room for themselves where an earlier one was."""
 _ROTARY_BY_LENGTH = frozenset({"dynamic", "longrope"})
 
 
@@ -79,11 +82,26 @@ class PathCache(Cache):
         super().__init__(layer_class_to_replicate=_PathLayer)
         self.tokens: Integers = np.empty(0, dtype=np.int64)
         self.stops: tuple[int, ...] = ()
+        self._n_reserved = 0
+
+    def reserve(self, n_tokens: int) -> None:
+        """Have room for so many tokens from the next pass on: memory that grows piece by piece is lost between them."""
+        self._n_reserved = max(self._n_reserved, -(-n_tokens // _ROOM_MULTIPLE) * _ROOM_MULTIPLE)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add keys and values to those of a layer, and return all of them."""
+        return super().update(key_states, value_states, layer_idx, self._n_reserved)
 
     def keep(self, length: int, columns: Integers) -> None:
         """Keep the first ``length`` tokens and, behind them, those at ``columns``."""
-        for layer in self.layers:
-            cast(_PathLayer, layer).keep(length, columns)
+        is_moved = not np.array_equal(columns, np.arange(length, length + len(columns)))
+        chosen: dict[torch.device, torch.Tensor] = {}  # layers may lie on several devices
+        for layer in cast(list[_PathLayer], self.layers):
+            if is_moved and layer.device not in chosen:
+                chosen[layer.device] = on_device(columns, layer.device)
+            layer.keep(length + len(columns), chosen.get(layer.device))
 
 
 class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
@@ -102,29 +120,23 @@ class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.is_initialized = True
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+        self, key_states: torch.Tensor, value_states: torch.Tensor, n_reserved: int = 0, **_: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start, self.length = self.length, self.length + key_states.shape[2]
         if self.length > self.keys.shape[2]:
-            self.keys, self.values = (self._grown(states, start) for states in (self.keys, self.values))
+            n_columns = max(self.length, n_reserved)
+            self.keys, self.values = (_grown(states, start, n_columns) for states in (self.keys, self.values))
         self.keys[:, :, start : self.length] = key_states
         self.values[:, :, start : self.length] = value_states
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
-    def _grown(self, states: torch.Tensor, filled: int) -> torch.Tensor:
-        batch, n_heads, _, dimension = states.shape
-        grown = states.new_empty((batch, n_heads, self.length + self.length // 4, dimension))
-        grown[:, :, :filled] = states[:, :, :filled]
-        return grown
-
-    def keep(self, length: int, columns: Integers) -> None:
-        self.length = length + len(columns)
-        if len(columns) and not np.array_equal(columns, np.arange(length, self.length)):
-            chosen = on_device(columns, self.device)
+    def keep(self, length: int, columns: torch.Tensor | None) -> None:
+        self.length = length
+        if columns is not None:
             for states in (self.keys, self.values):
-                states[:, :, length : self.length] = states[:, :, chosen]
+                states[:, :, length - len(columns) : length] = states[:, :, columns]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.length + query_length, 0
@@ -137,6 +149,13 @@ class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def get_max_cache_shape(self) -> int:  # what transformers 5.0 calls it
         return -1
+
+
+def _grown(states: torch.Tensor, n_filled: int, n_columns: int) -> torch.Tensor:
+    batch, n_heads, _, dimension = states.shape
+    grown = states.new_empty((batch, n_heads, n_columns, dimension))
+    grown[:, :, :n_filled] = states[:, :, :n_filled]
+    return grown
 
 
 def packed_predictions(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache) -> Iterator[Predictions]:
@@ -161,13 +180,13 @@ def write_continuations(
 
     The new tokens of all texts that end in a pack run together behind that pack, which stays in the cache for them.
     """
-    for run in _runs(model, trie, budget, cache):
+    for run in _runs(model, trie, budget, cache, tokens.shape[1] - 1):
         if run.predictions is None:
             continue
         ends = np.unique(trie.target_node[run.predictions.targets])
         newest = likeliest(run.predictions.logits)
         following = [newest]
-        is_seen = dense_mask(trie, run.pack, model.device)[on_device(ends - run.pack.start, model.device)]
+        is_seen = dense_mask(trie, run.pack, model.device, ends)
         itself = torch.eye(len(ends), dtype=torch.bool, device=model.device)
         for step in range(1, tokens.shape[1]):
             is_seen = torch.cat([is_seen, itself], dim=1)
@@ -191,9 +210,11 @@ class _Run:
     predictions: Predictions | None
 
 
-def _runs(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache) -> Iterator[_Run]:
+def _runs(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache, n_behind: int = 0) -> Iterator[_Run]:
+    """Run the packs of a trie; behind each there is room for ``n_behind`` tokens of every node with a target."""
     chain = common_chain(trie)
     packs = list(plan_packs(trie, budget))
+    cache.reserve(max((_n_columns(trie, pack, n_behind) for pack in packs), default=0))
     done = _reusable(trie, [pack.stop for pack in packs if pack.stop <= chain], cache)
     in_cache = np.arange(done)  # the node in each column
     for pack in packs:
@@ -206,6 +227,12 @@ def _runs(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache
     cache.stops = tuple(pack.stop for pack in packs if pack.stop <= chain)
     cache.tokens = trie.token[: max(cache.stops, default=0)].copy()
     cache.keep(len(cache.tokens), np.empty(0, dtype=np.int64))
+
+
+def _n_columns(trie: TokenTrie, pack: Pack, n_behind: int) -> int:
+    """Return how many tokens are in the cache with a pack and what is generated behind it."""
+    targets = trie.targets(pack.start, pack.stop)
+    return int(len(pack.path) + pack.stop - pack.start + n_behind * (targets.stop - targets.start))
 
 
 def _reusable(trie: TokenTrie, stops: Sequence[int], cache: PathCache) -> int:
@@ -225,18 +252,20 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
     targets = trie.targets(pack.start, pack.stop)
     places, rows = np.unique(trie.target_node[targets] - pack.start, return_inverse=True)
     nodes = slice(pack.start, pack.stop)
-    is_sdpa = model.config._attn_implementation == "sdpa"
-    logits = logits_at(
-        model,
-        places if len(places) else np.array([pack.stop - pack.start - 1]),
-        input_ids=_row(model, trie.token[nodes]),
-        position_ids=_row(model, trie.depth[nodes]),
-        attention_mask=tree_mask(trie, pack, model.device)
-        if is_sdpa
-        else _additive(model, dense_mask(trie, pack, model.device)),
-        past_key_values=cache,
-        use_cache=True,
-    )
+    if model.config._attn_implementation == "sdpa":
+        mask: torch.Tensor = tree_mask(trie, pack, model.device)
+    else:
+        mask = _additive(model, dense_mask(trie, pack, model.device))
+    with keys_as_they_are():
+        logits = logits_at(
+            model,
+            places if len(places) else np.array([pack.stop - pack.start - 1]),
+            input_ids=_row(model, trie.token[nodes]),
+            position_ids=_row(model, trie.depth[nodes]),
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=True,
+        )
     if not len(places):
         return _Run(pack, None)
     return _Run(pack, Predictions(np.arange(targets.start, targets.stop), rows, logits[0]))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
-from biaseval.scoring.attention import on_device
+from biaseval.scoring.blocks import on_device
 from biaseval.scoring.trie import Integers, TokenTrie
 
 Logprobs = npt.NDArray[np.float32]
@@ -47,6 +47,16 @@ def write_likeliest(trie: TokenTrie, predictions: Iterable[Predictions], tokens:
     """Write the token that the model finds likeliest in place of every target into ``tokens``, at its slot."""
     for each in predictions:
         tokens[trie.target_slot[each.targets]] = likeliest(each.logits)[each.rows]
+
+
+def largest_logit(trie: TokenTrie, predictions: Iterable[Predictions]) -> float:
+    """Return the size of the largest logit that scores are made of: a target's, or that of the likeliest token."""
+    largest = 0.0
+    for each in predictions:
+        where = (on_device(own, each.logits.device) for own in (each.rows, trie.target_token[each.targets]))
+        of_targets = each.logits[tuple(where)]
+        largest = max(largest, float(of_targets.abs().max()), float(each.logits.amax(dim=-1).abs().max()))
+    return largest
 
 
 def _logprobs(logits: torch.Tensor, rows: Integers, tokens: Integers) -> torch.Tensor:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
-from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, token_budget_of
+from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, is_out_of_memory, token_budget_of
 from biaseval.scoring.packed import (
     PathCache,
     packed_predictions,
@@ -25,7 +25,7 @@ from biaseval.scoring.packed import (
     write_continuations,
 )
 from biaseval.scoring.prepare import prepare_texts
-from biaseval.scoring.readout import Logprobs, Predictions, write_likeliest, write_logprobs
+from biaseval.scoring.readout import Logprobs, Predictions, largest_logit, write_likeliest, write_logprobs
 from biaseval.scoring.trie import Integers, TokenTrie, common_chain
 
 logger = logging.getLogger(__name__)
@@ -37,6 +37,9 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
 
 _NOISE = 8
 """In 16 bits a score may differ by this many times what padding alone changes, and by a fifth of ``TOLERANCE``."""
+
+_STEPS = 2
+"""And by this many times the dtype's epsilon at the largest logit, whatever else: target and normalizer are rounded."""
 
 _N_SELF_TEST = 3
 
@@ -237,12 +240,13 @@ class Runner:
             self._leave(path, f"fails with {type(error).__name__}: {error}")
             raise _PathFailedError from error
 
-    def _plain(self, texts: Texts, rows: Integers) -> Logprobs:
-        """Return log-probabilities by slot, of some texts, from plain forward passes."""
+    def _plain(self, texts: Texts, rows: Integers) -> tuple[Logprobs, float]:
+        """Return log-probabilities by slot, of some texts, from plain forward passes, and the largest logit in them."""
         trie = texts.subset(np.isin(np.arange(len(texts.lengths)), rows))
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
-        write_logprobs(trie, self._predictions("full_text", trie), scores)
-        return scores
+        predictions = list(self._predictions("full_text", trie))
+        write_logprobs(trie, predictions, scores)
+        return scores, largest_logit(trie, predictions)
 
     def _self_test(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_], scores: Logprobs) -> None:
         """Compare scores of a few texts with plain forward passes; on a difference, leave the path.
@@ -256,16 +260,20 @@ class Runner:
         rows = testable[np.linspace(0, len(testable) - 1, n).astype(np.int64)]
         slots = np.concatenate([np.arange(texts.offsets[row], texts.offsets[row + 1]) for row in rows])
         try:
-            plain = np.full_like(scores, np.nan)
+            plain, largest = np.full_like(scores, np.nan), 0.0
             for row in rows:
-                alone = self._plain(texts, np.array([row]))
-                plain = np.where(np.isnan(alone), plain, alone)
+                alone, own = self._plain(texts, np.array([row]))
+                plain, largest = np.where(np.isnan(alone), plain, alone), max(largest, own)
             tolerance = TOLERANCE.get(self.model.dtype, 1e-4)
             if self.model.dtype.itemsize == 2:
-                noise = float(np.abs(self._plain(texts, rows)[slots] - plain[slots]).max())
+                padded, _ = self._plain(texts, rows)
+                noise = float(np.abs(padded[slots] - plain[slots]).max())
                 tolerance = min(max(_NOISE * noise, tolerance / 5), tolerance)
-        except torch.OutOfMemoryError:  # whole texts may need more than packs do; another part will have shorter ones
-            torch.cuda.empty_cache()
+                tolerance = max(tolerance, _STEPS * torch.finfo(self.model.dtype).eps * largest)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            torch.cuda.empty_cache()  # whole texts may need more than packs do; another part will have shorter ones
             return
         difference = float(np.abs(scores[slots] - plain[slots]).max())
         self._n_to_test[path] -= n
@@ -300,27 +308,26 @@ class Runner:
         logger.warning("%s: the %s path %s; it is used no longer", self.model.config.model_type, path, reason)
 
     def _within_memory(self, run: Callable[[], None], texts: Texts) -> None:
-        """Call ``run``, and again with half of the budgets each time that CUDA memory runs out."""
+        """Call ``run``, and again with half of the budgets each time that memory runs out."""
         while True:
             try:
                 run()
                 return
-            except torch.OutOfMemoryError as error:
+            except BaseException as error:
+                self._cache = PathCache()
+                if not is_out_of_memory(error):
+                    raise
                 if self.token_budget // 2 < SMALLEST_BUDGET:
                     longest = int(texts.lengths.argmax())
                     raise BiasevalError(
-                        f"GPU memory runs out with {self.token_budget} tokens in a pass; the longest text is "
+                        f"memory runs out with {self.token_budget} tokens in a pass; the longest text is "
                         f"{texts.name(longest)} ({texts.lengths[longest]} tokens): use a GPU with more memory, "
                         "several GPUs, or quantization 8bit, or shorten it"
                     ) from error
-            except BaseException:
-                self._cache = PathCache()
-                raise
             self.token_budget //= 2
             self.cache_budget //= 2
-            self._cache = PathCache()
             torch.cuda.empty_cache()
-            logger.warning("GPU memory ran out; going on with at most %d tokens in a pass", self.token_budget)
+            logger.warning("memory ran out; going on with at most %d tokens in a pass", self.token_budget)
 
 
 def _paths(model: PreTrainedModel) -> list[Path]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from biaseval.scoring.attention import on_device
+from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import logits_at
 from biaseval.training.batches import Batch, Integers
 

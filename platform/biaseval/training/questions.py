@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError
-from biaseval.scoring.attention import on_device
+from biaseval.scoring.blocks import on_device
 from biaseval.training.debias import (
     ConfidenceVariant,
     LearnedMixinVariant,
