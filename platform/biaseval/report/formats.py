@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -30,8 +31,8 @@ class Formats:
 
     names: Sequence[str]
     """The base first."""
-    changes: Mapping[str, Mapping[str, object]]
-    """Format to the keys of the prompt that it has in place of the base's."""
+    changes: Mapping[str, Mapping[str, str]]
+    """Format to the keys of the prompt that it has in place of the base's, as JSON, which shows white space."""
     means: Sequence[Row]
     """The rows of ``label_bias_by_format``, by n_demos, method and format; ``words`` has, by metric, the verdict of a
     format against the base without calibration, and of a method against none in the same format."""
@@ -42,8 +43,8 @@ class Formats:
     n_found: int
     """Those that other rows do not explain."""
     turned: Sequence[Row]
-    """(task, n_demos) whose preferred label is not the same in all formats that have a bias beyond rows: ``labels``, each
-    with the first format that prefers it."""
+    """(task, n_demos) whose preferred label is not the same in all formats with a bias beyond rows: ``labels``, to the
+    first format that prefers each."""
 
 
 def formats_of(prompt: Mapping[str, Any], shown: Mapping[str, Sequence[Row]]) -> Formats | None:
@@ -76,7 +77,11 @@ def formats_of(prompt: Mapping[str, Any], shown: Mapping[str, Sequence[Row]]) ->
     return Formats(
         names=names,
         changes={
-            name: {key: value for key, value in form.items() if value not in (None, "drawn")}
+            name: {
+                key: json.dumps(value, ensure_ascii=False)
+                for key, value in form.items()
+                if value not in (None, "drawn")
+            }
             for name, form in own.items()
         },
         means=sorted(means, key=lambda row: (row["n_demos"], method_order(row["method"]), names.index(row["format"]))),
