@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 
 def free_port() -> int:
@@ -32,13 +33,13 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def s3_server(bucket: str = "bias") -> Iterator[dict[str, str]]:
-    """Start an S3 server with one bucket; yield the environment that points to it."""
+def s3_server(bucket: str = "bias", log: int | IO[str] = subprocess.DEVNULL) -> Iterator[dict[str, str]]:
+    """Start an S3 server with one bucket, which notes requests in a log; yield the environment that points to it."""
     import boto3
 
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
     try:
         wait_for(port, server)
         variables = {

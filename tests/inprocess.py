@@ -7,16 +7,14 @@ scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import torch
 
-from biaseval.execute import groups, parts, workers
+from biaseval.execute import groups, here, workers
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.resources import Resources
 from biaseval.execute.tuning import Attempts
@@ -28,40 +26,15 @@ def in_this_process() -> Iterator[None]:
     machine = Resources([{"CPU": 4.0}], is_local=True, n_cores=torch.get_num_threads())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "resources", lambda _: machine)
-        patch.setattr("ray.data.from_items", _Batches.from_items)
+        patch.setattr(here, "is_little", lambda parts, missing, cluster: True)
         patch.setattr(groups, "lead", _Leader())
         patch.setattr(workers, "this_node", lambda: None)
         patch.setattr("ray.wait", lambda led, **of_ray: (led, []))
         patch.setattr("ray.get", _Led.result)
         patch.setattr("biaseval.execute.tuning.try_all", _try_all)
-        for module in (parts, groups, workers):  # it would silence this process
+        for module in (groups, workers):  # it would silence this process
             patch.setattr(module, "quiet_worker", lambda: None)
         yield
-
-
-class _Batches:
-    """What a stage of parts asks of a data set of Ray Data: one part after another."""
-
-    def __init__(self, batches: Iterable[pa.Table]) -> None:
-        self._batches = batches
-
-    @classmethod
-    def from_items(cls, rows: list[dict[str, Any]], **of_ray: Any) -> _Batches:
-        return cls(pa.Table.from_pylist([row]) for row in rows)
-
-    def map_batches(
-        self,
-        work: Any,
-        fn_kwargs: Mapping[str, Any] | None = None,
-        fn_constructor_kwargs: Mapping[str, Any] | None = None,
-        **of_ray: Any,
-    ) -> _Batches:
-        made = work if fn_constructor_kwargs is None else work(**fn_constructor_kwargs)
-        return _Batches(map(partial(made, **(fn_kwargs or {})), self._batches))
-
-    def iter_rows(self) -> Iterator[dict[str, Any]]:
-        for batch in self._batches:
-            yield from batch.to_pylist()
 
 
 def _try_all(

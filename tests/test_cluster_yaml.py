@@ -1,11 +1,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jsonschema
+import pytest
 import ray
 import yaml
+from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
+from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
+from ray.core.generated.autoscaler_pb2 import ResourceRequest, ResourceRequestByCount
+
+from biaseval.errors import InputError
+from biaseval.execute.node_types import types_of
+from biaseval.execute.resources import Resources, allocate
+from biaseval.spec import ExecutionSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,3 +35,68 @@ def test_cluster_yaml_runs_the_tested_version_of_ray_and_keeps_its_dashboard_to_
     assert f":{ray.__version__}-py3" in text
     assert "--dashboard-host=127.0.0.1" in text
     assert "--disable-usage-stats" in text
+
+
+# ---- what Ray's own scheduler starts ---------------------------------------------------------------------------------
+
+
+def config_of(**max_workers: int) -> dict[str, Any]:
+    config: dict[str, Any] = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    for name, most in max_workers.items():
+        config["available_node_types"][name]["max_workers"] = most
+    return config
+
+
+def started(config: Mapping[str, Any], *asked: tuple[dict[str, float], int], **out_of_stock: float) -> Counter[str]:
+    """Return how many nodes of each type the autoscaler would start for requests, on a cluster that has its head."""
+    own = AutoscalingConfig(dict(config), skip_content_hash=True)
+    requests = [ResourceRequestByCount(request=ResourceRequest(resources_bundle=of), count=n) for of, n in asked]
+    reply = ResourceDemandScheduler(event_logger=None).schedule(
+        SchedulingRequest(
+            disable_launch_config_check=True,
+            node_type_configs=own.get_node_type_configs(),
+            max_num_nodes=own.get_max_num_nodes(),
+            resource_requests=requests,
+            recoverable_resource_availabilities=out_of_stock,
+        )
+    )
+    found = Counter({request.instance_type: request.count for request in reply.to_launch})
+    del found["head"]
+    return found
+
+
+@pytest.mark.parametrize("n_actors", [1, 4, 5, 8, 16])
+def test_actors_with_a_gpu_get_small_spot_nodes(n_actors: int) -> None:
+    assert started(config_of(), ({"GPU": 1}, n_actors)) == {"gpu_spot": n_actors}
+
+
+def test_where_no_spot_node_is_to_be_had_others_come() -> None:
+    found = started(config_of(), ({"GPU": 1}, 4), gpu_spot=0.1)
+    assert found == {"gpu_on_demand": 4}
+
+
+def test_preparing_starts_no_gpu() -> None:
+    [cpu, *gpus] = types_of(config_of())
+    assert (cpu.name, [own.name for own in gpus]) == ("cpu", ["gpu_spot", "gpu_on_demand"])
+    found = allocate(ExecutionSpec(), 400, Resources([{"CPU": 0}], False, 8, types=[cpu, *gpus]))
+    assert (found.n_actors, found.num_gpus) == ((1, 20), 1)
+    assert started(config_of(), ({"CPU": 0.9}, 32)) == {"cpu": 4}
+
+
+def test_a_model_on_two_gpus_gets_its_node_once_the_file_allows_it() -> None:
+    assert started(config_of(gpu_8x80gb=2), ({"GPU": 2}, 4)) == {"gpu_8x80gb": 1}
+    types = types_of(config_of())
+    with pytest.raises(InputError, match=r"gpus_per_actor: 2 asked for, and no node .* has more than 1"):
+        allocate(ExecutionSpec(gpus_per_actor=2), 9, Resources([], False, 8, types=types))
+
+
+def test_every_gpu_type_proves_its_gpu_before_it_takes_work() -> None:
+    for name, own in config_of()["available_node_types"].items():
+        asserts = any("torch.cuda.is_available()" in line for line in own.get("worker_setup_commands", []))
+        assert asserts == ("GPU" in own["resources"]), name
+
+
+def test_only_the_head_may_start_nodes() -> None:
+    for name, own in config_of()["available_node_types"].items():
+        profile = "biaseval-head" if name == "head" else "biaseval-worker"
+        assert own["node_config"]["IamInstanceProfile"] == {"Name": profile}

@@ -244,6 +244,8 @@ def changed(folder: Path, change: Any) -> list[Finding]:
     """Return what is said of our own file with a change."""
     config = yaml.safe_load((ROOT / "cluster.yaml").read_text())
     config["file_mounts"] = {}
+    for own in config["available_node_types"].values():
+        own["node_config"]["ImageId"] = "ami-0123456789abcdef0"
     change(config)
     (folder / "cluster.yaml").write_text(yaml.safe_dump(config))
     found = list(cluster_file(folder / "cluster.yaml"))
@@ -251,8 +253,13 @@ def changed(folder: Path, change: Any) -> list[Finding]:
     return found
 
 
-def test_our_own_cluster_file_is_fine_where_the_cloud_is(object_store: str) -> None:
-    assert states(cluster_file(ROOT / "cluster.yaml")) == {"cluster file": State.ok, "cloud": State.ok}
+def test_our_own_cluster_file_is_fine_where_the_cloud_is_and_it_names_an_image(
+    object_store: str, tmp_path: Path
+) -> None:
+    assert states(changed(tmp_path, lambda own: None)) == {"cluster file": State.ok, "cloud": State.ok}
+    [problem, _] = cluster_file(ROOT / "cluster.yaml")
+    assert problem.state is State.problem
+    assert "head, cpu, gpu_spot, gpu_on_demand, gpu_8x80gb: node_config.ImageId names no image" in problem.found
 
 
 def test_what_is_wrong_with_a_cluster_file_is_said_by_its_keys(object_store: str, tmp_path: Path) -> None:
@@ -262,7 +269,7 @@ def test_what_is_wrong_with_a_cluster_file_is_said_by_its_keys(object_store: str
         return found[0]
 
     assert "max_workers: 'many' is not of type 'integer'" in said(lambda own: own.update(max_workers="many"))
-    assert "head_node_type: tail is none of gpu_24gb, gpu_8x40gb, head" in said(
+    assert "head_node_type: tail is none of cpu, gpu_8x80gb, gpu_on_demand, gpu_spot, head" in said(
         lambda own: own.update(head_node_type="tail")
     )
     assert "file_mounts: ./absent" in said(lambda own: own.update(file_mounts={"/there": "./absent"}))

@@ -398,6 +398,10 @@ def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> 
         assert rows(run, question) == rows(fresh, question)
     with pytest.raises(InputError, match=r"models: a, b of .* must stay the first"):
         run_spec(_qa_spec(tmp_path, "cab", ["word_dist", "ans_pos", "cos_sim"]), run.uri)
+    before = digests(Path(run.uri))
+    with pytest.raises(InputError, match=r"bootstrap.sample: 5000 of each of two groups need 10,000 questions"):
+        reanalyse_run(run.uri, ["bootstrap.sample=5000"])
+    assert digests(Path(run.uri)) == before
     anew = reanalyse_run(run.uri, ["thresholds={ans_pos: 1}", "bootstrap.trials=30"])
     assert {row["threshold"] for row in rows(anew, "from qa_bias_by_heuristic where heuristic = 'ans_pos'")} == {1.0}
     assert kept(run) == after

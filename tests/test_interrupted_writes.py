@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import threading
 import time
+from pathlib import Path
 from statistics import median
 from types import FrameType
 
 import pyarrow as pa
 import pytest
 
+from biaseval import store
+from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.units import Unit, missing_units
+from tests.buckets import s3_server
 
 N_INTERRUPTED = 60
 ROWS = pa.table({"number": list(range(500))})
@@ -80,3 +85,49 @@ def test_what_is_too_short_for_a_part_is_missing(content: bytes, object_store: s
     run.write_bytes(units[1].files[0], content)
     assert run.parts("label_scores") == {0}
     assert missing_units(run, units) == [units[1]]
+
+
+class Silence:
+    """A store that does not answer the first requests to write."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *errors: str) -> None:
+        self._errors, self._put, self.n_asked = list(errors), Run._put, 0
+        monkeypatch.setattr(Run, "_put", lambda run, path, data: self._answer(run, path, data))
+        monkeypatch.setattr(store, "PAUSES_S", (0.0, 0.0))
+
+    def _answer(self, run: Run, path: str, data: bytes) -> None:
+        self.n_asked += 1
+        if self._errors:
+            raise OSError(f"When writing: AWS Error {self._errors.pop(0)} during PutObject operation")
+        self._put(run, path, data)
+
+
+def test_a_store_that_does_not_answer_is_asked_again(object_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.open(f"{object_store}/silent")
+    silence = Silence(monkeypatch, "SLOW_DOWN", "NETWORK_CONNECTION")
+    run.write_text("name", "content")
+    assert (silence.n_asked, run.read_text("name")) == (3, "content")
+
+
+@pytest.mark.parametrize(("errors", "n_asked"), [(["ACCESS_DENIED"], 1), (["SLOW_DOWN"] * 3, 3)])
+def test_a_store_that_refuses_is_not_asked_again_and_none_for_ever(
+    object_store: str, monkeypatch: pytest.MonkeyPatch, errors: list[str], n_asked: int
+) -> None:
+    silence = Silence(monkeypatch, *errors)
+    with pytest.raises(BiasevalError, match=f"name: cannot be written .*{errors[-1]}.*complete parts are kept"):
+        Run.open(f"{object_store}/refusing").write_text("name", "content")
+    assert silence.n_asked == n_asked
+
+
+def test_a_part_is_written_by_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server notes what it is asked."""
+    log = tmp_path / "log"
+    with log.open("w") as file, s3_server(log=file) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        run = Run.open("s3://bias/counted")
+        before = len(log.read_text())
+        run.write_part("label_scores", 0, ROWS)
+        asked = re.findall(r'"(PUT|POST|GET|HEAD) ', log.read_text()[before:])
+        assert asked == ["PUT"]
+        assert run.read_part("label_scores", 0).equals(ROWS)

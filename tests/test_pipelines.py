@@ -298,7 +298,8 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_
     spec, run_dir = planned(finished, tmp_path, 0)
     first, second = (tmp_path / marker for marker in MARKERS)
     code = "from tests.waiting import *; waiting_command(WaitingWorker)"
-    with killed_in_the_end(code, "run", str(spec), "--run-dir", str(run_dir)) as process:
+    command = ["run", str(spec), "--run-dir", str(run_dir), "--set", "execution.actors=1"]  # an actor, for little work
+    with killed_in_the_end(code, *command) as process:
         wait_until(first.exists, process)
         before = digests(run_dir / "label_scores")
         (scorer,) = [each for each in process.children(recursive=True) if "_Actor" in "".join(each.cmdline())]
@@ -318,13 +319,17 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_says_that_it_can_be_resumed(finished: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("actors", ["auto", "1"])  # in the driver itself, and on Ray
+def test_an_interrupted_run_says_that_it_can_be_resumed(
+    finished: tuple[Path, Path], tmp_path: Path, actors: str
+) -> None:
     """Whoever presses Ctrl-C while a part is scored: the command ends, and what it started ends."""
     spec, run_dir = planned(finished, tmp_path, N_BEFORE)
     # Whoever runs these tests in the background has them, and all that they start, ignore the signal.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     code = f"{heed}; from tests.waiting import *; waiting_command(IdleWorker)"
     command = [sys.executable, "-c", code, "run", str(spec), "--run-dir", str(run_dir)]
+    command += ["--set", f"execution.actors={actors}"]
     process = psutil.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     wait_until((tmp_path / MARKERS[0]).exists, process)
     process.send_signal(signal.SIGINT)

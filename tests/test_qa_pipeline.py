@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
-from biaseval.execute.parts import Parts, Task
+from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Allocation
+from biaseval.execute.tasks import Task
 from biaseval.models import ModelSource
 from biaseval.pipelines import describe, run_spec, run_status
 from biaseval.pipelines.directory import read_plan, read_spec
@@ -328,7 +329,8 @@ def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path) -> 
     with planned_run(load_spec(allowed), str(tmp_path / "allowed")) as run:
         _, answers = KINDS["qa_bias"].stages(run, read_spec(run), read_plan(run))
     assert isinstance(answers, Parts)
-    worker = answers.worker(run, Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=1), **answers.arguments)
+    allocation = Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=1, n_preparing=1)
+    worker = answers.worker(run, allocation, **answers.arguments)
     unit = answers.units[0]
     worker.make(Task(unit.number, unit.work, unit.files), None)
     assert run.read_part("qa_predictions", 0).num_rows == PART_ROWS

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from biaseval.errors import InputError
 from biaseval.execute.resources import (
     LEADER_CPUS,
+    NodeType,
     Resources,
     allocate,
     blocks_at_once,
@@ -103,6 +104,44 @@ def test_gpus_that_come_on_demand_are_waited_for() -> None:
     execution = ExecutionSpec(gpus_per_actor=1)
     assert runs_at_once(None, execution, 1, 4, head) == 4
     assert runs_at_once(3, execution, 1, 4, head) == 3
+
+
+ON_DEMAND = Resources(
+    [node(8)],
+    is_local=False,
+    n_cores=8,
+    types=[NodeType("gpu", {"CPU": 8, "GPU": 1}, 16), NodeType("cpu", {"CPU": 8}, 4)],
+)
+"""A head, and sixteen GPUs that come one by one."""
+
+
+def test_where_gpus_come_on_demand_nothing_is_scored_on_the_heads_cpus() -> None:
+    found = allocate(ExecutionSpec(), 400, ON_DEMAND)
+    assert (found.n_actors, found.num_gpus, found.n_preparing, found.caution) == ((1, 16), 1, 32, None)
+    assert allocate(ExecutionSpec(), 3, ON_DEMAND).n_actors == (1, 3)
+    assert allocate(ExecutionSpec(gpus_per_actor=0), 400, ON_DEMAND).num_gpus == 0
+
+
+def test_no_more_is_asked_for_than_can_come() -> None:
+    assert (ON_DEMAND.most("GPU"), ON_DEMAND.most("CPU")) == (16, 16 * 8 + 4 * 8)
+    message = (
+        r"gpus_per_actor: 2 asked for, and no node of the cluster, there or on demand \(gpu, cpu\), has more than 1"
+    )
+    with pytest.raises(InputError, match=message):
+        allocate(ExecutionSpec(gpus_per_actor=2), 9, ON_DEMAND)
+    # Where nobody says what comes, it is waited for.
+    assert allocate(ExecutionSpec(gpus_per_actor=2), 9, Resources([node(4)], False, 4)).n_actors == (1, 9)
+
+
+def test_as_many_groups_train_and_trials_run_as_nodes_can_come() -> None:
+    assert share(LoraSpec(), ExecutionSpec(), 1395, ON_DEMAND).n_groups == 16
+    assert share(LoraSpec(workers=4), ExecutionSpec(), 1395, ON_DEMAND).n_groups == 4
+    with pytest.raises(
+        InputError, match=r"lora.workers: 4 in each of 5 groups .* need 20 GPUs, one each, and Ray has 16"
+    ):
+        share(LoraSpec(workers=4), ExecutionSpec(gpus_per_actor=1, actors=5), 9, ON_DEMAND)
+    assert at_once(None, ON_DEMAND) == 16
+    assert share_of(ON_DEMAND, 4).reachable_gpus == 4
 
 
 def test_trials_on_cpus_run_one_after_another_unless_they_are_asked_for() -> None:

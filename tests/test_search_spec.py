@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from biaseval.errors import InputError
-from biaseval.spec import QaBiasSpec, SearchSpec, differences, dump_spec, load_spec, stored_spec
+from biaseval.spec import ExecutionSpec, QaBiasSpec, SearchSpec, differences, dump_spec, load_spec, stored_spec
 from tests.searches import BASE, searched, write_file
 
 QA: dict[str, Any] = {
@@ -119,7 +119,7 @@ def test_resources_are_those_of_the_spec_unless_the_search_names_some(tmp_path: 
     base = {**BASE, "execution": {"actors": 3, "part_rows": 9}}
     assert (loaded(tmp_path, spec=base).execution.actors, loaded(tmp_path, spec=base).execution.part_rows) == (3, 9)
     own = loaded(tmp_path, spec=base, execution={"at_once": 2, "actors": 1})
-    assert own.execution.of_a_trial.model_dump() == {"actors": 1, "gpus_per_actor": "auto", "part_rows": 9}
+    assert own.execution.of_a_trial == ExecutionSpec(actors=1, part_rows=9)
     assert own.execution.n_at_once == 2
     assert own.at({"prompt.demo_sets": 2}).execution == own.execution.of_a_trial
 

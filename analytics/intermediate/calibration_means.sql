@@ -1,6 +1,6 @@
 -- One row per (task, n_demos, demo_set, format, setting, instruction, calibration of the run, label): the logarithm of
 -- p_hat, the label's mean probability. The method names the adaptation too where there is one: lora+cc.
--- The plain mean over the method's rows, or, by gold (looc), the mean of the means within each gold label that occurs.
+-- The plain mean over the method's inputs, or, by gold (looc), the mean of the means within each gold label that occurs.
 -- A variant takes the first of them (dc/5) and raises p_hat to its strength (dc@0.7) where it divides.
 with
 
@@ -17,21 +17,10 @@ takes as (
 label_probabilities as (
 
     select
-        task,
-        n_demos,
-        demo_set,
-        format,
-        setting,
-        instruction,
-        adaptation,
-        purpose,
-        takes.n_inputs,
-        row,
-        case when is_by_gold then gold end as gold,
+        * exclude (labels, log_probabilities),
         unnest(labels) as label,
         unnest(log_probabilities) as log_probability
-    from prompt_probabilities
-    inner join calibration_methods on purpose = calibration_methods.method
+    from calibration_inputs
     inner join takes using (purpose)
     where row < coalesce(takes.n_inputs, row + 1)
 

@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,12 @@ _SMALLEST_PART = 12
 _TEMPORARY_MARK = ".incomplete-"
 _LOCK = ".lock"
 _PROBE = ".writable"
+
+PAUSES_S = (1.0, 4.0, 12.0, 30.0)
+"""Between attempts to write to an object store; each of them is several of Arrow's."""
+
+_REFUSALS = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
+"""What Arrow calls answers of a store that will be the same next time."""
 
 LEASE = "lease.json"
 """The file of a run that says which process works on it (`biaseval.lease`)."""
@@ -92,7 +99,7 @@ class Run:
         uri = absolute_uri(uri)
         try:
             if "://" in uri:
-                fs, root = pafs.FileSystem.from_uri(uri)
+                fs, root = pafs.FileSystem.from_uri(_in_one_request(uri))
             else:
                 fs, root = pafs.LocalFileSystem(), uri
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -180,12 +187,24 @@ class Run:
                     Path(temporary).unlink(missing_ok=True)
                     raise
             else:
-                _out_of_reach(lambda: self._put(path, data))
+                self._put_patiently(path, data)
         except OSError as error:
             raise BiasevalError(
                 f"{self.uri}/{name}: cannot be written ({_reason(error)}); "
                 "mend this and run the same command again: complete parts are kept"
             ) from error
+
+    def _put_patiently(self, path: str, data: bytes) -> None:
+        """Write to an object store, and try again for most of a minute where it does not answer."""
+        for pause_s in (*PAUSES_S, None):
+            try:
+                _out_of_reach(lambda: self._put(path, data))
+                return
+            except OSError as error:
+                if pause_s is None or isinstance(error, FileNotFoundError) or any(map(str(error).count, _REFUSALS)):
+                    raise
+            time.sleep(pause_s)
+            self.guard()
 
     def _put(self, path: str, data: bytes) -> None:
         with self.fs.open_output_stream(path) as stream:
@@ -348,6 +367,13 @@ class Run:
             raise TransientError(
                 f"{self.uri}: another process is working on this run; wait for it, or choose another directory"
             ) from error
+
+
+def _in_one_request(uri: str) -> str:
+    """Return the URI with which Arrow writes small files by one request, not by the three of a multipart upload."""
+    if not uri.startswith("s3://"):
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true"
 
 
 def _out_of_reach(write: Callable[[], None]) -> None:

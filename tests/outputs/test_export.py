@@ -58,6 +58,9 @@ def test_what_is_exported_comes_back_with_the_same_predictions(
         assert one == other
     metrics = "select task, n_demos, demo_set, accuracy, macro_f1, rsd from label_bias_by_task where method = 'none'"
     assert query([own], metrics).to_pylist() == query([again], metrics).to_pylist()
+    # Rows have their names again, so that a run and its copy can be compared.
+    rows = "select task, row, instance_id from prompts where purpose = 'main' order by all"
+    assert query([own], rows).to_pylist() == query([again], rows).to_pylist()
     results = json.loads(next(file for file in files if file.name.startswith("results_")).read_text())
     assert results["config"]["model_args"] == {"scoring": {"normalization": "mean", "eos": True}}
     assert results["model_name"] == "tiny"

@@ -1,8 +1,9 @@
-"""Runs the missing parts of a run on Ray; nothing else knows Ray.
+"""Makes the missing parts of a run, on Ray unless they are little work; nothing else knows Ray.
 
 cluster     connects, once a run
 resources   nodes in, shares out
-parts       the stage of independent parts: one actor, one loop, on Ray Data
+parts       the stage of independent parts, of which a task and its worker are `tasks`: by `datasets` (one actor, one
+            loop, on Ray Data), or by `here` (in the driver's own process)
 training    the stage of what is trained, on Ray Train: `groups` has the worker's main, `workers` begins lost ones anew
 machine     this machine
 """

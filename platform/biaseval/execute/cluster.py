@@ -12,14 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import ray
-
 import biaseval
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import n_cores
+from biaseval.execute.node_types import node_types
 from biaseval.execute.resources import Resources, local_cpus, share_of
 from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
+
+_LOCAL = "local"
 
 _SETTLING_S = 60.0
 """How long what a stage held may take to be free again."""
@@ -50,7 +51,15 @@ class Cluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Leave Ray where this run connected to it."""
         if self._is_ours:
+            import ray
+
             ray.shutdown()
+
+    @property
+    def would_start(self) -> bool:
+        """Whether there is no Ray yet, and the one that resources are asked of would be this run's own."""
+        has_ray = "ray" in sys.modules and sys.modules["ray"].is_initialized()
+        return not (self._is_connected or has_ray) and _address() == _LOCAL
 
     def resources(self) -> Resources:
         """Return what there is to share now for one of the runs; connects where nothing has yet.
@@ -58,16 +67,21 @@ class Cluster:
         Raises:
             BiasevalError: Ray cannot be started or reached.
         """
+        import ray
+
         self._connect()
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         threads = os.environ.get("OMP_NUM_THREADS", "")
-        found = Resources(nodes, self._is_local, n_cores(), int(threads) if threads.isdigit() else None)
+        types = [] if self._is_local else node_types()
+        found = Resources(nodes, self._is_local, n_cores(), int(threads) if threads.isdigit() else None, types)
         return found if self._at_once is None else share_of(found, self._at_once)
 
     def settle(self) -> None:
         """Wait until actors of an earlier stage have given back the CPUs and GPUs that they held; not for ever."""
         if not (self._is_connected and self._is_ours and self._is_local):
             return
+        import ray
+
         deadline = time.monotonic() + _SETTLING_S
         total = ray.cluster_resources()
         while time.monotonic() < deadline:
@@ -79,6 +93,8 @@ class Cluster:
     def _connect(self) -> None:
         if self._is_connected:
             return
+        import ray
+
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Ray reports each actor pool's arguments as an error, which they are not while this process lives.
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
@@ -88,14 +104,14 @@ class Cluster:
             self._is_local = len(ray.nodes()) == 1
             self._is_connected = True
             return
-        address = os.environ.get("RAY_ADDRESS") or "local"
+        address = _address()
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if address == "local":
+        if address == _LOCAL:
             options |= {"num_cpus": local_cpus(self._execution, n_cores()), "include_dashboard": False}
         else:
             # Workers run this very code, installed there or not.
             options["runtime_env"] = {"py_modules": [str(Path(biaseval.__file__).parent)]}
-        say("starting Ray" if address == "local" else f"connecting to Ray at {address}")
+        say("starting Ray" if address == _LOCAL else f"connecting to Ray at {address}")
         try:
             with _without_chatter():
                 ray.init(address=address, **options)
@@ -103,8 +119,13 @@ class Cluster:
             raise BiasevalError(
                 f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS"
             ) from error
-        self._is_local = address == "local"
+        self._is_local = address == _LOCAL
         self._is_connected = self._is_ours = True
+
+
+def _address() -> str:
+    """Return where Ray is, or that one of this run's own is to start."""
+    return os.environ.get("RAY_ADDRESS") or _LOCAL
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 import ray.train
 
-from biaseval.execute.machine import quiet_worker
+from biaseval.execute.machine import n_cores, quiet_worker
 from biaseval.execute.messages import outcome_file, progress_file
 from biaseval.execute.resources import Groups
 from biaseval.execute.workers import fit
@@ -70,10 +70,10 @@ def _train(config: dict[str, Any]) -> None:
     from biaseval.training.preparation import load_base
 
     job: Job = config["job"]
-    if job.groups.n_threads is not None:
-        torch.set_num_threads(job.groups.n_threads)
     run = Run.open(job.run_uri)
     context = ray.train.get_context()
+    # Ray gives who asks for no CPU one thread, by which an optimizer on the CPU (ZeRO offload) would wait for itself.
+    torch.set_num_threads(job.groups.n_threads or max(1, n_cores() // context.get_local_world_size()))
     rank = context.get_world_rank()
     base: Base | None = None
     for unit in config["units"]:

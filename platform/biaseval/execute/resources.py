@@ -17,7 +17,21 @@ LEADER_CPUS = 0.01
 
 _MOST_ACTORS = 1000
 
+_PREPARING_AT_ONCE = 2
+"""Tasks that prepare parts, for each actor: more of them would only have an autoscaler start nodes."""
+
 _ON_CPUS = "on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """Nodes that come on demand."""
+
+    name: str
+    resources: Mapping[str, float]
+    """``CPU`` and ``GPU`` of one."""
+    at_most: int
+    """That may be there at a time."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +46,30 @@ class Resources:
     """Of this machine."""
     omp_threads: int | None = None
     """``OMP_NUM_THREADS`` of this machine, which Ray hides from its workers."""
+    types: Sequence[NodeType] = ()
+    """What may come; empty where nothing does, or nobody says what."""
 
     @property
     def n_gpus(self) -> int:
         """GPUs of all nodes."""
         return int(sum(node.get("GPU", 0) for node in self.nodes))
+
+    @property
+    def reachable_gpus(self) -> int:
+        """GPUs that there are, or will be once all nodes have come."""
+        return int(self.most("GPU"))
+
+    @property
+    def gpus_of_a_node(self) -> int:
+        """The most that one node has, or will have."""
+        return int(
+            max((own.get("GPU", 0) for own in (*self.nodes, *(each.resources for each in self.types))), default=0)
+        )
+
+    def most(self, kind: str) -> float:
+        """Return how much of a resource there is, or will be once all nodes have come."""
+        there = sum(node.get(kind, 0) for node in self.nodes)
+        return max(there, sum(each.at_most * each.resources.get(kind, 0) for each in self.types))
 
     @property
     def cpus(self) -> list[float]:
@@ -53,8 +86,8 @@ class Allocation:
     num_cpus: float
     num_gpus: int
     n_threads: int | None
-    n_preparing: int | None = None
-    """Tasks that prepare parts at a time: one for each actor where they share this machine's cores, else any number."""
+    n_preparing: int
+    """Tasks that prepare parts at a time: one for each actor where they share this machine's cores, else more."""
     caution: str | None = None
     """What a person should know of it, behind the name of the work."""
 
@@ -102,7 +135,8 @@ def share_of(resources: Resources, at_once: int) -> Resources:
         n_gpus = min(left, int(node.get("GPU", 0)))
         left -= n_gpus
         nodes.append({"CPU": (node.get("CPU", 0) - LEADER_CPUS * at_once) / at_once, "GPU": float(n_gpus)})
-    return replace(resources, nodes=nodes, n_cores=max(1, resources.n_cores // at_once))
+    types = [replace(each, at_most=each.at_most // at_once) for each in resources.types]
+    return replace(resources, nodes=nodes, n_cores=max(1, resources.n_cores // at_once), types=types)
 
 
 def runs_at_once(
@@ -120,12 +154,12 @@ def runs_at_once(
     Raises:
         InputError: the cluster cannot hold as many as are asked for.
     """
-    if not resources.is_local and execution.gpus_per_actor not in ("auto", 0):
+    if not (resources.is_local or resources.types) and execution.gpus_per_actor not in ("auto", 0):
         return min(n_runs, asked or n_runs)
-    has_gpus = bool(resources.n_gpus) and execution.gpus_per_actor != 0
+    has_gpus = bool(resources.reachable_gpus) and execution.gpus_per_actor != 0
     n_actors = 1 if execution.actors == "auto" else execution.actors
     if has_gpus:
-        most = max(1, resources.n_gpus // max(1, gpus_of_one * n_actors))
+        most = max(1, resources.reachable_gpus // max(1, gpus_of_one * n_actors))
     else:
         if execution.actors == "auto" and not resources.is_local:
             n_actors = len(resources.cpus)  # one on every node
@@ -166,22 +200,31 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
         resources: of the cluster.
 
     Raises:
-        InputError: this machine has fewer GPUs than an actor is to have.
+        InputError: an actor is to have more GPUs than any node has, or will have.
     """
     is_local, total_gpus, cpus = resources.is_local, resources.n_gpus, resources.cpus
-    num_gpus = min(1, total_gpus) if execution.gpus_per_actor == "auto" else execution.gpus_per_actor
+    num_gpus = min(1, resources.reachable_gpus) if execution.gpus_per_actor == "auto" else execution.gpus_per_actor
     if is_local and num_gpus > total_gpus:
         raise InputError(
             f"execution.gpus_per_actor: {num_gpus} asked for and this machine has {total_gpus}; "
             "lower it, or submit the run to a cluster with GPUs"
         )
+    if resources.types and num_gpus > resources.gpus_of_a_node:
+        raise InputError(
+            f"execution.gpus_per_actor: {num_gpus} asked for, and no node of the cluster, there or on demand "
+            f"({', '.join(each.name for each in resources.types)}), has more than {resources.gpus_of_a_node}; lower "
+            "it, or add a node type to the cluster's file"
+        )
     if num_gpus:
         at_most = max(1, min(n_parts, _MOST_ACTORS))
-        n_actors = (1, at_most) if execution.actors == "auto" else execution.actors
+        if is_local or resources.types:
+            at_most = max(1, min(at_most, resources.reachable_gpus // num_gpus))
+        n_actors: int | tuple[int, int] = (1, at_most) if execution.actors == "auto" else execution.actors
         if is_local and execution.actors == "auto":
-            n_actors = min(at_most, total_gpus // num_gpus)
+            n_actors = at_most
+        n_preparing = max(2, _PREPARING_AT_ONCE * (at_most if execution.actors == "auto" else execution.actors))
         # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
-        return Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None)
+        return Allocation(n_actors, num_cpus=0, num_gpus=num_gpus, n_threads=None, n_preparing=n_preparing)
     caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     n_actors = (1 if is_local else max(1, len(cpus))) if execution.actors == "auto" else execution.actors
     n_actors = min(n_actors, n_parts)
@@ -191,7 +234,14 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
         slots = max(0.5, min(threads, (sum(cpus) - SPARE_CPUS) / n_actors))
         return Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads, n_preparing=n_actors)
     per_actor = _slots(max(0.5, min(min(cpus, default=1) - 1, (sum(cpus) - SPARE_CPUS) / n_actors)))
-    return Allocation(n_actors, num_cpus=per_actor, num_gpus=0, n_threads=max(1, int(per_actor)), caution=caution)
+    return Allocation(
+        n_actors,
+        num_cpus=per_actor,
+        num_gpus=0,
+        n_threads=max(1, int(per_actor)),
+        n_preparing=max(2, _PREPARING_AT_ONCE * n_actors),
+        caution=caution,
+    )
 
 
 def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resources: Resources) -> Groups:
@@ -211,11 +261,12 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
     Raises:
         InputError: there are fewer GPUs or CPUs than the workers need, and none will come.
     """
-    is_local, gpus, cpus = resources.is_local, resources.n_gpus, resources.cpus
+    is_local, gpus, cpus = resources.is_local, resources.reachable_gpus, resources.cpus
     asked = None if execution.actors == "auto" else min(execution.actors, n_models)
     if execution.gpus_per_actor != 0 and (gpus or execution.gpus_per_actor != "auto"):
         n_groups = asked or max(1, min(n_models, gpus // training.workers))
-        comes_on_demand = not is_local and execution.gpus_per_actor != "auto"
+        # Where nobody says which nodes come, whoever names a number of GPUs says that some will.
+        comes_on_demand = not (is_local or resources.types) and execution.gpus_per_actor != "auto"
         if n_groups * training.workers > gpus and not comes_on_demand:
             raise _too_few(training, n_groups, gpus, "GPU")
         return Groups(n_groups, training.workers, {"GPU": 1}, use_gpu=True, n_threads=None)

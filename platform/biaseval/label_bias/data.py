@@ -2,13 +2,14 @@
 
 A data set as large as the smallest published task is split as P1's are: 64 demonstrations, 32 BiasScore rows, main rows
 from the rest. Of a smaller one, whose main rows have no file of their own, no more rows are demonstrations than its
-prompts show; BiasScore rows are in proportion.
+prompts show; BiasScore rows are in proportion. Where a calibration permutes options, there are more demonstrations, so
+that each setting has as many that it does not show as there are BiasScore rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,8 +19,10 @@ from biaseval.examples.files import Example, ExampleFile, Wanted
 from biaseval.examples.lm_eval.data import read_lm_eval
 from biaseval.examples.options import Options, read_options
 from biaseval.examples.template import TextFormat, options_template
+from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Splits, splits_of
+from biaseval.prompting.calibration import permuting
 from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import (
     MIN_INSTANCES,
@@ -61,6 +64,8 @@ class DataSet:
     """Of its prompts, where it has one of its own."""
     n_same: int = 0
     """Training rows that were left out, as another row or a test row has their text."""
+    options: OptionFields | None = None
+    """Of multiple choice: where the options stand."""
 
     @property
     def name(self) -> str:
@@ -110,6 +115,9 @@ class DataSet:
         n_demos = N_DEMONSTRATIONS if spec.lora is not None or n_rows >= MIN_INSTANCES else asked
         if self.has_test_file:  # no main row is taken by a larger pool
             n_demos = max(n_demos, min(N_DEMONSTRATIONS, n_rows - n_bias_score))
+        permuted = permuting(spec.calibration)
+        n_beside = n_bias_score + max(spec.prompt.n_demos) + (spec.lora.n_examples if spec.lora else 0)
+        n_demos = max(n_demos, n_beside) if permuted else n_demos
         n_main = 0 if self.has_test_file else FEWEST_MAIN_ROWS
         if n_demos + n_bias_score + n_main <= n_rows:
             return n_demos, n_bias_score
@@ -117,6 +125,9 @@ class DataSet:
         shown = f"prompt.n_demos {max(spec.prompt.n_demos)} x prompt.demo_sets {spec.prompt.demo_sets}"
         why = "lora takes a pool of 64" if spec.lora is not None else shown
         remedy = f"lower prompt.n_demos to at most {most}, or demo_sets" if most >= 0 else "add rows"
+        if permuted and n_demos == n_beside:
+            why = f"{n_bias_score} of them questions for {permuted[0]}, which a setting does not show"
+            remedy = f"add rows, or take {permuted[0]} out of calibration"
         main = f" and {n_main} test rows" if n_main else ""
         same = f" ({self.n_same:,} have the text of another row or of a test row)" if self.n_same else ""
         raise InputError(
@@ -180,16 +191,23 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
         raise InputError(f"{data.train}: every row has the label {labels[0]!r}; a classification task needs two")
     definition = spec.prompt.instruction_text or files[0].definition or ""
     task = Task(data.name, definition, (), (), (), files[0].sha256)
-    form = None
-    if options is not None and spec.prompt.item is None:
-        shown = {label: _option_field(label) for label in options.labels}
-        form = options_template(INPUT, shown, spec.prompt.separator, definition.strip() or None)
-    return _dataset(task, train, test, labels, data.max_test, notes, train_key=f"{key}.train", form=form)
+    form, where = None, None
+    if options is not None:
+        where = {label: _fields_of(column, known, data) for label, column in options.columns.items()}
+        if spec.prompt.item is None:
+            shown = {label: _option_field(label) for label in options.labels}
+            form = options_template(INPUT, shown, spec.prompt.separator, definition.strip() or None)
+    return _dataset(task, train, test, labels, data.max_test, notes, train_key=f"{key}.train", form=form, options=where)
 
 
 def _option_field(label: str) -> str:
     """Return the field of an option where no template names one."""
     return f"option {label}"
+
+
+def _fields_of(column: str, known: Mapping[str, Sequence[str]], data: LabelDataSpec) -> list[str]:
+    """Return the fields of prompts that show a column."""
+    return [field for field, names in known.items() if data.fields.get(field, names[0]) == column]
 
 
 def _known_fields(item: str | None, options: Options | None) -> dict[str, tuple[str, ...]]:
@@ -248,6 +266,7 @@ def _dataset(
     *,
     train_key: str,
     form: TextFormat | None = None,
+    options: OptionFields | None = None,
 ) -> DataSet:
     """Return the data set of a task, which has no instance yet, with those rows of ``train`` that are no others'."""
     kept, noted = _distinct(train, test), list(notes)
@@ -257,7 +276,7 @@ def _dataset(
     instances = tuple(_instance(example) for example in (*kept, *test))
     noted += [f"{task.name}: {note}" for note in _label_notes(instances, labels)]
     whole = replace(task, instances=instances)
-    return DataSet(train_key, whole, len(kept), labels, max_test, tuple(noted), form, n_same)
+    return DataSet(train_key, whole, len(kept), labels, max_test, tuple(noted), form, n_same, options)
 
 
 def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +14,21 @@ from biaseval.examples.chat import asked_format, chat_cautions, is_chat
 from biaseval.examples.template import PromptFormat
 from biaseval.label_bias import suites
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
+from biaseval.label_bias.orders import cyclic_orders
 from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.sources import Drawn, Sources
 from biaseval.label_bias.splits import Sampler, Splits
 from biaseval.label_bias.templates import template_of
 from biaseval.label_bias.training_rows import adapter_name, training_rows
-from biaseval.prompting.calibration import SLOT, Inputs, calibrations, domain_context, leaves_one_out, shared_inputs
+from biaseval.prompting.calibration import (
+    SLOT,
+    Inputs,
+    calibrations,
+    domain_context,
+    leaves_one_out,
+    permuting,
+    shared_inputs,
+)
 from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
@@ -182,16 +191,21 @@ class _TaskPlanner:
                 "prompt.demos: balanced shows all"
             )
 
-    def _held_out(self, splits: Splits, n_demos: int, demo_set: int) -> Iterator[tuple[int, Instance]]:
+    def _unseen(self, splits: Splits, n_demos: int, demo_set: int) -> Iterator[tuple[int, Instance]]:
         """Yield the pool's rows, with their positions, that a setting neither shows nor trains on."""
-        if not self._spec.held_out:
-            return
         seen = set(range(n_demos * demo_set, n_demos * (demo_set + 1)))
         if self._spec.lora is not None:
             seen.update(training_positions(n_demos, demo_set, self._spec.lora.n_examples))
         for row, instance in enumerate(splits.demonstrations):
             if row not in seen and instance.label in splits.labels:
                 yield row, instance
+
+    def _questions(self, drawn: Drawn, n_demos: int, demo_set: int) -> Iterator[Instance]:
+        """Yield the questions whose options are permuted in a setting, one after the other in every cyclic order."""
+        if drawn.options is not None:
+            unseen = self._unseen(drawn.splits, n_demos, demo_set)
+            for _, question in islice(unseen, len(drawn.splits.bias_score)):
+                yield from cyclic_orders(question, drawn.options)
 
     def _rows(
         self, drawn: Drawn, forms: Mapping[str, PromptFormat], inputs: Mapping[str, Inputs], sampler: Sampler
@@ -213,11 +227,14 @@ class _TaskPlanner:
                 setting.add("main", row, instance.texts, instance)
             for row, instance in enumerate(splits.bias_score):
                 setting.add("bias_score", row, instance.texts, instance)
-            for row, instance in self._held_out(splits, n_demos, demo_set):
+            for row, instance in self._unseen(splits, n_demos, demo_set) if self._spec.held_out else ():
                 setting.add("held_out", row, instance.texts, instance)
             for method, own in inputs.items():
                 for row, fields in enumerate(own):
                     setting.add(method, row, fields)
+            for method in permuting(self._spec.calibration):
+                for row, instance in enumerate(self._questions(drawn, n_demos, demo_set)):
+                    setting.add(method, row, instance.texts, instance)
             for method in left_out:
                 for row, instance in enumerate(demos):
                     setting.add(method, row, instance.texts, instance, left_out=row)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from biaseval.errors import InputError, Problems
 from biaseval.examples.template import TextFormat
 from biaseval.label_bias.data import DataSet, in_rounds, read_datasets, splits_notes
+from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
 from biaseval.label_bias.tasks import select_tasks
@@ -32,6 +33,8 @@ class Drawn:
     """Whether its examples have fields of their own, so that no template is looked for in its inputs."""
     form: TextFormat | None = None
     """Of its prompts, where it has one of its own."""
+    options: OptionFields | None = None
+    """Of multiple choice: where the options stand."""
 
 
 class TaskSource(Protocol):
@@ -141,7 +144,7 @@ class OwnTask:
         """Return the data set as a task, with its rows."""
         splits = self.data.splits(spec, sampler.generator(self.name, "splits"))
         notes = [*self.data.notes, *splits_notes(self.name, splits)]
-        return Drawn(self.data.task, splits, notes, has_fields=True, form=self.data.form)
+        return Drawn(self.data.task, splits, notes, has_fields=True, form=self.data.form, options=self.data.options)
 
 
 def _balanced(splits: Splits, sampler: Sampler, task: str) -> Splits:

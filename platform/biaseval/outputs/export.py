@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from biaseval.outputs.harness_docs import EXPORTED
+
 _DELIMITER = " "
 """Between a prompt and a label, as runs score them."""
 
@@ -62,7 +64,7 @@ class ExportedTask:
         }
 
     def _sample(self, row: ExportedRow) -> dict[str, Any]:
-        doc = {"id": row.instance_id, "input": row.input, "prompt": row.prompt, "label": row.gold}
+        doc = dict(zip(EXPORTED, (row.instance_id, row.input, row.prompt, row.gold), strict=True))
         # The harness does not say which labels a greedy continuation would be; nor do scores of labels alone.
         responses = [[repr(value), "False"] for value in row.log_likelihoods]
         return {

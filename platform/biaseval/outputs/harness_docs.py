@@ -17,6 +17,9 @@ from typing import Any
 from biaseval.outputs.records import Record
 from biaseval.outputs.scored import MOST_LOGPROB
 
+EXPORTED = ("id", "input", "prompt", "label")
+"""The fields of a doc that `biaseval.outputs.export` writes."""
+
 _NEEDED = ("doc_id", "doc", "target", "arguments", "filtered_resps")
 
 
@@ -37,8 +40,10 @@ class Doc:
     """Which of the choices is right."""
     prompt: str | None
     """Null where each choice has its own."""
+    instance: str
+    """Names the row of the data: the number of the doc, or its name where a run of this platform was exported."""
     doc: str
-    """The doc as JSON: what is asked, whatever the prompt."""
+    """What is asked, whatever the prompt: the doc as JSON, or the row's input where such a run was exported."""
     place: str
     filter: str
 
@@ -83,13 +88,15 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
     has_inputs = len(set(contexts)) > 1 and len(set(continuations)) == 1
     delimiter = str(config.get("target_delimiter", " "))
     choices = contexts if has_inputs else tuple(text.removeprefix(delimiter) for text in continuations)
+    instance, asked = _row(record)
     doc = Doc(
+        instance=instance,
         doc_id=str(record["doc_id"]),
         choices=choices,
         logprobs=logprobs,
         gold=0,
         prompt=None if has_inputs else contexts[0],
-        doc=json.dumps(record["doc"], ensure_ascii=False),
+        doc=asked,
         place=place,
         filter=str(record.get("filter", "none")),
     )
@@ -134,6 +141,14 @@ def _logprobs(responses: Any) -> tuple[float, ...]:
         if not math.isfinite(logprob) or logprob > MOST_LOGPROB:
             raise DocError(f"filtered_resps hold {logprob}, which is no log-likelihood; score the task anew")
     return logprobs
+
+
+def _row(record: Record) -> tuple[str, str]:
+    """Return what names the row that a doc is of, and what it asks."""
+    doc = record["doc"]
+    if isinstance(doc, dict) and doc.keys() == set(EXPORTED):
+        return str(doc["id"]), str(doc["input"])
+    return str(record["doc_id"]), json.dumps(doc, ensure_ascii=False)
 
 
 def _candidates(record: Record, choices: Sequence[str], config: Mapping[str, Any], *, has_inputs: bool) -> list[int]:

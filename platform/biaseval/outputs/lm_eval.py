@@ -160,7 +160,7 @@ class LabelledTask:
                     task=self.task,
                     setting=setting,
                     purpose="main",
-                    instance=doc.doc_id,
+                    instance=doc.instance,
                     gold=labels[doc.gold],
                     logprobs=dict(zip(labels, doc.logprobs, strict=True)),
                     input=doc.doc,

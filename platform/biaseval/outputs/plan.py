@@ -12,8 +12,8 @@ from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
 from biaseval.prompting.calibration import CALIBRATIONS, leaves_one_out
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
 
-PURPOSES = ("main", "bias_score", *CALIBRATIONS)
-"""What a prompt may be for, in the order of rows."""
+PURPOSES = ("main", "bias_score", *(method.name for method in CALIBRATIONS.values() if not method.permutes))
+"""What a prompt may be for, in the order of rows; a table has no place for the orders of a question."""
 
 _ROLES = ("main", "bias_score")
 """Purposes whose rows are instances of the task, the same in every setting."""

@@ -15,7 +15,7 @@ from biaseval.errors import InputError, Problems
 from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
 from biaseval.pipelines.kind import Description, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
-from biaseval.pipelines.words import cost_lines
+from biaseval.pipelines.words import cost_lines, costs
 from biaseval.progress import say
 from biaseval.prompting.parts import PlannedPart
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
@@ -47,6 +47,10 @@ class PlanSummary:
     left_out: dict[str, str]
     n_test_rows: int = 0
     """Inputs of all tasks that performance is measured on, each counted once."""
+    n_bias_score_rows: int | None = None
+    """Rows of all tasks that BiasScore is measured on."""
+    n_pool_rows: int | None = None
+    """Rows of all tasks that demonstrations are drawn from."""
     n_settings: int | None = None
     """Label proportions of a majority-bias run."""
 
@@ -260,9 +264,9 @@ def _refuse_other_contexts(run: Run, contexts: pa.Table, contexts_part: Mapping[
 def _other_rows(run: Run, table: str) -> InputError:
     return InputError(
         f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added: of fewer "
-        "than 396 rows in one file, a larger n_demos x demo_sets takes test rows (smaller numbers and methods may be "
-        "added), data sets are added behind those that are there, and a chat template that writes the date writes "
-        "another on another day; start a run in another directory"
+        "than 396 rows in one file, a larger n_demos x demo_sets takes test rows, and so does pride (smaller numbers "
+        "and other methods may be added), data sets are added behind those that are there, and a chat template that "
+        "writes the date writes another on another day; start a run in another directory"
     )
 
 
@@ -294,6 +298,14 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
     lines = [("tasks", f"{summary.n_tasks:,}")]
     if summary.n_settings is not None:
         lines.append(("settings", f"{summary.n_settings:,}"))
+    if summary.n_pool_rows is not None:
+        lines.append(
+            (
+                "rows",
+                f"{summary.n_test_rows:,} measured, {summary.n_bias_score_rows:,} for BiasScore, "
+                f"{summary.n_pool_rows:,} that demonstrations are drawn from",
+            )
+        )
     lines.append(("prompts", f"{summary.n_prompts:,}"))
     if summary.n_settings is None:
         lines += [
@@ -307,8 +319,8 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
         ("tokens, shared prefixes", f"{summary.tokens:,}"),
         ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
         ("parameters", f"{inputs.model.n_parameters:,} ({inputs.model.family})"),
-        *cost_lines("FLOPs", flops),
-        ("smallest change seen", _detectable_words(summary)),
+        *cost_lines("FLOPs", flops, spec.execution),
+        *_detectable_lines(summary),
     ]
     notes = [f"left out: {name}: {reason}" for name, reason in summary.left_out.items()]
     notes += [f"note: {note}" for note in summary.notes]
@@ -316,6 +328,7 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
         **summary.facts(),
         "model": asdict(inputs.model),
         "flops": flops,
+        "costs": costs(flops, spec.execution),
         "smallest_detectable": _detectable(summary),
     }
     if spec.lora is None:
@@ -328,14 +341,17 @@ def _detectable(summary: PlanSummary) -> float:
     return smallest_detectable(summary.n_tasks, summary.n_test_rows / max(summary.n_tasks, 1))
 
 
-def _detectable_words(summary: PlanSummary) -> str:
-    """Return how small a change of accuracy the run could see, and what that assumes."""
-    spread = "" if summary.n_tasks == 1 else f", and changes spread by {SPREAD} between tasks"
-    return (
-        f"{_detectable(summary):.3f} of accuracy, by 80 % of such runs ({summary.n_test_rows:,} test rows; if "
-        f"{CHANGED:.0%} of the answers differ{spread}; behind these demonstrations, one test alone; beside the "
-        f"others of a page about {FAMILY_FACTOR} times as much)"
-    )
+def _detectable_lines(summary: PlanSummary) -> list[tuple[str, str]]:
+    """Return how small a change of accuracy the run would find, and what that assumes."""
+    spread = "" if summary.n_tasks == 1 else f", by {SPREAD} more or less from task to task"
+    return [
+        ("smallest change found", f"{_detectable(summary):.3f} of accuracy, in four of five such runs"),
+        (
+            "",
+            f"if two methods answer {CHANGED:.0%} of the rows otherwise{spread}; by one test alone, and by those of a "
+            f"whole page if it is {FAMILY_FACTOR} times as large",
+        ),
+    ]
 
 
 def say_what_is_cut(spec_max_tokens: int, plan: Plan) -> None:

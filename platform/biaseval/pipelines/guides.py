@@ -17,8 +17,8 @@ from biaseval.store import Run
 from biaseval.tables import QA_GUIDE_LOGITS
 
 if TYPE_CHECKING:
-    from biaseval.execute.parts import Task
     from biaseval.execute.resources import Allocation
+    from biaseval.execute.tasks import Task
 
 
 class GuideWorker:

@@ -11,7 +11,8 @@ import numpy as np
 from biaseval.errors import InputError, Problems
 from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.causal import model_inputs
-from biaseval.pipelines.kind import Description, Kind, Plan, Stage
+from biaseval.pipelines.extras import TRAINING
+from biaseval.pipelines.kind import Description, Kind, Need, Plan, Stage
 from biaseval.pipelines.words import cost_lines
 from biaseval.progress import say
 from biaseval.spec import InstructSpec
@@ -300,4 +301,10 @@ def instruct_summary(run: Run, spec: InstructSpec, made: Sequence[Done]) -> Inst
     )
 
 
-INSTRUCT = Kind(read=_read, describe=_describe, write=_write, stages=_stages)
+INSTRUCT = Kind(
+    read=_read,
+    needs=lambda spec: [Need("kind: instruct needs", *TRAINING)],
+    describe=_describe,
+    write=_write,
+    stages=_stages,
+)

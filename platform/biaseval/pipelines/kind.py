@@ -67,6 +67,17 @@ class Description:
     """What training in it would cost."""
 
 
+@dataclass(frozen=True)
+class Need:
+    """Packages beside those of every installation."""
+
+    why: str
+    """What needs them, with its verb: ``lora needs``."""
+    extra: str
+    """Of the installation, that has them."""
+    packages: tuple[str, ...]
+
+
 class Trained(Protocol):
     """What came of training alone."""
 
@@ -112,6 +123,8 @@ class Kind(Generic[S, I]):
 
     read: Callable[[S], I]
     """Validates everything that a spec names; loads no weights and writes nothing. All mistakes come in one error."""
+    needs: Callable[[S], Iterable[Need]] = field(default=lambda spec: ())
+    """Returns what a spec needs beside what its sections ``lora`` and ``train`` and its adapters do."""
     describe: Callable[[S, I], Description]
     write: Callable[[Run, S, I], Plan]
     """Writes the plan's Parquet parts and returns what ``plan.json`` says; the main path writes all else."""
@@ -121,6 +134,8 @@ class Kind(Generic[S, I]):
     """Each is asked for when those before it are done: which work is left may depend on them."""
     changes: Callable[[S, Mapping[str, Any]], list[str]] = field(default=lambda spec, environment: [])
     """Says what of a spec's inputs, beside its files and models, is not what ``environment.json`` has of them."""
+    refuse_analysis: Callable[[Run, S], None] = field(default=lambda run, spec: None)
+    """Raises an InputError where what is stored does not allow the analysis that a spec asks for."""
     given_up: Callable[[Run, S], Mapping[str, str]] = field(default=lambda run, spec: {})
     """Returns what a run goes on without so far, by its name, and why."""
     refuse_given_up: Callable[[Run, S], None] = field(default=lambda run, spec: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,7 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
     def planned() -> Iterator[Planned]:
         for plan in plan_tasks(spec, sources, tokenizer, facts.window):
             training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
+            n_rows = Counter(plan.splits["role"].to_pylist())
             yield Planned(
                 tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},
                 parts=plan.parts,
@@ -60,6 +62,8 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
                     notes=plan.notes,
                     left_out={},
                     n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
+                    n_bias_score_rows=n_rows["bias_score"],
+                    n_pool_rows=n_rows["demonstration"],
                 ),
                 problems=[*plan.problems, *untrainable],
                 sha256=_recorded(spec, plan),
@@ -74,6 +78,8 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
             n_cut=0,
             notes=chat_notes(spec.model, tokenizer),
             left_out=dict(sources.left_out),
+            n_bias_score_rows=0,
+            n_pool_rows=0,
         ),
         problems=lora_problems(spec),
         planned=planned,

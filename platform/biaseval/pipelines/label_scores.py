@@ -22,8 +22,9 @@ from biaseval.training.rows import ADAPTERS
 from biaseval.units import Unit
 
 if TYPE_CHECKING:
-    from biaseval.execute.parts import Parts, Task
+    from biaseval.execute.parts import Parts
     from biaseval.execute.resources import Allocation
+    from biaseval.execute.tasks import Task
     from biaseval.scoring.outputs import ReadPart
 
 LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
@@ -43,6 +44,8 @@ def scoring_stage(
     """
     from biaseval.execute.parts import Parts
 
+    environment = read_environment(run)
+    n_parameters = environment.get("model_facts", {}).get("n_parameters")
     return Parts(
         name="scoring",
         verb="scored",
@@ -53,8 +56,9 @@ def scoring_stage(
         arguments={
             "model": model,
             "predict": tuple(predict),
-            "known": read_environment(run).get("scorer", {}),
+            "known": environment.get("scorer", {}),
         },
+        flops_per_token=None if n_parameters is None else 2 * n_parameters,
         recorder=ScorerRecord,
     )
 

@@ -6,17 +6,20 @@ that the run trains itself come behind those of the spec.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import pyarrow.compute as pc
 
 from biaseval.analysis.qa_chance import derive_chance
 from biaseval.analysis.qa_changes import derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.directory import read_plan, read_spec
-from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
+from biaseval.pipelines.kind import Description, Kind, Need, Page, Plan, Stage
 from biaseval.pipelines.questions import answering_stage, measuring_stage
 from biaseval.pipelines.readers import TrainingStages
 from biaseval.pipelines.readers_summary import refuse_left_out
@@ -40,6 +43,9 @@ from biaseval.store import Run, part_name
 from biaseval.units import Unit
 
 _PART_QUESTIONS = 512
+
+_PACKAGES = {"text": "nltk", "tfidf": "sklearn", "annotator": "spacy"}
+"""What each resource of heuristics is made of."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
             train = read_questions(spec.datasets.train, name="train", on_bad_example=spec.datasets.on_bad_example)
     if not problems.found:
         with problems.noted():
-            _refuse_small_sets(spec, sets)
+            _refuse_small_sets(spec, _sizes(sets))
         first = question_rows(next(iter(sets.values()))[0], "in_distribution").slice(0, 1)
         for heuristic in set(spec.heuristics) - set(HEURISTICS):
             with problems.noted():
@@ -242,6 +248,15 @@ def _units(plan: Plan, table: str, first: int) -> list[Unit]:
     ]
 
 
+def _needs(spec: QaBiasSpec) -> Iterator[Need]:
+    """Yield what the heuristics need."""
+    resources = resources_of(spec.heuristics)
+    packages = [name for resource, name in _PACKAGES.items() if resource in resources]
+    if spec.text.spacy is None and "spacy" in packages:  # rules of our own stand in for it
+        packages.remove("spacy")
+    yield Need("heuristics need", "qa", tuple(packages))
+
+
 def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
     """Return what is measured otherwise now: text data, a spaCy pipeline, a library, a heuristic of the user's."""
     recorded, found = environment["text"], _text_sources(spec)
@@ -249,14 +264,25 @@ def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
     return [f"{name}: changed from {recorded.get(name)} to {found.get(name)}" for name in dict.fromkeys(changed)]
 
 
-def _refuse_small_sets(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]]) -> None:
+def _sizes(sets: Mapping[str, tuple[QuestionSet, Role]]) -> dict[str, int]:
+    """Return the number of questions of each in-distribution set."""
+    return {name: len(own.questions) for name, (own, role) in sets.items() if role == "in_distribution"}
+
+
+def _refuse_analysis(run: Run, spec: QaBiasSpec) -> None:
+    """Make sure that the questions that a run has are enough for an analysis; Raises InputError: they are not."""
+    rows = run.read_table("qa_examples")
+    names = rows.filter(pc.equal(rows["role"], "in_distribution"))["dataset"]
+    _refuse_small_sets(spec, Counter(names.to_pylist()))
+
+
+def _refuse_small_sets(spec: QaBiasSpec, sizes: Mapping[str, int]) -> None:
     """Make sure that some in-distribution set can be cut into two groups of the sample's size.
 
     Raises:
         InputError: none can.
     """
     sample = spec.bootstrap.sample
-    sizes = {name: len(own.questions) for name, (own, role) in sets.items() if role == "in_distribution"}
     if max(sizes.values()) < 2 * sample:
         shown = ", ".join(f"{name} has {size:,}" for name, size in sizes.items())
         raise InputError(
@@ -361,14 +387,15 @@ def _describe(spec: QaBiasSpec, inputs: QuestionsInputs) -> Description:
             words += [f"{model.n_windows:,} windows", f"{model.tokens:,} tokens", f"{flops:.3g} FLOPs"]
         lines.append((f"model {model.name}", ", ".join(words)))
     detectable = {name: smallest_detectable(1, n_questions) for name, n_questions in plan.datasets.items()}
-    lines.append(
+    found = "; ".join(f"{100 * smallest:.1f} points of exact match on {name}" for name, smallest in detectable.items())
+    lines += [
+        ("smallest change found", f"{found}, in four of five such runs"),
         (
-            "smallest change seen",
-            "; ".join(f"{100 * smallest:.1f} points of exact match on {name}" for name, smallest in detectable.items())
-            + f", by 80 % of such runs (one test, questions taken as independent, if {CHANGED:.0%} of the answers "
-            f"differ; all tests of a page together need about {FAMILY_FACTOR} times as much)",
-        )
-    )
+            "",
+            f"if two models answer {CHANGED:.0%} of the questions otherwise, these being independent; by one test "
+            f"alone, and by those of a whole page if it is {FAMILY_FACTOR} times as large",
+        ),
+    ]
     notes, facts = [f"note: {note}" for note in plan.notes], {**asdict(plan), "smallest_detectable": detectable}
     if spec.train is None or inputs.training is None:
         return Description(lines, notes, facts)
@@ -417,11 +444,13 @@ def _headline(spec: QaBiasSpec) -> str:
 
 QA_BIAS = Kind(
     read=_read,
+    needs=_needs,
     describe=_describe,
     write=_write,
     extend=_extend,
     stages=_stages,
     changes=_changes,
+    refuse_analysis=_refuse_analysis,
     derive=_derive,
     given_up=_left_out,
     refuse_given_up=_refuse_given_up,

@@ -15,8 +15,8 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
-    from biaseval.execute.parts import Task
     from biaseval.execute.resources import Allocation
+    from biaseval.execute.tasks import Task
 
 
 class FeaturesWorker:

@@ -108,7 +108,7 @@ def describe(spec: AnySpec) -> Description:
         InputError: bad input.
     """
     kind = kind_of(spec)
-    refuse_missing_extras(spec)
+    refuse_missing_extras(kind, spec)
     return kind.describe(spec, kind.read(spec))
 
 
@@ -128,7 +128,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     kind = kind_of(spec)
     run = Run.open(run_uri)
     refuse_foreign(run)
-    refuse_missing_extras(spec)
+    refuse_missing_extras(kind, spec)
     inputs = None if is_planned(run) else kind.read(spec)
     run.create()
     with held(run) as run:
@@ -250,6 +250,7 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
             raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
         sweep_unplanned(run, read_plan(run))
         refuse_unfinished(run)
+        kind.refuse_analysis(run, spec)
         if spec != own:
             for name in FINDINGS:
                 run.delete(name)

@@ -18,6 +18,7 @@ from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.arithmetic import Computed
 from biaseval.pipelines.directory import read_plan
+from biaseval.pipelines.extras import needs_of
 from biaseval.pipelines.kind import Description, Inputs, Kind, Page, Plan, Stage
 from biaseval.pipelines.sharing import made_files, methods_of, own_readers, shared_stages, varies
 from biaseval.pipelines.study import readers_of
@@ -397,6 +398,7 @@ order by objective, scope
 
 SEARCH = Kind(
     read=_read,
+    needs=lambda spec: needs_of(_kind(spec), spec.spec),
     describe=_describe,
     write=_write,
     stages=_stages,

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from biaseval.spec import ExecutionSpec
+from biaseval.spec.accelerators import EFFICIENCY, gpu_hours
+
 _FLOPS_AN_HOUR = 1e14 * 3600
 
 
-def cost_lines(name: str, flops: int) -> list[tuple[str, str]]:
-    """Return the lines of a plan for this many floating-point operations."""
-    hours = flops / _FLOPS_AN_HOUR
-    return [
-        (name, f"{flops:.3g}"),
-        ("GPU-hours at 100 TFLOP/s", f"{hours:.3g}" if hours >= 0.01 else "under 0.01"),
-    ]
+def cost_lines(name: str, flops: int, execution: ExecutionSpec | None = None) -> list[tuple[str, str]]:
+    """Return the lines of a plan for this many floating-point operations.
+
+    Args:
+        name: of the operations.
+        flops: their number.
+        execution: has the prices of GPUs, and how many of them there are; None: neither is said.
+    """
+    lines = [(name, f"{flops:.3g}"), ("GPU-hours at 100 TFLOP/s", _amount(flops / _FLOPS_AN_HOUR))]
+    if execution is None:
+        return lines
+    n_gpus = execution.n_gpus
+    for accelerator, facts in costs(flops, execution).items():
+        hours = f"{_amount(facts['gpu_hours'])} GPU-hours at {EFFICIENCY:.0%} of its peak"
+        wall = "" if n_gpus is None else f", {_amount(facts['gpu_hours'] / n_gpus)} hours with {n_gpus} of them"
+        price = f"{execution.prices[accelerator]:g} an hour"
+        lines.append((f"on {accelerator}", f"{hours}{wall}: {_amount(facts['cost'])} at {price}"))
+    return lines
+
+
+def costs(flops: float, execution: ExecutionSpec) -> dict[str, dict[str, float]]:
+    """Return by accelerator the hours of one GPU and what they cost, in the currency of ``execution.prices``."""
+    return {
+        accelerator: {"gpu_hours": hours, "cost": hours * price}
+        for accelerator, price in execution.prices.items()
+        for hours in [gpu_hours(flops, accelerator)]
+    }
+
+
+def _amount(number: float) -> str:
+    return f"{number:.3g}" if number >= 0.01 else "under 0.01"

@@ -1,8 +1,8 @@
 """Calibration methods: a table of records. Planning, specs, SQL and reports go over it and name no method themselves.
 
-A method divides a label's probability by the mean that the label has over inputs that carry no answer (P1 section 3):
-what such inputs are, and how the mean is taken, is all that tells methods apart. A variant does so with another
-strength, or over fewer inputs. Imports nothing heavy.
+A method divides a label's probability by the mean that the label has over inputs that carry no answer (P1 section 3),
+or each answer in turn: what such inputs are, and how the mean is taken, is all that tells methods apart. A variant does
+so with another strength, or over fewer inputs. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ CC_INPUTS = ("N/A", "", "[MASK]")
 """Contextual calibration's content-free inputs (Zhao et al. 2021), in this order."""
 
 N_DC_INPUTS = 20
+
+N_QUESTIONS = 32
+"""Of methods that permute options: as many as BiasScore has rows, fewer where that has fewer."""
 
 SLOT = "{INPUT}"
 """Where text varies in the template of an input."""
@@ -45,10 +48,14 @@ class Calibration:
     inputs: Callable[[Sequence[str], Mapping[str, DomainContext], np.random.Generator], Inputs] | None
     """Makes the inputs, which are the same in every setting of a task, of the fields, their words and a generator.
 
-    None: a setting's inputs are its own demonstrations, each with its label and left out of its own prompt.
+    None: a setting has inputs of its own. They are its demonstrations, each with its label and left out of its own
+    prompt, or what ``permutes`` says.
     """
     n_inputs: int | None = None
-    """How many there are; None: as many as a setting has demonstrations."""
+    """How many there are at most; None: as many as a setting has demonstrations."""
+    permutes: bool = False
+    """Whether inputs are questions that the setting does not show, each with its options in every cyclic order: of a
+    label's probabilities over the orders the geometric mean is taken, and normalised."""
     needs_words: bool = False
     """Whether inputs are made of the words of the task's own; otherwise there are none."""
     is_by_gold: bool = False
@@ -97,6 +104,18 @@ CALIBRATIONS = {
             by="each demonstration left out of its own prompt (Reif & Schwartz 2024)",
             inputs=None,
             is_by_gold=True,
+        ),
+        Calibration(
+            name="pride",
+            shown="PriDe",
+            meaning="Debiasing with priors (Zheng et al. 2024), of multiple choice: the same with the prior of the "
+            "labels, estimated on held-out questions in which each option stands behind each label in turn.",
+            by="their prior over held-out questions with permuted options (Zheng et al. 2024)",
+            inputs=None,
+            n_inputs=N_QUESTIONS,
+            permutes=True,
+            reference="Chujie Zheng, Hao Zhou, Fandong Meng, Jie Zhou and Minlie Huang. 2024. Large Language Models "
+            "Are Not Robust Multiple Choice Selectors. ICLR 2024.",
         ),
     )
 }
@@ -181,17 +200,24 @@ def shared_inputs(
 
 def leaves_one_out(purpose: str) -> bool:
     """Return whether the input of prompts of this purpose is a demonstration that their context goes without."""
-    return purpose in CALIBRATIONS and CALIBRATIONS[purpose].inputs is None
+    method = CALIBRATIONS.get(purpose)
+    return method is not None and method.inputs is None and not method.permutes
+
+
+def permuting(names: Collection[str]) -> list[str]:
+    """Return those of the methods that these names need whose inputs are questions with permuted options."""
+    return [method.name for method in calibrations(names) if method.permutes]
 
 
 def calibration_rows() -> list[dict[str, object]]:
-    """Return the methods as SQL joins them, one row each: method, number, is_by_gold, leaves_one_out."""
+    """Return the methods as SQL joins them, one row each: method, number, is_by_gold, leaves_one_out, permutes."""
     return [
         {
             "method": method.name,
             "number": number,
             "is_by_gold": method.is_by_gold,
             "leaves_one_out": leaves_one_out(method.name),
+            "permutes": method.permutes,
         }
         for number, method in enumerate(CALIBRATIONS.values())
     ]

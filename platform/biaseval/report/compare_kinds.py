@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from biaseval.report.findings import METRICS, Row
+from biaseval.report.ids import Ids, ids_of_methods, ids_of_ways
 from biaseval.report.methods import method_name, method_order
 from biaseval.report.summary import join
 from biaseval.report.ways import INSTRUCTIONS, way_name, way_order
@@ -41,6 +42,8 @@ class ComparedKind:
     """Columns of the guard to what it means that they are false."""
     caveat: Callable[[Sequence[Row]], str]
     """Returns what a reader must know of the tests; "" where there is nothing."""
+    ids: Callable[[Sequence[Row]], list[Ids]] = field(default=lambda tests: [])
+    """Returns what SQL calls what tests are of, beside the metrics."""
     bands_and_p: str = ""
     """Behind a blank, what captions say of intervals and p that need not agree; "" where they do."""
 
@@ -112,6 +115,7 @@ _LABEL_BIAS = ComparedKind(
         "has_same_seed": _SAME_SEED,
     },
     caveat=_caveat_of_rows,
+    ids=lambda tests: [ids_of_methods(row["method"] for row in tests)],
 )
 
 
@@ -167,6 +171,7 @@ _MAJORITY_BIAS = ComparedKind(
         "the RB@10 of means over seeds below. An interval may leave 0 out where the p of both together is above 5 %."
     ),
     bands_and_p=" An interval over rows and draws may leave out 0 where the p (Holm) does not reach 5 %.",
+    ids=lambda tests: ids_of_ways((row["predict"], row["method"]) for row in tests),
 )
 
 

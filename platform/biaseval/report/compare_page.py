@@ -24,7 +24,7 @@ from biaseval.report.compare_words import (
 )
 from biaseval.report.comparison import comparison_content
 from biaseval.report.comparison_data import read_comparison
-from biaseval.report.ids import Ids, ids_of_methods, ids_of_ways
+from biaseval.report.ids import Ids
 from biaseval.report.page import page_templates
 from biaseval.store import write_file
 
@@ -102,11 +102,7 @@ def render_compare_page(compared: Compared, majority: dict[str, object] | None =
 def _ids(compared: Compared) -> list[Ids]:
     """Return what SQL calls the metrics, methods and ways of predicting of the page."""
     metric = ("metric", COMPARED_KINDS[compared.kind].metrics)
-    if compared.kind == "majority_bias":
-        return [*ids_of_ways((row["predict"], row["method"]) for row in compared.tests), metric]
-    if compared.kind == "label_bias":
-        return [ids_of_methods(row["method"] for row in compared.tests), metric]
-    return [metric]
+    return [*COMPARED_KINDS[compared.kind].ids(compared.tests), metric]
 
 
 def _shared(compared: Compared) -> list[dict[str, object]]:

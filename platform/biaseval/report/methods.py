@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from biaseval.prompting.calibration import CALIBRATIONS, Variant
+from biaseval.prompting.calibration import CALIBRATIONS, Calibration, Variant
 
 METHODS = {
     "none": "no calibration",
@@ -60,6 +60,12 @@ def method_name(method: str, mitigation: str = "calibration") -> str:
 def is_adapted(method: str) -> bool:
     """Return whether the method scores with adapters."""
     return method == "lora" or method.startswith("lora+")
+
+
+def explained(methods: Collection[str]) -> list[Calibration]:
+    """Return the calibrations that a page explains: those of any data, and with these methods those of options."""
+    measured = {_variant(method)[0].removeprefix("lora+") for method in methods}
+    return [method for method in CALIBRATIONS.values() if not method.permutes or method.name in measured]
 
 
 def mitigation_of(methods: Iterable[str]) -> str:

@@ -14,14 +14,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from biaseval.prompting.calibration import CALIBRATIONS
 from biaseval.report.cautions import FEW_NOTES, caveats
 from biaseval.report.figures import Figure
 from biaseval.report.findings import METRICS, N_LETTERS, N_MOST_BIASED, Findings, Row
 from biaseval.report.format_words import formats_words
 from biaseval.report.formats import METRICS as FORMAT_METRICS
 from biaseval.report.ids import ids_of_methods
-from biaseval.report.methods import method_name, side_by_side
+from biaseval.report.methods import explained, method_name, side_by_side
 from biaseval.report.mitigation import cost_groups
 from biaseval.report.summary import measured, preferred_label, remedy_name, scope_of_words, word
 from biaseval.report.verdict import conclude
@@ -68,7 +67,7 @@ def page_templates() -> Environment:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     templates.globals |= {
         "FEW_NOTES": FEW_NOTES,
-        "calibrations": list(CALIBRATIONS.values()),
+        "calibrations": explained([]),
         "tables_script": Markup("<script>{}</script>").format(Markup(script)),
         "tables_script_source": Markup(f"'sha256-{digest}'"),
     }
@@ -89,6 +88,7 @@ def render_page(findings: Findings, figures: Sequence[Figure], training: Sequenc
         .get_template("template.html.j2")
         .render(
             findings=findings,
+            calibrations=explained(findings.methods),
             measured=measured(findings),
             verdict=conclude(findings),
             words=scope_of_words(findings),

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
+from biaseval.prompting.calibration import permuting
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
@@ -277,8 +278,17 @@ class LabelBiasSpec(RunSpec):
 
     @field_validator("calibration")
     @classmethod
-    def _methods_are_named_once(cls, calibration: list[Method]) -> list[Method]:
-        refuse(named_twice("calibration", calibration, "a method"), SpecError)
+    def _methods_fit_the_data(cls, calibration: list[Method], info: ValidationInfo) -> list[Method]:
+        problems = named_twice("calibration", calibration, "a method")
+        without = [f"data set {own.name} has" for own in info.data.get("data") or [] if not _has_options(own)]
+        if info.data.get("tasks") is not None:
+            without = ["task files have"]
+        if without and (permuted := permuting(calibration)):
+            problems.append(
+                f"calibration: {permuted[0]} permutes the options of questions, and {without[0]} none; name them in "
+                f"data.options, or take {permuted[0]} out"
+            )
+        refuse(problems, SpecError)
         return calibration
 
     @field_validator("lora")
@@ -293,6 +303,10 @@ class LabelBiasSpec(RunSpec):
                 problems.append("adapters are trained on one format of the prompt; take prompt.formats out, or lora")
         refuse([f"lora: {problem}" for problem in problems], SpecError)
         return lora
+
+
+def _has_options(data: LabelDataSpec | LmEvalDataSpec) -> bool:
+    return isinstance(data, LabelDataSpec) and data.options is not None
 
 
 def _shown_examples(prompt: PromptSpec, n_examples: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from biaseval.prompting.calibration import permuting
 from biaseval.spec.data import DataSpec, ItemSpec
 from biaseval.spec.sections import (
     ExecutionSpec,
@@ -129,6 +130,8 @@ class MajorityBiasSpec(RunSpec):
         problems = named_twice(str(info.field_name), value)
         if info.field_name == "calibration" and value and "likelihood" not in info.data.get("predict", ["likelihood"]):
             problems.append("calibration changes likelihoods and predict has none; add likelihood to predict")
+        if info.field_name == "calibration" and (permuted := permuting(value)):
+            problems.append(f"calibration: {permuted[0]} is of label_bias with data.options alone; take it out")
         refuse(problems, SpecError)
         return value
 

@@ -82,7 +82,7 @@ def _line(mistake: _Mistake) -> str:
     key, detail = _shown(mistake.key), mistake.detail
     if detail["type"] == "extra_forbidden":
         close = difflib.get_close_matches(str(mistake.key[-1]), mistake.known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known keys here: {', '.join(mistake.known)}"
+        hint = f"did you mean {close[0]}?" if close else f"known keys here: {', '.join(dict.fromkeys(mistake.known))}"
         return f"{key}: unknown key; {hint}"
     if detail["type"] == "missing":
         return f"{key}: is required and missing; add it"

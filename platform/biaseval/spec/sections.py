@@ -5,11 +5,12 @@ from __future__ import annotations
 import fnmatch
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from biaseval.prompting.calibration import Variant
+from biaseval.spec.accelerators import PEAK_TFLOPS
 
 Method = Annotated[str, AfterValidator(lambda name: str(Variant.of(name)))]
 """A calibration, or a variant of it, such as ``cc@0.7``."""
@@ -114,6 +115,23 @@ class ExecutionSpec(Section):
     actors: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
     gpus_per_actor: Literal["auto"] | Annotated[int, Field(ge=0)] = "auto"
     part_rows: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
+    max_gpu_hours: Annotated[float, Field(gt=0)] | None = None
+    """Of scoring and reading: when they are used up no other part begins; None: any number."""
+    prices: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """Of an hour of a GPU, by its name, in any currency; what a plan says of costs."""
+
+    @model_validator(mode="after")
+    def _known_accelerators(self) -> Self:
+        unknown = [name for name in self.prices if name not in PEAK_TFLOPS]
+        refuse([f"prices: {name} is no known accelerator; name {', '.join(PEAK_TFLOPS)}" for name in unknown])
+        return self
+
+    @property
+    def n_gpus(self) -> int | None:
+        """GPUs of all actors together, where the spec says how many there are."""
+        if self.actors == "auto":
+            return None
+        return self.actors * (1 if self.gpus_per_actor == "auto" else max(1, self.gpus_per_actor))
 
     @property
     def n_at_once(self) -> int:

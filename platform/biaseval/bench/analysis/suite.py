@@ -115,7 +115,7 @@ def write_suite(run: Run, suite: Suite) -> None:
             "model": {"path": "drawn"},
             "tasks": {"path": "tasks", "max_eval": suite.max_rows},
             "prompt": {"n_demos": list(suite.n_demos), "demo_sets": suite.n_demo_sets},
-            "calibration": list(CALIBRATIONS),
+            "calibration": [name for name, method in CALIBRATIONS.items() if not method.permutes],
         },
         "benchmark",
     )

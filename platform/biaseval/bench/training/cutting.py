@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from biaseval.bench.training.settings import Settings
-from biaseval.execute.parts import Task
 from biaseval.execute.resources import Allocation
+from biaseval.execute.tasks import Task
 from biaseval.pipelines.reader_workers import FeaturesWorker
 from biaseval.spec import QaBaseSpec, WindowsSpec
 from biaseval.store import Run, part_name
@@ -65,7 +65,7 @@ def cut_parts(run: Run, base: Path, n_parts: int, settings: Settings) -> Cut:
 def _cut(uri: str, base: str, n_parts: int, windows: WindowsSpec) -> tuple[float, list[float]]:
     """Return the seconds of all parts, and the highest memory before them and behind each."""
     bases = {"base": QaBaseSpec(name="base", path=base)}
-    alone = Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=None)
+    alone = Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=None, n_preparing=1)
     sizes = {"max_tokens": windows.max_tokens, "stride": windows.stride}
     worker = FeaturesWorker(Run.open(uri), alone, bases=bases, **sizes)
     peaks = [_highest_mib()]

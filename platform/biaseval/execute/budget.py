@@ -1,0 +1,60 @@
+"""GPU-hours that a run may take: counted while it works, kept in ``environment.json`` over its sittings."""
+
+from __future__ import annotations
+
+from biaseval.environment import amend_environment, read_environment
+from biaseval.errors import BiasevalError
+from biaseval.store import Run
+from biaseval.units import Done
+
+HALT = "halt"
+"""The file of a run that tells its actors to begin no other part; it goes with the sitting."""
+
+
+class GpuHours:
+    """Counts what actors take, from the arrival of their first part to the end of their last.
+
+    Args:
+        run: whose earlier sittings count, too.
+        most: GPU-hours that the spec allows; None: any number.
+        gpus_per_actor: of this stage.
+    """
+
+    def __init__(self, run: Run, most: float | None, gpus_per_actor: int) -> None:
+        self._run, self._most, self._n_gpus = run, most, gpus_per_actor
+        self._before = float(read_environment(run).get("gpu_hours", 0.0))
+        self._spans: dict[str, tuple[float, float]] = {}
+        if self.is_used_up:
+            raise self.error()
+        run.delete(HALT)
+
+    @property
+    def used(self) -> float:
+        """GPU-hours so far, of all sittings."""
+        seconds = sum(ended - arrived for arrived, ended in self._spans.values())
+        return self._before + self._n_gpus * seconds / 3600
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no other part should begin."""
+        return self._n_gpus > 0 and self._most is not None and self.used >= self._most
+
+    def add(self, done: Done) -> None:
+        """Count a part, and tell actors to begin no other once all is used up."""
+        first, last = self._spans.get(done.actor, (done.arrived_s, done.ended_s))
+        self._spans[done.actor] = (min(first, done.arrived_s), max(last, done.ended_s))
+        if self.is_used_up and not self._run.has(HALT):
+            self._run.write_text(HALT, "")
+
+    def close(self) -> None:
+        """Keep what was used."""
+        self._run.delete(HALT)
+        if self._n_gpus and self._spans:
+            amend_environment(self._run, gpu_hours=round(self.used, 6))
+
+    def error(self) -> BiasevalError:
+        """Return what is said where parts are left."""
+        return BiasevalError(
+            f"execution.max_gpu_hours: {self._most:g} are used up ({self.used:.3g}) before all is made; raise it and "
+            "run the same command again: complete parts are kept"
+        )

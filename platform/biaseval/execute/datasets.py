@@ -1,0 +1,247 @@
+"""Parts on Ray Data: one actor, one loop.
+
+While an actor works on a part, CPU tasks prepare the next ones: an actor that waits is an accelerator that waits.
+Actors that die are replaced, and their parts done again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from biaseval.errors import BiasevalError, InputError, TransientError
+from biaseval.execute.budget import HALT, GpuHours
+from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device
+from biaseval.execute.machine import quiet_worker
+from biaseval.execute.resources import Allocation, Resources, allocate
+from biaseval.execute.tasks import Task, Worker, as_ours
+from biaseval.execute.waiting import said_while_waiting
+from biaseval.store import Run
+from biaseval.units import Done, Unit, missing_units
+
+if TYPE_CHECKING:
+    import ray.data
+
+    from biaseval.execute.cluster import Cluster
+    from biaseval.execute.parts import Parts
+
+logger = logging.getLogger(__name__)
+
+_MOST_DEATHS = 3
+"""Actors that may die one after another while they load their model."""
+
+_PAUSES_S = (5.0, 25.0)
+
+
+def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+    """Make the missing units of a stage on a cluster, in any order, and yield each when it is complete.
+
+    Raises:
+        InputError, BiasevalError: our own, from a worker.
+        BiasevalError: Ray failed; complete parts stay.
+    """
+    from ray.exceptions import RayError
+
+    resources = cluster.resources()
+    allocation = allocate(parts.execution, len(missing), resources)
+    if allocation.caution is not None:
+        logger.warning("%s %s", parts.name, allocation.caution)
+    units = {unit.number: unit for unit in missing}
+    forget_broken_devices(run)
+    hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
+    try:
+        with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
+            for row in _rows(_mapped(parts, run, missing, allocation, resources)):
+                if row["error"] is not None:
+                    kind, message = json.loads(row["error"])
+                    raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
+                if row["done"] is None:  # left for another sitting
+                    continue
+                found = json.loads(row["done"])
+                done = Done(units[found.pop("number")], **found)
+                hours.add(done)
+                yield done
+        if hours.is_used_up and missing_units(run, missing):
+            raise hours.error()
+    except (RayError, RuntimeError) as error:
+        lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
+        raise TransientError(f"{parts.name} failed: {lines[-1]}; run the same command again to resume") from error
+    finally:
+        hours.close()
+        forget_broken_devices(run)
+
+
+def _rows(mapped: ray.data.Dataset) -> Iterator[dict[str, Any]]:
+    """Yield each row when it is there: Ray Data would hold it back until it has the next."""
+    for batch in mapped.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        yield from cast(pa.Table, batch).to_pylist()
+
+
+def _mapped(
+    parts: Parts, run: Run, missing: Sequence[Unit], allocation: Allocation, resources: Resources
+) -> ray.data.Dataset:
+    import ray.data
+
+    _set_context(resources)
+    rows = [{"task": json.dumps([unit.number, dict(unit.work), unit.files])} for unit in missing]
+    arguments = {"name": parts.name, "run_uri": run.uri, "arguments": dict(parts.arguments)}
+    mapped: ray.data.Dataset = ray.data.from_items(rows, override_num_blocks=len(rows))
+    if parts.prepare is not None:
+        mapped = mapped.map_batches(
+            cast(Any, _prepare),  # Ray's annotations know no Arrow table
+            batch_size=1,
+            batch_format="pyarrow",
+            compute=ray.data.TaskPoolStrategy(size=allocation.n_preparing),
+            # Ray Data would fuse it with an actor that asks for as much.
+            num_cpus=0.9 * (min(1.0, allocation.num_cpus) or 1.0),
+            fn_kwargs={**arguments, "prepare": parts.prepare},
+        )
+    return mapped.map_batches(
+        _Actor,
+        batch_size=1,
+        batch_format="pyarrow",
+        compute=_pool(allocation),
+        num_cpus=allocation.num_cpus,
+        num_gpus=allocation.num_gpus,
+        fn_constructor_kwargs={
+            **arguments,
+            "worker": parts.worker,
+            "allocation": allocation,
+            "is_bounded": parts.execution.max_gpu_hours is not None,
+        },
+    )
+
+
+def _prepare(
+    batch: pa.Table, *, name: str, run_uri: str, arguments: Mapping[str, Any], prepare: Callable[..., Any]
+) -> pa.Table:
+    """Add what a worker needs for a part; runs in a CPU task."""
+    quiet_worker()
+    prepared = error = None
+    try:
+        prepared = pickle.dumps(prepare(Run.open(run_uri), _task(batch), **arguments), protocol=5)
+    except Exception as caught:
+        error = _as_row(caught, name)
+    return pa.table(
+        {
+            "task": batch["task"],
+            "prepared": pa.array([prepared], pa.large_binary()),
+            "error": pa.array([error], pa.string()),
+        }
+    )
+
+
+class _Actor:
+    """Holds a worker; has it make a part, and says what came of it."""
+
+    def __init__(
+        self,
+        name: str,
+        run_uri: str,
+        arguments: Mapping[str, Any],
+        worker: Callable[..., Worker],
+        allocation: Allocation,
+        is_bounded: bool,
+    ) -> None:
+        quiet_worker()
+        self._is_bounded = is_bounded
+        self._name = name
+        self._id = uuid.uuid4().hex
+        self._error: str | None = None
+        self._worker: Worker | None = None
+        self._run = Run.open(run_uri)
+        try:
+            self._worker = _made(lambda: worker(self._run, allocation, **arguments))
+        except BiasevalError as caught:
+            # Ray would start the actor again and again; said with the first part instead.
+            self._error = _as_row(caught, name)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        arrived = time.monotonic()
+        error = self._error or (batch["error"][0].as_py() if "error" in batch.column_names else None)
+        done = None
+        if error is None and not (self._is_bounded and self._run.has(HALT)):
+            try:
+                done = json.dumps(self._made(batch, arrived))
+            except Exception as caught:
+                if is_broken_device(caught):
+                    leave_broken_device(self._run, _task(batch).number, caught)
+                error = _as_row(caught, self._name)
+        return pa.table({"done": pa.array([done], pa.string()), "error": pa.array([error], pa.string())})
+
+    def _made(self, batch: pa.Table, arrived: float) -> dict[str, Any]:
+        task = _task(batch)
+        # Made by `_prepare` in this very run, never read from a file.
+        prepared = pickle.loads(batch["prepared"][0].as_buffer()) if "prepared" in batch.column_names else None
+        started = time.monotonic()
+        facts = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
+        ended = time.monotonic()
+        times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
+        tokens = task.work.get("tokens", 0)
+        return {"number": task.number, "tokens": tokens, "facts": facts, "actor": self._id, **times}
+
+
+def _made(make: Callable[[], Worker]) -> Worker:
+    """Return what is made, at the third attempt at last where a network, a hub or a store does not answer before."""
+    for pause_s in _PAUSES_S:
+        try:
+            return make()
+        except (BiasevalError, OSError) as error:
+            if not _may_pass(error):
+                raise
+            logger.warning("tried again in %g s", pause_s, exc_info=error)
+        time.sleep(pause_s)
+    return make()
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Return whether an error comes from outside and may be gone soon."""
+    if isinstance(error, FileNotFoundError | PermissionError | None):
+        return False
+    return isinstance(error, OSError | TransientError) or _may_pass(error.__cause__)
+
+
+def _task(batch: pa.Table) -> Task:
+    number, work, files = json.loads(batch["task"][0].as_py())
+    return Task(number, work, tuple(files))
+
+
+def _as_row(error: Exception, name: str) -> str:
+    """Return an error as text that the driver turns into it again: Ray would wrap it, and so lose what it is."""
+    own = as_ours(error, name)
+    if own is not error:
+        logger.error("%s failed", name, exc_info=error)
+    return json.dumps([type(own).__name__, str(own)])
+
+
+def _pool(allocation: Allocation) -> ray.data.ActorPoolStrategy:
+    import ray.data
+
+    if isinstance(allocation.n_actors, int):
+        return ray.data.ActorPoolStrategy(size=allocation.n_actors)
+    at_least, at_most = allocation.n_actors
+    return ray.data.ActorPoolStrategy(min_size=at_least, max_size=at_most)
+
+
+def _set_context(resources: Resources) -> None:
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    context.max_consecutive_actor_init_deaths = _MOST_DEATHS
+    if resources.types:
+        # Ray Data asks for twice what it has, and an autoscaler grants all that is asked for or nothing.
+        context.execution_options.resource_limits = ray.data.ExecutionResources.for_limits(
+            cpu=resources.most("CPU"), gpu=resources.most("GPU")
+        )
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    # Loading a large model while a node starts can outlast any fixed limit.
+    context.execution_no_progress_timeout_s = -1
+    logging.getLogger("ray.data").setLevel(logging.ERROR)

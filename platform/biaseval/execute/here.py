@@ -1,0 +1,83 @@
+"""Little work in the driver's own process, where a Ray of the run's own would take longer to start than to do it.
+
+A node of Ray starts in about four seconds, and each of its workers imports torch and transformers anew for another
+four, which the driver has imported already. What makes a part is the same either way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from biaseval.execute.machine import n_cores
+from biaseval.execute.resources import Resources, allocate
+from biaseval.execute.tasks import Task, as_ours
+from biaseval.store import Run
+from biaseval.units import Done, Unit
+
+if TYPE_CHECKING:
+    from biaseval.execute.cluster import Cluster
+    from biaseval.execute.parts import Parts
+
+LITTLE = 1e12
+"""Floating-point operations that two cores do in about half a minute."""
+
+_NAME = "driver"
+
+
+def is_little(parts: Parts, missing: Sequence[Unit], cluster: Cluster) -> bool:
+    """Return whether the missing units of a stage are made here: they are little work, and nothing asks for more.
+
+    A stage that does not know its work, an ``execution`` that asks for actors, a GPU, and a Ray that is there already
+    are each a reason for Ray.
+    """
+    execution = parts.execution
+    if parts.flops_per_token is None or (execution.actors, execution.gpus_per_actor) != ("auto", "auto"):
+        return False
+    flops = parts.flops_per_token * sum(unit.work["tokens"] for unit in missing)
+    return flops <= LITTLE and cluster.would_start and not _has_gpu()
+
+
+def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]:
+    """Make the missing units of a stage one after another, and yield each when it is complete.
+
+    Raises:
+        InputError, BiasevalError: our own, from a worker; complete parts stay.
+    """
+    machine = Resources([{"CPU": float(n_cores())}], is_local=True, n_cores=n_cores())
+    try:
+        with _without_bars():
+            worker = parts.worker(run, allocate(parts.execution, 1, machine), **parts.arguments)
+        for unit in missing:
+            task = Task(unit.number, unit.work, unit.files)
+            arrived = time.monotonic()
+            prepared = None if parts.prepare is None else parts.prepare(run, task, **parts.arguments)
+            started = time.monotonic()
+            facts = worker.make(task, prepared)
+            ended = time.monotonic()
+            times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
+            yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, actor=_NAME, **times)
+    except Exception as error:
+        raise as_ours(error, parts.name) from error
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep the progress bars of transformers off standard error: this process has one of its own."""
+    from transformers.utils import logging
+
+    was_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if was_shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

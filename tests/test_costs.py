@@ -1,0 +1,32 @@
+"""What plans say of GPU-hours and costs, by hand."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from biaseval.pipelines.words import cost_lines, costs
+from biaseval.spec import ExecutionSpec
+
+FLOPS = 10 * 0.4 * 989e12 * 3600
+"""Ten hours of an H200 at 40 % of its peak."""
+
+
+def test_hours_and_costs_follow_from_peak_rates_and_prices() -> None:
+    found = costs(FLOPS, ExecutionSpec(prices={"H200": 4.5, "L4": 0.8}))
+    assert found["H200"] == pytest.approx({"gpu_hours": 10, "cost": 45})
+    assert found["L4"] == pytest.approx({"gpu_hours": 10 * 989 / 121, "cost": 8 * 989 / 121})
+    assert costs(FLOPS, ExecutionSpec()) == {}
+
+
+def test_a_plan_says_them_a_line_an_accelerator() -> None:
+    lines = dict(cost_lines("FLOPs", int(FLOPS), ExecutionSpec(prices={"H200": 4.5}, actors=4, gpus_per_actor=2)))
+    assert lines["on H200"] == "10 GPU-hours at 40% of its peak, 1.25 hours with 8 of them: 45 at 4.5 an hour"
+    assert list(cost_lines("FLOPs", 1)) == [("FLOPs", "1"), ("GPU-hours at 100 TFLOP/s", "under 0.01")]
+
+
+def test_accelerators_are_known_by_name() -> None:
+    with pytest.raises(ValidationError, match="prices: V9000 is no known accelerator; name T4, A10G, L4, A100"):
+        ExecutionSpec(prices={"V9000": 1})
+    with pytest.raises(ValidationError, match="greater than 0"):
+        ExecutionSpec(max_gpu_hours=0)

@@ -1,0 +1,123 @@
+"""Little work is done in the driver's own process, to the files that Ray's actors write; all else on Ray."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.execute import here
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.parts import Parts
+from biaseval.pipelines import run_status
+from biaseval.spec import ExecutionSpec
+from biaseval.store import Run
+from biaseval.units import Unit
+from tests.test_execute import environment, score_file, write_prompts
+
+UNITS = [Unit(number, 1, (f"files/{number}",), {"tokens": 500}) for number in range(3)]
+
+
+class Writer:
+    """Writes what was prepared."""
+
+    def __init__(self, run: Run, allocation: Any, *, error: Exception | None = None) -> None:
+        self._run, self._error = run, error
+
+    def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
+        if self._error is not None and task.number == 1:
+            raise self._error
+        self._run.write_text(task.files[0], prepared)
+        return {"number": task.number}
+
+
+def stage(execution: ExecutionSpec | None = None, flops_per_token: int | None = 1, **arguments: Any) -> Parts:
+    return Parts(
+        name="writing",
+        verb="written",
+        units=UNITS,
+        execution=execution or ExecutionSpec(),
+        worker=Writer,
+        arguments=arguments,
+        prepare=lambda run, task, **settings: f"part {task.number}",
+        flops_per_token=flops_per_token,
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no Ray in this process: tests before may have left theirs."""
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_expected"),
+    [
+        ({}, True),
+        ({"execution": ExecutionSpec(part_rows=2)}, True),
+        ({"execution": ExecutionSpec(actors=1)}, False),
+        ({"execution": ExecutionSpec(gpus_per_actor=0)}, False),
+        ({"flops_per_token": None}, False),
+        ({"flops_per_token": int(here.LITTLE) // 1500}, True),
+        ({"flops_per_token": int(here.LITTLE) // 1500 + 1}, False),
+    ],
+)
+def test_what_is_little_and_asks_for_nothing_is_made_here(changes: dict[str, Any], is_expected: bool) -> None:
+    assert here.is_little(stage(**changes), UNITS, Cluster(ExecutionSpec())) is is_expected
+
+
+def test_a_cluster_or_a_gpu_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(ExecutionSpec())
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: True)
+        assert not here.is_little(stage(), UNITS, cluster)
+    with monkeypatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", "ray://cluster:10001")
+        assert not here.is_little(stage(), UNITS, cluster)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True))
+        assert not here.is_little(stage(), UNITS, cluster)
+    assert here.is_little(stage(), UNITS, cluster)
+
+
+def test_parts_are_made_in_their_order(tmp_path: Path) -> None:
+    run = Run.open(str(tmp_path))
+    done = list(stage().make(run, UNITS, Cluster(ExecutionSpec())))
+    assert [(one.unit, one.tokens, one.facts) for one in done] == [(u, 500, {"number": u.number}) for u in UNITS]
+    assert all(one.arrived_s <= one.ended_s and one.busy_s <= one.ended_s - one.arrived_s for one in done)
+    assert [run.read_text(f"files/{number}") for number in range(3)] == ["part 0", "part 1", "part 2"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (InputError("labels.json: is empty; fill it"), InputError, "^labels.json: is empty; fill it$"),
+        (ValueError("no\nluck"), BiasevalError, "^writing failed: ValueError: no luck; mend this and run the same"),
+    ],
+)
+def test_an_error_is_one_of_ours_and_what_is_made_stays(
+    tmp_path: Path, error: Exception, kind: type[Exception], message: str
+) -> None:
+    run = Run.open(str(tmp_path))
+    with pytest.raises(BiasevalError, match=message) as raised:
+        list(stage(error=error).make(run, UNITS, Cluster(ExecutionSpec())))
+    assert type(raised.value) is kind
+    assert set(run.files("files")) == {"files/0"}
+
+
+def test_a_small_file_of_prompts_is_scored_without_ray_and_without_a_word(
+    tmp_path: Path, tiny_llama: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The stand-in for Ray has nothing that could start it."""
+    prompts = write_prompts(tmp_path)
+    score_file(tiny_llama, prompts, tmp_path / "out")
+    assert run_status(str(tmp_path / "out")).is_complete
+    assert environment(tmp_path / "out")["scorer"]["path"] == "packed"
+    said = capfd.readouterr().err.splitlines()
+    assert said[0] == "planning 12 prompts"
+    assert [line for line in said if "starting Ray" in line or "Loading weights" in line] == []

@@ -1,0 +1,156 @@
+"""What goes wrong on single nodes of a cluster, for a moment, ends no run: on a real Ray, with errors as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.errors import BiasevalError, InputError
+from biaseval.execute import datasets, waiting
+from biaseval.execute.budget import GpuHours
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.datasets import _may_pass
+from biaseval.execute.devices import is_broken_device
+from biaseval.execute.parts import Parts
+from biaseval.execute.resources import Allocation, NodeType, Resources
+from biaseval.spec import ExecutionSpec
+from biaseval.store import Run
+from biaseval.units import Unit, missing_units
+
+UNITS = [Unit(number, 1, (f"files/{number}",)) for number in range(3)]
+BROKEN = "CUDA error: an illegal memory access was encountered"
+
+
+class TroubledWorker:
+    """Finds no hub when it starts first, and loses its GPU at part 1, as often as it is told."""
+
+    def __init__(self, run: Run, allocation: Any, *, times: int, seconds: float) -> None:
+        self._run, self._times, self._seconds = run, times, seconds
+        if not run.has("asked"):
+            run.write_text("asked", "")
+            try:
+                raise ConnectionError("the hub does not answer")
+            except ConnectionError as error:
+                raise InputError("org/model: no usable config.json: the hub does not answer; check") from error
+
+    def make(self, task: Any, prepared: None) -> Mapping[str, Any]:
+        if task.number == 1 and len(self._run.files("broken")) < self._times:
+            self._run.write_text(f"broken/{time.monotonic_ns()}", BROKEN)
+            raise RuntimeError(BROKEN)
+        self._run.write_text(task.files[0], "written by it")
+        time.sleep(self._seconds)
+        return {}
+
+
+def made(run: Run, times: int, max_gpu_hours: float | None = None) -> list[int]:
+    """Have what is missing made, and return the numbers of it."""
+    stage = Parts(
+        name="writing",
+        verb="written",
+        units=UNITS,
+        execution=ExecutionSpec(actors=1, max_gpu_hours=max_gpu_hours),
+        worker=TroubledWorker,
+        # So long that the driver hears of a part before the last one begins.
+        arguments={"times": times, "seconds": 0 if max_gpu_hours is None else 1.5},
+    )
+    with Cluster(ExecutionSpec()) as cluster:
+        return sorted(done.unit.number for done in stage.make(run, missing_units(run, UNITS), cluster))
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_hub_that_does_not_answer_and_a_gpu_that_breaks_once_end_nothing(tmp_path: Path, ray_cluster: None) -> None:
+    run = Run.open(str(tmp_path))
+    assert made(run, times=1) == [0, 1, 2]
+    assert len(run.files("broken")) == 1
+    assert not run.files("trouble")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_part_that_breaks_every_gpu_is_said_after_three(tmp_path: Path, ray_cluster: None) -> None:
+    run = Run.open(str(tmp_path))
+    run.write_text("asked", "")
+    with pytest.raises(BiasevalError, match=f"writing failed: RuntimeError: {BROKEN}; mend this and run the same"):
+        made(run, times=9)
+    assert len(run.files("broken")) == 3
+    assert not run.files("trouble")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_gpu_hours_that_are_used_up_end_a_run_after_a_part_and_more_of_them_resume_it(
+    tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if each actor had a GPU."""
+    monkeypatch.setattr(datasets, "GpuHours", lambda run, most, n_gpus: GpuHours(run, most, 1))
+    run = Run.open(str(tmp_path))
+    run.write_text("asked", "")
+    with pytest.raises(BiasevalError, match=r"max_gpu_hours: 1e-09 are used up \(.*\) before all is made; raise it"):
+        made(run, times=0, max_gpu_hours=1e-9)
+    there = set(run.files("files"))
+    assert 1 <= len(there) < 3
+    assert not run.has("halt")
+    assert run.read_json("environment.json")["gpu_hours"] >= 0
+    # What earlier sittings took counts: nothing is begun.
+    run.write_json("environment.json", {"gpu_hours": 2.0})
+    with pytest.raises(BiasevalError, match=r"max_gpu_hours: 1 are used up \(2\)"):
+        made(run, times=0, max_gpu_hours=1.0)
+    assert set(run.files("files")) == there
+    assert made(run, times=0, max_gpu_hours=3.0) == [n for n in range(3) if f"files/{n}" not in there]
+
+
+@pytest.mark.ray
+def test_waiting_is_said_with_what_is_asked_for_and_what_is_there(
+    ray_cluster: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(waiting, "FIRST_S", 0.5)
+    monkeypatch.setattr(waiting, "_BETWEEN_LOOKS_S", 0.1)
+    types = [NodeType("gpu_spot", {"CPU": 8, "GPU": 1}, 16), NodeType("cpu", {"CPU": 8}, 4)]
+    allocation = Allocation((1, 16), num_cpus=0, num_gpus=1, n_threads=None, n_preparing=2)
+    with waiting.said_while_waiting("scoring", allocation, Resources([], False, 2, types=types), "_Actor"):
+        time.sleep(1.5)
+    said = capsys.readouterr().err.strip().splitlines()
+    assert said == [
+        "scoring has waited 0:01 for an actor, which asks for 1 GPU: of 0 GPUs there 0 are free; up to 16 gpu_spot may "
+        "come"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_expected"),
+    [
+        (RuntimeError(BROKEN), True),
+        (RuntimeError("CUDA error: out of memory"), False),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), False),
+        (RuntimeError("size mismatch"), False),
+        (ValueError(BROKEN), False),
+    ],
+)
+def test_a_device_is_broken_by_errors_other_than_of_memory(error: Exception, is_expected: bool) -> None:
+    assert is_broken_device(error) is is_expected
+
+
+def caused(cause: Exception) -> InputError:
+    error = InputError("org/model: no usable config.json")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_expected"),
+    [
+        (caused(TimeoutError("read timed out")), True),
+        (caused(FileNotFoundError("config.json")), False),
+        (caused(PermissionError("gated")), False),
+        (caused(ValueError("not JSON")), False),
+        (InputError("a wrong spec"), False),
+        (OSError("AWS Error SLOW_DOWN during GetObject operation"), True),
+    ],
+)
+def test_only_what_comes_from_outside_is_tried_again(error: Exception, is_expected: bool) -> None:
+    assert _may_pass(error) is is_expected
