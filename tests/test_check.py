@@ -66,7 +66,7 @@ def test_a_value_that_is_null_falls_and_says_so(runs: list[str]) -> None:
 WRONG = {
     "rds < 0.5": "label_bias_by_model has no column rds; did you mean rsd?",
     "rsd < 0.5 where metod = 'none'": "label_bias_by_model has no column metod; did you mean method?",
-    "recall_p > 0": "label_bias_by_model has no column recall_p; label_bias_by_label has: write MART.recall_p",
+    "recall_p > 0": "label_bias_by_model has no column recall_p; format_labels, label_bias_by_label has:",
     "label_bias_by_tsk.rsd < 1": "there is no label_bias_by_tsk; did you mean label_bias_by_task?",
     "rsd < 0.5 where method = 'dcc'": "label_bias_by_model has no such row; method is one of none",
     "rsd": "is a value and no condition; compare it, as in rsd < 0.5",

@@ -108,6 +108,45 @@ def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
         run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run.uri)
 
 
+def test_a_format_is_added_and_what_was_there_says_the_same(
+    run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    def spec(n_demos: Sequence[int], **formats: Any) -> LabelBiasSpec:
+        prompt = {"n_demos": list(n_demos), "formats": formats}
+        return own_spec(csv_folder, tiny_llama, prompt=prompt, calibration=["cc"])
+
+    terse, back = {"item": "{input} => {label}", "separator": "\n"}, {"order": "reversed"}
+    before, marts = kept(run), {name: run.read_bytes(name) for name in run.files("marts")}
+    n_before = sum(part["n_prompts"] for part in read_plan(run)["parts"])
+    run_spec(spec([0, 2], terse=terse), run.uri)
+    after = kept(run)
+    assert {name: after[name] for name in before} == before
+    assert sum(part["n_prompts"] for part in read_plan(run)["parts"]) == 2 * n_before
+    changed = {name for name, content in marts.items() if run.read_bytes(name) != content}
+    assert {name.removeprefix("marts/label_bias_format_") for name in changed} == {
+        "marts/label_bias_by_format.parquet",
+        "changes.parquet",
+        "labels.parquet",
+        "spread.parquet",
+    }
+    more = spec([0, 2, 3], terse=terse, back=back)
+    run_spec(more, run.uri)
+    assert {name: kept(run)[name] for name in after} == after
+    fresh = run_spec(more, str(tmp_path / "fresh"))
+    for question in (
+        "select prompt_id, context_id, format, input_text, n_tokens from prompts order by prompt_id",
+        "select context_id, format, text, demo_ids from contexts order by context_id",
+        "from label_bias_by_task order by all",
+        "from label_bias_by_format order by all",
+        "from label_bias_format_spread order by all",
+    ):
+        assert rows(run, question) == rows(fresh, question)
+    counted = "select format, count(*) as n from prompts group by format order by format"
+    assert [row["format"] for row in rows(run, counted)] == ["back", "base", "terse"]
+    with pytest.raises(InputError, match=r"prompt\.formats"):
+        run_spec(spec([0, 2, 3], terse={**terse, "separator": "\n\n"}, back=back), run.uri)
+
+
 def test_a_killed_addition_is_begun_again(run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path) -> None:
     more = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2, 4]}, calibration=["cc"])
     with planned_run(more, run.uri):

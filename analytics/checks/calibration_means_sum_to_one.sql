@@ -7,6 +7,7 @@ sums as (
         task,
         n_demos,
         demo_set,
+        format,
         setting,
         instruction,
         method,

@@ -7,6 +7,7 @@ questions as (
         task,
         n_demos,
         demo_set,
+        format,
         purpose,
         row // len(tasks.labels) as question,
         len(tasks.labels) as n_labels,

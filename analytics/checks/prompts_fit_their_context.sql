@@ -14,4 +14,5 @@ where
     or prompts.task is distinct from contexts.task
     or prompts.n_demos is distinct from contexts.n_demos
     or prompts.demo_set is distinct from contexts.demo_set
+    or prompts.format is distinct from contexts.format
 order by all

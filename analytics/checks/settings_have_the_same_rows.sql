@@ -5,6 +5,7 @@ setting_rows as (
 
     select
         task,
+        format,
         purpose,
         n_demos,
         demo_set,
@@ -23,13 +24,13 @@ compared as (
         first_value(n_rows) over first_setting as first_n_rows,
         first_value(instances) over first_setting as first_instances
     from setting_rows
-    window first_setting as (partition by task, purpose order by n_demos, demo_set)
+    window first_setting as (partition by task, purpose order by format <> 'base', format, n_demos, demo_set)
 
 )
 
 select
-    format('{}, {}, n_demos {}, demo_set {}: {} rows, other than the {} of the first setting',
-           task, purpose, n_demos, demo_set, n_rows, first_n_rows) as problem,
+    format('{}, {}, {}n_demos {}, demo_set {}: {} rows, other than the {} of the first setting',
+           task, purpose, case when format = 'base' then '' else format || ', ' end, n_demos, demo_set, n_rows, first_n_rows) as problem,
     task,
     purpose,
     n_demos,

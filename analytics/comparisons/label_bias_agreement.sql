@@ -11,6 +11,6 @@ from calibrated_predictions as own
 inner join calibrated_predictions as other using (task, n_demos, demo_set, method, purpose, row)
 inner join label_bias_shared_tasks as shared
     on own.run = shared.run and other.run = shared.other_run and task = shared.task and shared.has_same_rows
-where own.run <> other.run and purpose = 'main'
+where own.run <> other.run and own.format = 'base' and other.format = 'base' and purpose = 'main'
 group by all
 order by all

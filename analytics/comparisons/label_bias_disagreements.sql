@@ -18,7 +18,7 @@ predictions as (
         prediction,
         prediction = gold as is_right
     from calibrated_predictions
-    where purpose = 'main'
+    where format = 'base' and purpose = 'main'
 
 )
 

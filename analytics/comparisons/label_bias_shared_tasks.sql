@@ -17,7 +17,7 @@ rows_of as (
         min(prompts.gold) as gold,
         min(prompts.input_text) as input_text
     from prompts
-    where prompts.purpose in ('main', 'bias_score')
+    where prompts.format = 'base' and prompts.purpose in ('main', 'bias_score')
     group by all
 
 ),
@@ -63,7 +63,7 @@ sets as (
         contexts.demo_set,
         min(hash(contexts.text)) as text_hash
     from contexts
-    semi join (select * from prompts where purpose = 'main') as main using (run, context_id)
+    semi join (select * from prompts where format = 'base' and purpose = 'main') as main using (run, context_id)
     group by all
 
 ),

@@ -1,4 +1,4 @@
--- One row per (task, n_demos, method, row) of the bias_score rows: how far a row moves BiasScore, averaged over demonstration
+-- One row per (task, format, n_demos, method, row) of the bias_score rows: how far a row moves BiasScore, averaged over demonstration
 -- sets: influence values, whose mean over the n_gold rows with its gold label is 0. They are the change of half the sum of
 -- |mean probability - 1 / labels|, with the signs as they are. mean_square: the mean over sets of their squares. Null where a
 -- gold label has one row.
@@ -8,6 +8,7 @@ signs as (
 
     select
         task,
+        format,
         n_demos,
         demo_set,
         method,
@@ -22,6 +23,7 @@ leaning as (
 
     select
         task,
+        format,
         n_demos,
         demo_set,
         method,
@@ -29,7 +31,7 @@ leaning as (
         gold,
         0.5 * list_dot_product(probabilities, signs::double[]) as leaning
     from calibrated_predictions
-    inner join signs using (task, n_demos, demo_set, method)
+    inner join signs using (task, format, n_demos, demo_set, method)
     where purpose = 'bias_score'
 
 ),
@@ -38,6 +40,7 @@ gold_means as (
 
     select
         task,
+        format,
         n_demos,
         demo_set,
         method,
@@ -55,7 +58,7 @@ weights as (
         *,
         sum(n_gold) over settings / n_gold / count(*) over settings as weight
     from gold_means
-    window settings as (partition by task, n_demos, demo_set, method)
+    window settings as (partition by task, format, n_demos, demo_set, method)
 
 ),
 
@@ -63,6 +66,7 @@ moved as (
 
     select
         task,
+        format,
         n_demos,
         method,
         row,
@@ -70,8 +74,8 @@ moved as (
         avg((leaning - mean_leaning) * weight order by demo_set) as bias_score,
         avg(((leaning - mean_leaning) * weight) ** 2 order by demo_set) as mean_square
     from leaning
-    inner join weights using (task, n_demos, demo_set, method, gold)
-    group by task, n_demos, method, row
+    inner join weights using (task, format, n_demos, demo_set, method, gold)
+    group by task, format, n_demos, method, row
 
 ),
 
@@ -79,13 +83,14 @@ counted as (
 
     select
         *,
-        count(*) over (partition by task, n_demos, method, gold) as n_gold
+        count(*) over (partition by task, format, n_demos, method, gold) as n_gold
     from moved
 
 )
 
 select
     task,
+    format,
     n_demos,
     method,
     row,
@@ -94,4 +99,4 @@ select
     case when min(n_gold) over settings >= 2 then bias_score end as bias_score,
     case when min(n_gold) over settings >= 2 then mean_square end as mean_square
 from counted
-window settings as (partition by task, n_demos, method)
+window settings as (partition by task, format, n_demos, method)

@@ -10,6 +10,7 @@ methods as (
         task,
         n_demos,
         demo_set,
+        format,
         setting,
         instruction,
         adaptation,
@@ -24,6 +25,7 @@ methods as (
         task,
         n_demos,
         demo_set,
+        format,
         setting,
         instruction,
         adaptation,
@@ -50,6 +52,7 @@ unnormalized as (
             and prompt_probabilities.task = methods.task
             and prompt_probabilities.n_demos = methods.n_demos
             and prompt_probabilities.demo_set = methods.demo_set
+            and prompt_probabilities.format = methods.format
             and prompt_probabilities.setting is not distinct from methods.setting
             and prompt_probabilities.instruction is not distinct from methods.instruction
     where purpose in ('main', 'bias_score', 'held_out', 'majority')
@@ -80,6 +83,7 @@ select
     purpose,
     n_demos,
     demo_set,
+    format,
     setting,
     instruction,
     row,

@@ -1,4 +1,4 @@
--- One row per (task, n_demos, demo_set, setting, instruction, calibration of the run, label): the logarithm of
+-- One row per (task, n_demos, demo_set, format, setting, instruction, calibration of the run, label): the logarithm of
 -- p_hat, the label's mean probability. The method names the adaptation too where there is one: lora+cc.
 -- The plain mean over the method's inputs, or, by gold (looc), the mean of the means within each gold label that occurs.
 -- A variant takes the first of them (dc/5) and raises p_hat to its strength (dc@0.7) where it divides.
@@ -72,6 +72,7 @@ select
     means.task,
     means.n_demos,
     means.demo_set,
+    means.format,
     means.setting,
     means.instruction,
     means.adaptation,

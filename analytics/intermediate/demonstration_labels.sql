@@ -5,7 +5,7 @@ with
 sets as (
     select task, n_demos, demo_set, arg_max(demo_labels, len(demo_labels)) as demo_labels
     from contexts
-    where len(demo_labels) > 0
+    where format = 'base' and len(demo_labels) > 0
     group by all
 ),
 

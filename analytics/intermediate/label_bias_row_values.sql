@@ -28,6 +28,7 @@ influences as (
         unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score', 'relative_variance']) as metric,
         unnest([accuracy, macro_f1, rsd, bias_score, relative_variance]) as influence
     from row_influences
+    where format = 'base'
 
 )
 

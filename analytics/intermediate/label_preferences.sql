@@ -1,4 +1,4 @@
--- One row per (task, n_demos, demo_set, method, label): its mean probability on the bias_score rows.
+-- One row per (task, format, n_demos, demo_set, method, label): its mean probability on the bias_score rows.
 -- Averaged within each gold label that occurs, then over those, so that an unbalanced sample does not count as bias.
 -- n_gold_labels: gold labels that occur there. standard_error: of the mean, of rows resampled within gold labels, with
 -- n_free degrees of freedom, those of the gold label with the fewest rows, the fewest that Welch's (1947) can be: with
@@ -10,6 +10,7 @@ label_probabilities as (
 
     select
         task,
+        format,
         n_demos,
         demo_set,
         method,
@@ -43,12 +44,13 @@ pooled as (
         coalesce(variance, pooled_variance) / n_rows as error_squared,
         case when n_rows > 1 then n_rows - 1 else n_pooled end as n_free
     from gold_means
-    window labels as (partition by task, n_demos, demo_set, method, label)
+    window labels as (partition by task, format, n_demos, demo_set, method, label)
 
 )
 
 select
     task,
+    format,
     n_demos,
     demo_set,
     method,

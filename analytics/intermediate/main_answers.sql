@@ -1,4 +1,4 @@
--- One row per (task, n_demos, method, row) of the main rows: its gold label, and its predictions in the order of the
+-- One row per (task, format, n_demos, method, row) of the main rows: its gold label, and its predictions in the order of the
 -- demonstration sets. pattern: the same for rows with the same gold label and predictions.
 with
 
@@ -6,6 +6,7 @@ answers as (
 
     select
         task,
+        format,
         n_demos,
         method,
         row,
@@ -13,7 +14,7 @@ answers as (
         list(prediction order by demo_set) as predictions
     from calibrated_predictions
     where purpose = 'main'
-    group by task, n_demos, method, row
+    group by task, format, n_demos, method, row
 
 )
 

@@ -1,4 +1,4 @@
--- One row per (task, n_demos, method, pattern): the main rows with the same gold label and the same predictions in the
+-- One row per (task, format, n_demos, method, pattern): the main rows with the same gold label and the same predictions in the
 -- demonstration sets (main_answers; n_rows), and how far each of them moves the metrics, averaged over the sets: influence
 -- values (prediction_influences), whose mean over the rows is 0. n_gold: rows with the gold label.
 -- macro_f1, rsd and relative_variance are null where a gold label has fewer than 5 rows: each label counts as much as
@@ -10,6 +10,7 @@ patterns as (
 
     select
         task,
+        format,
         n_demos,
         method,
         pattern,
@@ -17,7 +18,7 @@ patterns as (
         any_value(predictions) as predictions,
         count(*) as n_rows
     from main_answers
-    group by task, n_demos, method, pattern
+    group by task, format, n_demos, method, pattern
 
 ),
 
@@ -35,7 +36,7 @@ influences as (
 
     select
         *,
-        dense_rank() over (partition by task, n_demos, method order by demo_set) as place
+        dense_rank() over (partition by task, format, n_demos, method order by demo_set) as place
     from prediction_influences
 
 ),
@@ -44,6 +45,7 @@ moved as (
 
     select
         sets.task,
+        sets.format,
         sets.n_demos,
         sets.method,
         sets.pattern,
@@ -57,12 +59,13 @@ moved as (
     inner join influences
         on
             sets.task = influences.task
+            and sets.format = influences.format
             and sets.n_demos = influences.n_demos
             and sets.place = influences.place
             and sets.method = influences.method
             and sets.gold = influences.gold
             and sets.prediction = influences.prediction
-    group by sets.task, sets.n_demos, sets.method, sets.pattern
+    group by sets.task, sets.format, sets.n_demos, sets.method, sets.pattern
 
 ),
 
@@ -70,13 +73,14 @@ counted as (
 
     select
         *,
-        sum(n_rows) over (partition by task, n_demos, method, gold)::bigint as n_gold
+        sum(n_rows) over (partition by task, format, n_demos, method, gold)::bigint as n_gold
     from moved
 
 )
 
 select
     task,
+    format,
     n_demos,
     method,
     pattern,
@@ -88,4 +92,4 @@ select
     case when min(n_gold) over settings >= 5 then rsd end as rsd,
     case when min(n_gold) over settings >= 5 then relative_variance end as relative_variance
 from counted
-window settings as (partition by task, n_demos, method)
+window settings as (partition by task, format, n_demos, method)

@@ -1,5 +1,5 @@
 -- One row per (model, n_demos, instruction, method): what a method needs beyond scoring the rows with the model itself,
--- over all tasks, sets and settings. n_prompts: calibration inputs; of a variant (cc@0.7) all those of its method.
+-- over all tasks, sets and settings, in the base format of the prompt. n_prompts: calibration inputs; of a variant (cc@0.7) all those of its method.
 -- tokens: theirs, a prefix that the rows have too not counted and one of their own once, and those of the training rows
 -- in all epochs. trained_parameters: of each of n_adapters. seconds: of training as measured, and of scoring in proportion
 -- to tokens; null where the run does not say. Where text is generated too, the run measures both as one: its time is
@@ -33,6 +33,7 @@ context_uses as (
         context_id,
         n_demos,
         instruction,
+        format,
         contexts.n_tokens,
         case when count(distinct purpose) = 1 then any_value(purpose) else 'main' end as purpose
     from contexts
@@ -48,6 +49,7 @@ pieces as (
         prompts.purpose,
         prompts.n_demos,
         contexts.instruction,
+        contexts.format,
         1 as n_prompts,
         prompts.n_tokens - contexts.n_tokens + label_tokens.n_label_tokens as tokens
     from prompts
@@ -61,6 +63,7 @@ pieces as (
         context_uses.purpose,
         context_uses.n_demos,
         context_uses.instruction,
+        context_uses.format,
         0 as n_prompts,
         context_uses.n_tokens as tokens
     from context_uses
@@ -75,12 +78,14 @@ scored as (
         purpose,
         n_demos,
         instruction,
+        format,
         sum(n_prompts) as n_prompts,
         sum(tokens) as tokens,
         sum(tokens) / sum(sum(tokens)) over () * max(scoring_seconds) as seconds
     from pieces
     cross join run_settings
-    group by adaptation, purpose, n_demos, instruction
+    group by adaptation, purpose, n_demos, instruction, format
+    qualify format = 'base'
 
 ),
 

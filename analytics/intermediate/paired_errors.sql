@@ -1,7 +1,32 @@
--- One row per (task, n_demos, method, against_n_demos, against_method): standard errors of the differences between two
--- settings, over the rows that both have, resampled, and the degrees of freedom, as in task_errors. n_main_rows,
--- n_bias_score_rows: these rows, each counted once.
+-- One row per (task, n_demos, method, format, against_n_demos, against_method, against_format): standard errors of the
+-- differences between two settings, over the rows that both have, resampled, and the degrees of freedom, as in task_errors;
+-- of what label_bias_pairs compares in the base format, and format_pairs in others. n_main_rows, n_bias_score_rows: these
+-- rows, each counted once.
 with
+
+pairs as (
+
+    select
+        n_demos,
+        method,
+        'base' as format,
+        against_n_demos,
+        against_method,
+        'base' as against_format
+    from label_bias_pairs
+
+    union
+
+    select
+        n_demos,
+        method,
+        format,
+        n_demos as against_n_demos,
+        against_method,
+        against_format
+    from format_pairs
+
+),
 
 -- Materialized, so that each setting meets only what it stands against: in another order there are far more rows.
 asked as materialized (
@@ -10,15 +35,18 @@ asked as materialized (
         main_answers.task,
         pairs.n_demos,
         pairs.method,
+        pairs.format,
         pairs.against_n_demos,
         pairs.against_method,
+        pairs.against_format,
         main_answers.row,
         main_answers.pattern
-    from label_bias_pairs as pairs
+    from pairs
     inner join main_answers
         on
             pairs.n_demos = main_answers.n_demos
             and pairs.method = main_answers.method
+            and pairs.format = main_answers.format
 
 ),
 
@@ -28,8 +56,10 @@ main_pairs as (
         asked.task,
         asked.n_demos,
         asked.method,
+        asked.format,
         asked.against_n_demos,
         asked.against_method,
+        asked.against_format,
         asked.pattern,
         other.pattern as against_pattern,
         count(*) as n_rows
@@ -38,6 +68,7 @@ main_pairs as (
         on
             asked.against_n_demos = other.n_demos
             and asked.against_method = other.method
+            and asked.against_format = other.format
             and asked.task = other.task
             and asked.row = other.row
     group by all
@@ -55,7 +86,7 @@ own_moves as materialized (
         own.rsd,
         own.relative_variance
     from main_pairs
-    inner join main_patterns as own using (task, n_demos, method, pattern)
+    inner join main_patterns as own using (task, n_demos, method, format, pattern)
 
 ),
 
@@ -73,6 +104,7 @@ main_moves as (
             own_moves.task = other.task
             and own_moves.against_n_demos = other.n_demos
             and own_moves.against_method = other.method
+            and own_moves.against_format = other.format
             and own_moves.against_pattern = other.pattern
 
 ),
@@ -83,8 +115,10 @@ main_errors as (
         task,
         n_demos,
         method,
+        format,
         against_n_demos,
         against_method,
+        against_format,
         sum(n_rows)::bigint as n_all,
         n_all - count(distinct gold) as n_free,
         sqrt(
@@ -104,7 +138,7 @@ main_errors as (
             )
         ) / n_all as relative_variance
     from main_moves
-    group by task, n_demos, method, against_n_demos, against_method
+    group by task, n_demos, method, format, against_n_demos, against_method, against_format
 
 ),
 
@@ -114,25 +148,36 @@ bias_errors as (
         own.task,
         pairs.n_demos,
         pairs.method,
+        pairs.format,
         pairs.against_n_demos,
         pairs.against_method,
+        pairs.against_format,
         count(*) as n_bias_score_rows,
         n_bias_score_rows - count(distinct own.gold) as n_free_bias_score,
         sqrt(
             sum((own.bias_score - other.bias_score) ** 2 * own.n_gold / nullif(own.n_gold - 1, 0) order by own.row)
         ) / count(*) as bias_score
-    from label_bias_pairs as pairs
+    from pairs
     inner join bias_score_rows as own
         on
             pairs.n_demos = own.n_demos
             and pairs.method = own.method
+            and pairs.format = own.format
     inner join bias_score_rows as other
         on
             pairs.against_n_demos = other.n_demos
             and pairs.against_method = other.method
+            and pairs.against_format = other.format
             and own.task = other.task
             and own.row = other.row
-    group by own.task, pairs.n_demos, pairs.method, pairs.against_n_demos, pairs.against_method
+    group by
+        own.task,
+        pairs.n_demos,
+        pairs.method,
+        pairs.format,
+        pairs.against_n_demos,
+        pairs.against_method,
+        pairs.against_format
 
 )
 
@@ -140,8 +185,10 @@ select
     task,
     n_demos,
     method,
+    format,
     against_n_demos,
     against_method,
+    against_format,
     main_errors.accuracy,
     main_errors.macro_f1,
     main_errors.rsd,
@@ -152,4 +199,4 @@ select
     main_errors.n_all as n_main_rows,
     bias_errors.n_bias_score_rows
 from main_errors
-left join bias_errors using (task, n_demos, method, against_n_demos, against_method)
+left join bias_errors using (task, n_demos, method, format, against_n_demos, against_method, against_format)

@@ -1,6 +1,7 @@
--- One row per (task, n_demos, demo_set, method, gold, prediction) that occurs on the main rows.
+-- One row per (task, format, n_demos, demo_set, method, gold, prediction) that occurs on the main rows.
 select
     task,
+    format,
     n_demos,
     demo_set,
     method,

@@ -1,4 +1,4 @@
--- One row per (task, n_demos, demo_set, method, gold, prediction) that occurs on the main rows: how far one such row moves
+-- One row per (task, format, n_demos, demo_set, method, gold, prediction) that occurs on the main rows: how far one such row moves
 -- each metric, times the number of rows: the influence values of resampled rows (infinitesimal jackknife, Efron 1982),
 -- whose mean over the rows is 0. Gold labels are resampled too, as the rows are a sample: a model that always gives the
 -- more frequent label is right by the luck of that. rsd: 0 where it does not depend on the rows, with accuracy 0, one gold
@@ -9,6 +9,7 @@ totals as (
 
     select
         task,
+        format,
         n_demos,
         demo_set,
         method,
@@ -27,9 +28,9 @@ totals as (
             coalesce(sum(recall * (1 - recall) / nullif(n_gold - 1, 0)) over setting, 0)
             + count(*) filter (n_gold = 1) over setting * accuracy * (1 - accuracy)
         ) as noise
-    from label_bias_by_label
+    from format_labels
     window setting as (
-        partition by task, n_demos, demo_set, method
+        partition by task, format, n_demos, demo_set, method
         order by label
         rows between unbounded preceding and unbounded following
     )
@@ -38,6 +39,7 @@ totals as (
 
 select
     counts.task,
+    counts.format,
     counts.n_demos,
     counts.demo_set,
     counts.method,
@@ -72,6 +74,7 @@ from prediction_counts as counts
 inner join totals as own
     on
         counts.task = own.task
+        and counts.format = own.format
         and counts.n_demos = own.n_demos
         and counts.demo_set = own.demo_set
         and counts.method = own.method
@@ -79,6 +82,7 @@ inner join totals as own
 inner join totals as other
     on
         counts.task = other.task
+        and counts.format = other.format
         and counts.n_demos = other.n_demos
         and counts.demo_set = other.demo_set
         and counts.method = other.method

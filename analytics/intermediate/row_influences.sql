@@ -1,10 +1,11 @@
--- One row per (task, n_demos, method, purpose, row): how far a row moves each metric, averaged over demonstration sets.
+-- One row per (task, format, n_demos, method, purpose, row): how far a row moves each metric, averaged over demonstration sets.
 -- accuracy, macro_f1, rsd and relative_variance are of main rows (main_patterns), bias_score of bias_score rows
 -- (bias_score_rows), else null.
 -- BiasScore is of means within gold labels of few rows: its influences are scaled by sqrt(n / (n - 1)), so that their
 -- spread is that of its error.
 select
     answers.task,
+    answers.format,
     answers.n_demos,
     answers.method,
     'main' as purpose,
@@ -18,6 +19,7 @@ from main_answers as answers
 inner join main_patterns as patterns
     on
         answers.task = patterns.task
+        and answers.format = patterns.format
         and answers.n_demos = patterns.n_demos
         and answers.method = patterns.method
         and answers.pattern = patterns.pattern
@@ -26,6 +28,7 @@ union all
 
 select
     task,
+    format,
     n_demos,
     method,
     'bias_score' as purpose,

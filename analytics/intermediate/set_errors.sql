@@ -22,6 +22,7 @@ main_sets as (
             *,
             sum(n_rows) over (partition by task, n_demos, demo_set, method, gold) as n_gold
         from prediction_influences
+        where format = 'base'
     )
     group by all
 
@@ -51,6 +52,7 @@ bias_errors as (
         method,
         sum(mean_square * n_gold / nullif(n_gold - 1, 0) order by row) / count(*) ** 2 as bias_score
     from bias_score_rows
+    where format = 'base'
     group by all
 
 )

@@ -19,6 +19,7 @@ main_errors as (
         sqrt(sum(n_rows * relative_variance ** 2 * n_gold / nullif(n_gold - 1, 0) order by pattern)) / n_main_rows
             as relative_variance
     from main_patterns
+    where format = 'base'
     group by task, n_demos, method
 
 ),
@@ -32,6 +33,7 @@ bias_errors as (
         count(*) - count(distinct gold) as n_free_bias_score,
         sqrt(sum(bias_score ** 2 * n_gold / nullif(n_gold - 1, 0) order by row)) / count(*) as bias_score
     from bias_score_rows
+    where format = 'base'
     group by task, n_demos, method
 
 )

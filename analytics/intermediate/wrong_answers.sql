@@ -45,7 +45,7 @@ wrong as (
         probabilities[list_position(labels, prediction)] as probability,
         probabilities[list_position(labels, gold)] as gold_probability
     from calibrated_predictions
-    where purpose = 'main' and prediction <> gold
+    where format = 'base' and purpose = 'main' and prediction <> gold
 
 )
 

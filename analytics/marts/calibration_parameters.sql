@@ -14,4 +14,5 @@ select
     n_rows
 from calibration_means
 cross join run_settings
+where format = 'base'
 order by all

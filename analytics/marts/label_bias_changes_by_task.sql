@@ -22,6 +22,7 @@ errors as (
         unnest([n_free, n_free, n_free, n_free_bias_score, n_free]) as n_free,
         unnest([n_main_rows, n_main_rows, n_main_rows, n_bias_score_rows, n_main_rows]) as n_units
     from paired_errors
+    where format = 'base' and against_format = 'base'
 
 ),
 

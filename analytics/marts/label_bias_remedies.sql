@@ -143,6 +143,7 @@ inputs as (
     from prompts
     inner join calibration_variants using (purpose)
     cross join (select unnest(adaptations) as adaptation from run_settings) as adaptations
+    where prompts.format = 'base'
     group by all
 
 )

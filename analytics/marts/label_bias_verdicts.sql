@@ -11,8 +11,8 @@
 -- relative_variance does not: 'higher' or 'lower' of either of the two needs both, so that this is the larger of RSD's
 -- p_adjusted and half of the other's, and 1 where they differ in sign (word_p). Of other metrics it is their own.
 -- same_tasks_*: the same for other rows of these very tasks, behind these demonstrations: the mean, its error over the
--- tasks' rows (same_tasks_error, with same_tasks_n_free degrees of freedom; Welch 1947, Satterthwaite 1946), interval and p by
--- Student's t, holm over the family, and a band for all of it (Bonferroni). Intervals are of the difference of what rows
+-- tasks' rows (same_tasks_error, with same_tasks_n_free degrees of freedom), interval, p and a band for the family
+-- (tests_over_rows). Intervals are of the difference of what rows
 -- would show on average: rows push RSD and BiasScore up, and more where bias is small, so that with many tasks they miss
 -- the difference of endless rows (of relative_variance they do not). Of one task they are those above.
 -- same_tasks_smallest_detectable: 2.8 such errors, which one such test of 5 % finds with a power of 80 %.
@@ -57,7 +57,7 @@ alone as (
 
     select *
     from row_influences
-    where task in (select task from members where n_tasks = 1)
+    where format = 'base' and task in (select task from members where n_tasks = 1)
 
 ),
 
@@ -170,17 +170,9 @@ spread as (
         family,
         test,
         any_value(n_tasks) as n_tasks,
-        if(count(estimate) = count(*), avg(estimate order by task), null) as mean,
         if(count(*) > 1 and count(estimate) = count(*), median(estimate), null) as median,
         list(estimate order by estimate) filter (estimate is not null) as sorted,
         avg(estimate order by task) / nullif(stddev_samp(estimate order by task), 0) as standardized,
-        if(
-            count(standard_error) = count(*), sqrt(sum(standard_error ** 2 order by task)) / count(*), null
-        ) as error,
-        coalesce(
-            sum(standard_error ** 2 order by task) ** 2 / nullif(sum(standard_error ** 4 / nullif(n_free, 0) order by task), 0),
-            sum(n_free)
-        ) as n_free,
         sum(n_rows)::bigint as n_rows,
         sum(against_n_rows)::bigint as against_n_rows,
         sum(n_units)::bigint as n_units
@@ -189,29 +181,9 @@ spread as (
 
 ),
 
-over_rows as (
-
-    select
-        family,
-        test,
-        student_p(mean / nullif(error, 0), n_free) as p
-    from spread
-    where n_tasks > 1
-
-),
-
 same_tasks as (
 
-    select
-        spread.*,
-        over_rows.p,
-        adjusted.p_adjusted,
-        if(error = 0, 0, t_quantile(spread.n_free) * error) as reach,
-        if(error = 0, 0, student_quantile(0.05 / count(over_rows.p) over (partition by family), spread.n_free) * error)
-            as simultaneous_reach
-    from spread
-    inner join over_rows using (family, test)
-    inner join holm('over_rows') as adjusted using (family, test)
+    from tests_over_rows('named')
 
 ),
 
@@ -220,7 +192,7 @@ measured as (
 
     select
         tests.*,
-        spread.mean,
+        same_tasks.mean,
         spread.median,
         if(spread.median is null, null, interquartile_mean(spread.sorted)) as interquartile_mean,
         if(spread.median is null, null, spread.standardized) as standardized,
@@ -229,22 +201,22 @@ measured as (
         spread.n_tasks,
         spread.n_rows,
         spread.against_n_rows,
-        if(spread.n_tasks > 1, spread.error, tests.standard_error) as same_tasks_error,
-        spread.n_free as same_tasks_n_free,
-        if(spread.n_tasks > 1, spread.mean - same_tasks.reach, tests.low) as same_tasks_low,
-        if(spread.n_tasks > 1, spread.mean + same_tasks.reach, tests.high) as same_tasks_high,
+        if(spread.n_tasks > 1, same_tasks.error, tests.standard_error) as same_tasks_error,
+        same_tasks.n_free as same_tasks_n_free,
+        if(spread.n_tasks > 1, same_tasks.low, tests.low) as same_tasks_low,
+        if(spread.n_tasks > 1, same_tasks.high, tests.high) as same_tasks_high,
         if(spread.n_tasks > 1, same_tasks.p, tests.p) as same_tasks_p,
         if(spread.n_tasks > 1, same_tasks.p_adjusted, tests.p_adjusted) as same_tasks_p_adjusted,
         if(
-            spread.n_tasks > 1, spread.mean - same_tasks.simultaneous_reach, tests.simultaneous_low
+            spread.n_tasks > 1, same_tasks.simultaneous_low, tests.simultaneous_low
         ) as same_tasks_simultaneous_low,
         if(
-            spread.n_tasks > 1, spread.mean + same_tasks.simultaneous_reach, tests.simultaneous_high
+            spread.n_tasks > 1, same_tasks.simultaneous_high, tests.simultaneous_high
         ) as same_tasks_simultaneous_high,
         if(spread.n_tasks > 1, spread.n_units, tests.n_units) as same_tasks_n_units
     from tests
     inner join spread using (family, test)
-    left join same_tasks using (family, test)
+    inner join same_tasks using (family, test)
 
 ),
 

@@ -110,7 +110,7 @@ def test_a_broken_run_gives_no_metrics_and_names_the_check(
 def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ANALYTICS, tmp_path / "analytics")
     monkeypatch.setattr(relations, "ANALYTICS", tmp_path / "analytics")
-    mart = tmp_path / "analytics/marts/label_bias_by_task.sql"
+    mart = tmp_path / "analytics/intermediate/format_metrics.sql"
     text = mart.read_text()
     run = two_tasks().write(tmp_path / "run")
     for right, wrong in (
@@ -121,8 +121,8 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
         ("floors.rsd_floor,", "null::double as rsd_floor,"),
         ("floors.rsd_floor,", "-floors.rsd_floor as rsd_floor,"),
         (") / floors.accuracy\n    end as rsd_excess", ") / floors.accuracy + 9\n    end as rsd_excess"),
-        ("floors.rsd_p)", "1 + floors.rsd_p)"),
-        ("floors.deviation_of_noise,", "-1,"),
+        ("then floors.rsd_p end", "then 1 + floors.rsd_p end"),
+        ("floors.deviation_of_noise end", "-1 end"),
         ("floors.bias_score_p,", "floors.bias_score_p - 2 as bias_score_p,"),
         ("1 - floors.n_gold_labels", "2 - floors.n_gold_labels"),
         ("floors.n_main_gold_labels,", "0 as n_main_gold_labels,"),

@@ -180,6 +180,20 @@ def test_a_run_of_label_bias_plans_chats(tmp_path: Path, monkeypatch: pytest.Mon
     assert texts(plan, "looc")["reviews/k2.s1/looc/0"].count("<|im_start|>assistant") == 2
 
 
+def test_each_format_of_a_prompt_is_a_chat(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(40))
+    formats = {"terse": {"item": "{review} ({shop}) => {label}"}, "wide": {"separator": "\n"}}
+    prompt = {"item": ITEM, "formats": formats}
+    spec = spec_of(tmp_path, data={"fields": {}}, prompt=prompt, model={"chat": "auto"})
+    [plan] = plan_tasks(spec, read_sources(spec), _tokenizer(TEMPLATES["chatml"]), None)
+    prompts = {row["prompt_id"]: row for part in plan.parts for row in part.prompts.to_pylist()}
+    terse = prompts["reviews/k2.s1.terse/main/0"]["input_text"]
+    assert terse.endswith("=><|im_end|>\n<|im_start|>assistant\n")
+    # What stands between items is the template's in a chat.
+    [problem] = plan.problems
+    assert problem.startswith("prompt.formats.wide: gives reviews the same prompts as base")
+
+
 def test_a_run_of_majority_bias_plans_chats(tmp_path: Path) -> None:
     for role, prefix in (("train", "dog"), ("test", "cat")):
         write_jsonl(tmp_path / f"{role}.jsonl", boolq_rows(prefix, 8, 8))

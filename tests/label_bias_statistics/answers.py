@@ -32,6 +32,7 @@ class Answers(NamedTuple):
     n_demos: int = 0
     demo_set: int = 0
     purpose: str = "main"
+    format: str = "base"
 
     @property
     def predicted(self) -> list[str]:
@@ -51,6 +52,7 @@ def analysed(
     given = list(answers)
     tasks = {each.task: list(each.labels) for each in given}
     suites = suites or {"all": sorted(tasks)}
+    formats = list(dict.fromkeys(["base", *(each.format for each in given)]))
     parts = [
         pa.table(
             {
@@ -58,6 +60,7 @@ def analysed(
                 "purpose": [each.purpose] * len(each.gold),
                 "n_demos": [each.n_demos] * len(each.gold),
                 "demo_set": [each.demo_set] * len(each.gold),
+                "format": [each.format] * len(each.gold),
                 "row": range(len(each.gold)),
                 "gold": list(each.gold),
                 "method": [each.method] * len(each.gold),
@@ -75,7 +78,7 @@ def analysed(
     made = {
         "calibrated_predictions": pa.concat_tables(parts),
         "tasks": TASKS.rows([{"task": task, "labels": labels, "category": ""} for task, labels in tasks.items()]),
-        "run_settings": RUN_SETTINGS.rows([{"model": "tiny"}]),
+        "run_settings": RUN_SETTINGS.rows([{"model": "tiny", "formats": formats}]),
         "bootstrap_draws": BOOTSTRAP_DRAWS.rows(drawn),
         "sign_flips": sign_flips(n_tested, seed),
     }

@@ -56,7 +56,7 @@ def graded(**words: Any) -> dict[str, Any]:
     made = {
         "label_bias_verdicts": tests,
         "label_bias_by_model": means,
-        "prompts": [{"purpose": "cc", "n_demos": 0}],
+        "prompts": [{"purpose": "cc", "n_demos": 0, "format": "base"}],
         "calibration_variants": [{"purpose": "cc", "method": "cc"}],
         "run_settings": [{"adaptations": ["none"]}],
     }

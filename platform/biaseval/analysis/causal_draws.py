@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.relations import connect, read_parquet, rows
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
-from biaseval.spec import CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
+from biaseval.spec import BASE, CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run
 from biaseval.tables import (
     BOOTSTRAP_DRAWS,
@@ -159,5 +159,6 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
         "predict": list(predict),
         "calibration": list(spec.calibration),
         "adaptations": ["none"] if spec.lora is None else ["none", "lora"],
+        "formats": list(spec.prompt.all_formats) if isinstance(spec, LabelBiasSpec) else [BASE],
     }
     return RUN_SETTINGS.rows([settings])

@@ -33,7 +33,7 @@ class Headline:
     verdicts: Mapping[str, str]
     """Mart to its rows with words on what may be said."""
     further: Sequence[str] = ()
-    """Names of marts that are part of a summary, too."""
+    """Names of marts that are part of a summary, too, where they have rows."""
 
 
 _LABEL_BIAS = Headline(
@@ -54,6 +54,7 @@ _LABEL_BIAS = Headline(
             where suite = 'all'
         """,
     },
+    further=("label_bias_format_spread",),
 )
 
 _MAJORITY_BIAS = Headline(
@@ -163,6 +164,7 @@ def summarize(run: Run, cautions: Sequence[str]) -> dict[str, Any]:
     asked = [own.models, own.counts, *own.verdicts.values(), *marts.values()]
     with closing(open_runs([run.uri], "; ".join(asked))) as connection:
         [counts] = rows(own.counts, connection).to_pylist()
+        metrics = {name: rows(f"{sql} order by all", connection).to_pylist() for name, sql in marts.items()}
         content = {
             "schema_version": SCHEMA_VERSION,
             "kind": spec["kind"],
@@ -172,7 +174,7 @@ def summarize(run: Run, cautions: Sequence[str]) -> dict[str, Any]:
                 for model in rows(own.models, connection).to_pylist()
             ],
             "counts": counts,
-            "metrics": {name: rows(f"{sql} order by all", connection).to_pylist() for name, sql in marts.items()},
+            "metrics": {name: found for name, found in metrics.items() if found or name not in own.further},
             "verdicts": {
                 name: rows(f"{sql} order by all", connection).to_pylist() for name, sql in own.verdicts.items()
             },

@@ -146,7 +146,7 @@ def begin_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection
     """
     for table, parts in listed:
         if parts:
-            create("view", table.name, _select(run, table, min(parts), part_name(min(parts))), connection)
+            create("view", table.name, _select(run, table, {min(parts)}, part_name(min(parts))), connection)
         else:
             connection.from_arrow(table.empty()).create(table.name)
 
@@ -155,7 +155,7 @@ def complete_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnect
     """Have the views of `begin_tables` read all parts; the arguments are the same."""
     for table, parts in listed:
         if parts:
-            create("or replace view", table.name, _select(run, table, min(parts), "part-*.parquet"), connection)
+            create("or replace view", table.name, _select(run, table, parts, "part-*.parquet"), connection)
 
 
 def create_views(made: Iterable[Relation], connection: duckdb.DuckDBPyConnection) -> None:
@@ -223,14 +223,33 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _select(run: Run, table: TableSchema, part: int, files: str) -> str:
-    """Return the query over a table's files, with the columns that an older version did not write into this part."""
+def _select(run: Run, table: TableSchema, parts: Collection[int], files: str) -> str:
+    """Return the query over a table's files, with the columns that an older version did not write.
+
+    Parts that were added to a run may have columns that its first ones lack.
+
+    Args:
+        run: the run directory.
+        table: of the run.
+        parts: whose files these are.
+        files: their name, or a pattern.
+    """
     select = read_parquet(run, f"{table.name}/{files}")
     if not table.later:
         return select
     try:
-        found = run.part_columns(table.name, part)
+        first, last = (run.part_columns(table.name, part) for part in (min(parts), max(parts)))
     except (OSError, pa.ArrowException):  # what reads the view says what is wrong with it
         return select
-    added = "".join(f", {value} as {name}" for name, value in table.later.items() if name not in found)
-    return f"select *{added} from ({select})" if added else select
+    lacking = [name for name in table.later if name not in first]
+    if not lacking:
+        return select
+    added = [name for name in lacking if name in last]
+    if added:
+        select = select.removesuffix(")") + ", union_by_name = true)"
+    without = f" exclude ({', '.join(added)})" if added else ""
+    columns = [
+        f"coalesce({name}, {table.later[name]}) as {name}" if name in added else f"{table.later[name]} as {name}"
+        for name in lacking
+    ]
+    return f"select *{without}, {', '.join(columns)} from ({select})"

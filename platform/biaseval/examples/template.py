@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from biaseval.spec import LABEL, ItemSpec, item_pieces
+from biaseval.spec import LABEL, item_pieces
 
 
 class PromptFormat(Protocol):
@@ -68,34 +68,29 @@ class PromptTemplate:
         return text[:-1] if text.endswith(" ") and not text[-2:-1].isspace() else text
 
 
-def item_template(item: str, spec: ItemSpec, instruction: str | None) -> PromptTemplate:
+def item_template(item: str, separator: str, instruction: str | None) -> PromptTemplate:
     """Return the template of an item.
 
     Args:
         item: with fields in braces, ``{label}`` last.
-        spec: has the separator.
+        separator: between the instruction and items.
         instruction: what stands before the items, if anything.
     """
     pieces = item_pieces(item)
     named = tuple((literal, name) for literal, name in pieces if name is not None)
     ending = "".join(literal for literal, name in pieces if name is None)
-    return PromptTemplate(instruction=instruction, pieces=named, ending=ending, separator=spec.separator)
+    return PromptTemplate(instruction=instruction, pieces=named, ending=ending, separator=separator)
 
 
-def options_template(text: str, options: Mapping[str, str], spec: ItemSpec, instruction: str | None) -> PromptTemplate:
+def options_template(text: str, options: Mapping[str, str], separator: str, instruction: str | None) -> PromptTemplate:
     """Return the template of a question with options, a line each, and the line ``Answer:``.
 
     Args:
         text: the field of the question.
         options: label to the field of its option.
-        spec: has the separator.
+        separator: between the instruction and items.
         instruction: what stands before the items, if anything.
     """
     lines = [(f"\n{label}. ", field) for label, field in options.items()]
     pieces = (("", text), *lines, ("\nAnswer: ", LABEL))
-    return PromptTemplate(instruction=instruction, pieces=pieces, ending="", separator=spec.separator)
-
-
-def template_fields(item: str) -> tuple[str, ...]:
-    """Return the fields that an example needs, label excluded, each once, in the order of the template."""
-    return tuple(dict.fromkeys(name for _, name in item_pieces(item) if name is not None and name != LABEL))
+    return PromptTemplate(instruction=instruction, pieces=pieces, ending="", separator=separator)

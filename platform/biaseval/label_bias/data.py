@@ -18,13 +18,22 @@ from biaseval.errors import InputError, Problems
 from biaseval.examples.files import Example, ExampleFile, Wanted
 from biaseval.examples.lm_eval.data import read_lm_eval
 from biaseval.examples.options import Options, read_options
-from biaseval.examples.template import TextFormat, options_template, template_fields
+from biaseval.examples.template import TextFormat, options_template
 from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Splits, splits_of
 from biaseval.prompting.calibration import permuting
 from biaseval.prompting.task_files import Instance, Task
-from biaseval.spec import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, LabelBiasSpec, LabelDataSpec, LmEvalDataSpec
+from biaseval.spec import (
+    MIN_INSTANCES,
+    N_DEMONSTRATIONS,
+    POOL_SIZE,
+    LabelBiasSpec,
+    LabelDataSpec,
+    LmEvalDataSpec,
+    PromptSpec,
+    template_fields,
+)
 
 FEWEST_MAIN_ROWS = 10
 """Fewer say nothing, however wide the intervals."""
@@ -166,7 +175,7 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
         raise InputError(f"{key}.test: is {key}.train; name another file, or leave it out: main rows are drawn")
     options = None if data.options is None else read_options(list(uris.values()), data.options, data.label, key)
     known = _known_fields(spec.prompt.item, options)
-    if problems := list(_field_problems(spec.prompt.item, data, options, key)):
+    if problems := list(_field_problems(spec.prompt, data, options, key)):
         raise InputError.of(problems)
     wanted = Wanted(data=data, fields=known, labels=data.labels or {}, seed=spec.seed, key=key, options=options)
     files = [ExampleFile(uri, role, wanted) for role, uri in uris.items()]
@@ -187,7 +196,7 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
         where = {label: _fields_of(column, known, data) for label, column in options.columns.items()}
         if spec.prompt.item is None:
             shown = {label: _option_field(label) for label in options.labels}
-            form = options_template(INPUT, shown, spec.prompt, definition.strip() or None)
+            form = options_template(INPUT, shown, spec.prompt.separator, definition.strip() or None)
     return _dataset(task, train, test, labels, data.max_test, notes, train_key=f"{key}.train", form=form, options=where)
 
 
@@ -211,7 +220,8 @@ def _known_fields(item: str | None, options: Options | None) -> dict[str, tuple[
     return {INPUT: (INPUT, "text", "question"), **columns}
 
 
-def _field_problems(item: str | None, data: LabelDataSpec, options: Options | None, key: str) -> Iterator[str]:
+def _field_problems(prompt: PromptSpec, data: LabelDataSpec, options: Options | None, key: str) -> Iterator[str]:
+    item = prompt.item
     fields = (INPUT,) if item is None else template_fields(item)
     for name in data.fields:
         if name not in fields:
@@ -221,6 +231,9 @@ def _field_problems(item: str | None, data: LabelDataSpec, options: Options | No
         shown = {data.fields.get(field, field) for field in fields}
         if hidden := [column for column in options.columns.values() if column not in shown]:
             yield f"prompt.item: does not show the option {hidden[0]}; write {{{hidden[0]}}} in it"
+    if item is None and options is not None:
+        for name in (name for name, form in prompt.formats.items() if form.item is not None):
+            yield f"prompt.formats.{name}.item: cannot name options without prompt.item, which names them; write both"
 
 
 def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:

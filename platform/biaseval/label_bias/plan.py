@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from biaseval.errors import InputError
 from biaseval.examples.chat import asked_format, chat_cautions, is_chat
-from biaseval.examples.template import PromptFormat, TextFormat, item_template
+from biaseval.examples.template import PromptFormat
 from biaseval.label_bias import suites
+from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
 from biaseval.label_bias.orders import cyclic_orders
-from biaseval.label_bias.prompts import PromptFitter, PublishedFormat
+from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.sources import Drawn, Sources
 from biaseval.label_bias.splits import Sampler, Splits
 from biaseval.label_bias.templates import template_of
@@ -32,7 +33,7 @@ from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
 from biaseval.prompting.task_files import Instance, Task
-from biaseval.spec import LabelBiasSpec, training_positions
+from biaseval.spec import BASE, FormatSpec, LabelBiasSpec, training_positions
 from biaseval.tables import CONTEXTS, SPLITS, TASKS, TRAINING_ROWS
 
 
@@ -98,7 +99,7 @@ def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: in
 
 def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return how many prompts in a row share a context (but for their length); leave-one-out rows stand together."""
-    settings = [(row["n_demos"], row["demo_set"], leaves_one_out(row["purpose"])) for row in prompts]
+    settings = [(row.get("format"), row["n_demos"], row["demo_set"], leaves_one_out(row["purpose"])) for row in prompts]
     return [len(list(rows)) for _, rows in groupby(settings)]
 
 
@@ -108,6 +109,7 @@ class _TaskPlanner:
         self._tokenizer = tokenizer
         self._counter = TokenCounter(tokenizer)
         self._window = window
+        self._formats = spec.prompt.all_formats
 
     def plan(self, drawn: Drawn, sampler: Sampler, templates: Mapping[str, str]) -> TaskPlan:
         """Return the task's plan.
@@ -134,15 +136,16 @@ class _TaskPlanner:
             words,
             lambda method: sampler.words_generator(task.name, method),
         )
-        form = self._form(drawn)
-        rows = self._rows(drawn, form, inputs)
-        notes += chat_cautions(form)
+        forms = {name: self._form(form, drawn) for name, form in self._formats.items()}
+        rows = self._rows(drawn, forms, inputs, sampler)
+        notes += [caution for form in forms.values() for caution in chat_cautions(form)]
         if drawn.has_fields:
             notes += self._one_label_notes(task, splits)
         problems = [
             self._label_problem(task, splits, rows),
             self._window_problem(task, splits, rows),
-            self._cut_problem(task, form, rows),
+            self._cut_problem(task, forms[BASE], rows),
+            *same_prompts(task.name, rows.prompts, rows.contexts),
         ]
         return TaskPlan(
             task=task.name,
@@ -161,13 +164,9 @@ class _TaskPlanner:
             return None, None
         return template_of(task, dict(templates))
 
-    def _form(self, drawn: Drawn) -> PromptFormat:
-        """Return the format of the task's prompts."""
-        prompt = self._spec.prompt
-        definition = prompt.instruction_text or drawn.task.definition
-        inner: TextFormat = drawn.form or PublishedFormat(definition)
-        if prompt.item is not None:
-            inner = item_template(prompt.item, prompt, definition.strip() or None)
+    def _form(self, form: FormatSpec, drawn: Drawn) -> PromptFormat:
+        """Return a format of the task's prompts."""
+        inner = worded(form, drawn)
         sample = drawn.splits.main[0]
         return asked_format(self._spec.model, inner, inner.instruction, self._tokenizer, (sample.texts, sample.label))
 
@@ -176,6 +175,13 @@ class _TaskPlanner:
         for n_demos in self._spec.prompt.n_demos:
             for demo_set in range(self._spec.prompt.demo_sets if n_demos else 1):
                 yield n_demos, demo_set
+
+    def _measured(self) -> Iterator[tuple[str, int, int]]:
+        """Yield each format with its settings, those of the base first."""
+        for name in self._formats:
+            for n_demos, demo_set in self._settings():
+                if name in measured(self._formats, n_demos):
+                    yield name, n_demos, demo_set
 
     def _one_label_notes(self, task: Task, splits: Splits) -> Iterator[str]:
         sets = [splits.demonstration_set(n_demos, demo_set) for n_demos, demo_set in self._settings() if n_demos > 1]
@@ -201,17 +207,22 @@ class _TaskPlanner:
             for _, question in islice(unseen, len(drawn.splits.bias_score)):
                 yield from cyclic_orders(question, drawn.options)
 
-    def _rows(self, drawn: Drawn, form: PromptFormat, inputs: Mapping[str, Inputs]) -> _Rows:
+    def _rows(
+        self, drawn: Drawn, forms: Mapping[str, PromptFormat], inputs: Mapping[str, Inputs], sampler: Sampler
+    ) -> _Rows:
         task, splits = drawn.task, drawn.splits
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
-        measured = (*splits.main, *splits.bias_score, *(splits.demonstrations if self._spec.held_out else ()))
-        fitter.lengths.measure(form.test(instance.texts) for instance in measured)
+        inputs_shown = (*splits.main, *splits.bias_score, *(splits.demonstrations if self._spec.held_out else ()))
         left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
-        for n_demos, demo_set in self._settings():
-            demos = splits.demonstration_set(n_demos, demo_set)
+        for form in forms.values():
+            fitter.lengths.measure(form.test(instance.texts) for instance in inputs_shown)
+        for name, n_demos, demo_set in self._measured():
+            form, order = forms[name], sampler.generator(task.name, f"{self._formats[name].order}/{n_demos}/{demo_set}")
+            demos = ordered(splits.demonstration_set(n_demos, demo_set), self._formats[name], order)
             shown = [form.demonstration(demo.texts, demo.label) for demo in demos]
-            setting = _Setting(task, splits.labels, n_demos, demo_set, demos, shown, form, fitter, rows)
+            named = {"format": name} if self._spec.prompt.formats else {}
+            setting = _Setting(task, splits.labels, named, n_demos, demo_set, demos, shown, form, fitter, rows)
             for row, instance in enumerate(splits.main):
                 setting.add("main", row, instance.texts, instance)
             for row, instance in enumerate(splits.bias_score):
@@ -264,7 +275,7 @@ class _TaskPlanner:
 
     def _label_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
         """Return what to do if the labels cannot be told apart behind a whole and a cut prompt of the task, or None."""
-        ends = {row["is_truncated"]: row["input_text"] for row in reversed(rows.prompts)}
+        ends = {(row.get("format"), row["is_truncated"]): row["input_text"] for row in reversed(rows.prompts)}
         for end in ends.values():
             if problem := label_problem(self._tokenizer, end, splits.labels):
                 return (
@@ -310,10 +321,12 @@ class _TaskPlanner:
 
 @dataclass(frozen=True)
 class _Setting:
-    """One (task, n_demos, demo_set), to which prompts are added."""
+    """One (task, format, n_demos, demo_set), to which prompts are added."""
 
     task: Task
     labels: tuple[str, ...]
+    named: Mapping[str, str]
+    """The column that names the format, in runs that have several."""
     n_demos: int
     demo_set: int
     demos: tuple[Instance, ...]
@@ -346,6 +359,8 @@ class _Setting:
         if fitted.text is not None:
             name, context, input_text, demos = "cut", "", fitted.text, []
         place = adapter_name(self.task.name, self.n_demos, self.demo_set)
+        if (form := self.named.get("format", BASE)) != BASE:
+            place += f".{form}"
         context_id = f"{place}/{name}"
         if context_id not in self.rows.contexts:
             self.rows.contexts[context_id] = {
@@ -359,6 +374,7 @@ class _Setting:
                 "demo_ids": [demo.id for demo in demos[:n_used]],
                 "demo_labels": [demo.label for demo in demos[:n_used]],
                 "n_tokens": 0 if fitted.text is not None else fitted.n_tokens - self.fitter.lengths.of(test),
+                **self.named,
             }
         self.rows.prompts.append(
             {
@@ -376,6 +392,7 @@ class _Setting:
                 "n_demos_used": n_used,
                 "is_truncated": fitted.text is not None,
                 "n_tokens": fitted.n_tokens,
+                **self.named,
             }
         )
 

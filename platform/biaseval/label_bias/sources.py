@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from biaseval.errors import InputError, Problems
-from biaseval.examples.template import TextFormat, template_fields
+from biaseval.examples.template import TextFormat
 from biaseval.label_bias.data import DataSet, in_rounds, read_datasets, splits_notes
 from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
@@ -18,7 +18,7 @@ from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.label_bias.templates import read_templates
 from biaseval.prompting.task_files import Task, read_task
-from biaseval.spec import MIN_INSTANCES, LabelBiasSpec, TasksSpec
+from biaseval.spec import MIN_INSTANCES, LabelBiasSpec, TasksSpec, template_fields
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from biaseval.errors import InputError
-from biaseval.examples.template import PromptTemplate, item_template, template_fields
-from biaseval.spec import MajorityPromptSpec
+from biaseval.examples.template import PromptTemplate, item_template
+from biaseval.spec import MajorityPromptSpec, template_fields
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def template_of(spec: MajorityPromptSpec, definition: str | None = None, *, inst
             "prompt.instruction_text: is missing; write the instruction, or ask for prompts without one "
             "(prompt.instruction: [false])"
         )
-    return item_template(_item(spec), spec, text if instruction else None)
+    return item_template(_item(spec), spec.separator, text if instruction else None)
 
 
 def _item(spec: MajorityPromptSpec) -> str:

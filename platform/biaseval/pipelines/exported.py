@@ -33,7 +33,7 @@ inner join contexts using (context_id)
 left join splits
     on prompts.task = splits.task and prompts.purpose = splits.role and prompts.instance_id = splits.instance_id
 cross join run_settings
-where purpose = 'main'
+where purpose = 'main' and prompts.format = 'base'
 group by prompts.n_demos, prompts.demo_set, prompts.task, prompts.row
 order by all
 """
@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 def export_samples(run_uri: str, out_uri: str) -> list[str]:
-    """Write the test rows of a label-bias run as the harness logs samples: a folder for each setting.
+    """Write the test rows of a label-bias run as the harness logs samples, in the base format: a folder a setting.
 
     A label's log-likelihood is the one by which the run predicts (``scoring``), without calibration; the harness's is
     the sum without EOS.

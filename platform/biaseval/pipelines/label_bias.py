@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from biaseval.pipelines.causal import (
     with_training_rows,
     write_causal,
 )
-from biaseval.pipelines.kind import Kind, Page, Plan, Stage
+from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.label_scores import LIKELIHOOD
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.spec import LabelBiasSpec, LmEvalDataSpec
@@ -97,6 +98,16 @@ def _lm_eval_tasks(spec: LabelBiasSpec) -> dict[str, str]:
     return {data.name: data.lm_eval for data in spec.datasets().values() if isinstance(data, LmEvalDataSpec)}
 
 
+def _describe(spec: LabelBiasSpec, inputs: CausalInputs) -> Description:
+    described = describe_causal(spec, inputs)
+    if not spec.prompt.formats:
+        return described
+    lines = list(described.lines)
+    names = spec.prompt.all_formats
+    lines.insert(1, ("formats of the prompt", f"{len(names):,} ({', '.join(names)})"))
+    return replace(described, lines=lines)
+
+
 def _write(run: Run, spec: LabelBiasSpec, inputs: CausalInputs) -> Plan:
     plan = write_causal(run, spec, inputs)
     say_what_is_cut(spec.prompt.max_tokens, plan)
@@ -137,7 +148,7 @@ order by n_demos, array_position({methods}, method)
 
 LABEL_BIAS = Kind(
     read=_read,
-    describe=describe_causal,
+    describe=_describe,
     write=_write,
     extend=extend_causal,
     stages=_stages,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from biaseval.report.findings import Findings
+from biaseval.report.formats import Formats
 from biaseval.report.methods import method_name
 from biaseval.report.mitigation import training_caveats
 from biaseval.report.summary import counted, demos, join
@@ -36,7 +37,7 @@ def caveats(findings: Findings) -> list[str]:
     if "imported" in findings.spec:
         sentences += findings.plan["notes"]
     sentences += [*_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
-    sentences += _single_label(findings)
+    sentences += [*_single_label(findings), *_turned(findings.formats)]
     if n_fewer := findings.n_cut["n_fewer_demos"]:
         of = f" of {findings.plan['n_prompts']:,}" if "n_prompts" in findings.plan else ""
         sentences.append(
@@ -92,6 +93,16 @@ def _single_label(findings: Findings) -> list[str]:
         f"All demonstrations have one label in {len(single):,} of {counted(len(several), 'demonstration set')} of two "
         f"or more: {_named(places)}. A preference for that label may be theirs."
     ]
+
+
+def _turned(formats: Formats | None) -> list[str]:
+    if formats is None or not formats.turned:
+        return []
+    places = []
+    for row in formats.turned:
+        labels = join(f"“{label}” in {name}" for label, name in row["labels"].items())
+        places.append(f"{row['task']} ({demos(row['n_demos'])}: {labels})")
+    return [f"The preferred label is another in another format of the prompt: {_named(places)}."]
 
 
 def _without_hit(findings: Findings) -> list[str]:

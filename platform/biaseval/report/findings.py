@@ -10,6 +10,8 @@ from typing import Any
 import duckdb
 
 from biaseval.analysis import open_runs
+from biaseval.report.formats import QUERIES as OF_FORMATS
+from biaseval.report.formats import Formats, formats_of
 from biaseval.report.methods import Order, is_adapted, method_order, mitigation_of
 from biaseval.store import Run
 
@@ -82,6 +84,8 @@ class Findings:
     ``demonstration_labels``."""
     components: list[Row]
     """The rows of ``label_bias_components`` of the method none, by n_demos and metric."""
+    formats: Formats | None
+    """None in a run of one format of the prompt."""
     queries: dict[str, str]
     """Table of the page to the query that shows its rows."""
     spec: Row
@@ -133,6 +137,7 @@ def read_findings(run: Run) -> Findings:
         adaptation = read_adaptation(connection, shown["remedies"], place="n_demos")
         cut_prompts = _rows(connection, _CUT_PROMPTS)
         demo_sets = _rows(connection, _DEMO_SETS)
+        formats = formats_of(spec.get("prompt", {}), {name: _rows(connection, sql) for name, sql in OF_FORMATS.items()})
     texts = {row["task"]: row["definition"] for row in definitions}
     return Findings(
         model=spec["name"],
@@ -160,6 +165,7 @@ def read_findings(run: Run) -> Findings:
             (row for row in shown["components"] if row["metric"] in METRICS and row["share_tasks"] is not None),
             key=lambda row: (row["n_demos"], list(METRICS).index(row["metric"])),
         ),
+        formats=formats,
         queries=queries,
         spec=spec,
         plan=_read_json(run, "plan.json"),

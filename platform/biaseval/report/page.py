@@ -17,6 +17,8 @@ from markupsafe import Markup
 from biaseval.report.cautions import FEW_NOTES, caveats
 from biaseval.report.figures import Figure
 from biaseval.report.findings import METRICS, N_LETTERS, N_MOST_BIASED, Findings, Row
+from biaseval.report.format_words import formats_words
+from biaseval.report.formats import METRICS as FORMAT_METRICS
 from biaseval.report.ids import ids_of_methods
 from biaseval.report.methods import explained, method_name, side_by_side
 from biaseval.report.mitigation import cost_groups
@@ -104,6 +106,8 @@ def render_page(findings: Findings, figures: Sequence[Figure], training: Sequenc
             environment={name: fact for name, fact in findings.environment.items() if name != "data"},
             sha256=findings.environment.get("data", {}),
             demo_sets=findings.demo_sets if len(findings.tasks) <= _N_TASKS_OF_SETS else [],
+            format_metrics=FORMAT_METRICS,
+            formats_words=[] if findings.formats is None else formats_words(findings.formats),
             about={task["task"]: task for task in findings.tasks},
         )
     )

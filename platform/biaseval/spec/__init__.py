@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from biaseval.errors import InputError
-from biaseval.spec.data import LABEL, DataSpec, ItemSpec, item_pieces, label_key
+from biaseval.spec.data import BASE, LABEL, DataSpec, FormatSpec, ItemSpec, item_pieces, label_key, template_fields
 from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
 from biaseval.spec.growth import grown_keys, of_analysis
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
@@ -128,6 +128,7 @@ def stored_spec(content: object, source: str) -> AnySpec:
 
 __all__ = [
     "ADDRESSING",
+    "BASE",
     "GUIDED",
     "LABEL",
     "MIN_INSTANCES",
@@ -141,6 +142,7 @@ __all__ = [
     "DataSource",
     "DataSpec",
     "ExecutionSpec",
+    "FormatSpec",
     "GeneratedSpec",
     "ImportedSection",
     "ImportedSpec",
@@ -185,5 +187,6 @@ __all__ = [
     "override_keys",
     "spec_of",
     "stored_spec",
+    "template_fields",
     "training_positions",
 ]

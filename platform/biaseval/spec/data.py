@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from biaseval.spec.sections import Section, refuse
 
@@ -55,29 +55,49 @@ class DataSpec(Section):
         return {label_key(key): text for key, text in value.items()}
 
 
+def _template(item: str) -> str:
+    item_pieces(item)
+    return item
+
+
+def _white_space(separator: str) -> str:
+    if not separator or separator.strip():
+        raise ValueError(f"{separator!r} is not white space; use line breaks")
+    return separator
+
+
+Item = Annotated[str, AfterValidator(_template)]
+"""One example, such as ``"Tweet: {tweet}\\nStance: {label}"``; the test item ends where the label would stand."""
+
+Instruction = Annotated[str, Field(min_length=1)]
+"""What stands before the items; without it the definition of a Super-NI task file."""
+
+Separator = Annotated[str, AfterValidator(_white_space)]
+"""What stands between instruction and items."""
+
+Order = Literal["drawn", "reversed"] | Annotated[int, Field(ge=1)]
+"""Of the demonstrations of a set: as drawn, from the last to the first, or a permutation of the seed, by its number."""
+
+
 class ItemSpec(Section):
     """How an example stands in a prompt."""
 
-    item: str | None = None
-    """One example, such as ``"Tweet: {tweet}\\nStance: {label}"``; the test item ends where the label would stand."""
-    instruction_text: Annotated[str, Field(min_length=1)] | None = None
-    """What stands before the items; without it the definition of a Super-NI task file."""
-    separator: str = "\n\n"
-    """What stands between instruction and items."""
+    item: Item | None = None
+    instruction_text: Instruction | None = None
+    separator: Separator = "\n\n"
 
-    @field_validator("item")
-    @classmethod
-    def _item_is_a_template(cls, value: str | None) -> str | None:
-        if value is not None:
-            item_pieces(value)
-        return value
 
-    @field_validator("separator")
-    @classmethod
-    def _separator_is_white_space(cls, value: str) -> str:
-        if not value or value.strip():
-            raise ValueError(f"{value!r} is not white space; use line breaks")
-        return value
+BASE = "base"
+"""The format of prompts that a section ``prompt`` says; others change something of it."""
+
+
+class FormatSpec(Section):
+    """Another wording or order of the same prompt: what it has in place of what the section ``prompt`` says."""
+
+    item: Item | None = None
+    instruction_text: Instruction | None = None
+    separator: Separator | None = None
+    order: Order = "drawn"
 
 
 def label_key(value: object) -> str:
@@ -113,3 +133,8 @@ def item_pieces(item: str) -> list[tuple[str, str | None]]:
     if not before.endswith((" ", "\n", "\t")):
         raise ValueError(f"{item!r} has no white space before {{label}}; {form}")
     return pieces
+
+
+def template_fields(item: str) -> tuple[str, ...]:
+    """Return the fields that an example needs, label excluded, each once, in the order of the template."""
+    return tuple(dict.fromkeys(name for _, name in item_pieces(item) if name is not None and name != LABEL))

@@ -69,4 +69,6 @@ def _section(content: dict[str, Any], sections: Sequence[str]) -> dict[str, Any]
 def _is_more(before: Any, after: Any) -> bool:
     if isinstance(before, list) and isinstance(after, list):
         return all(each in after for each in before)
+    if isinstance(before, dict) and isinstance(after, dict):
+        return all(key in after and after[key] == value for key, value in before.items())
     return isinstance(before, int) and isinstance(after, int) and after > before

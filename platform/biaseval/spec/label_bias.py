@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.prompting.calibration import permuting
-from biaseval.spec.data import DataSpec, ItemSpec
+from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
     NAME,
@@ -122,6 +122,36 @@ class PromptSpec(ItemSpec):
     n_demos: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0, 2, 4, 8, 16]
     demo_sets: Annotated[int, Field(gt=0)] = 3
     max_tokens: Annotated[int, Field(gt=0)] = 2000
+    formats: dict[Name, FormatSpec] = {}
+    """Other wordings and orders of the same prompt, by name; each is measured beside the one that the section says."""
+
+    @property
+    def all_formats(self) -> dict[str, FormatSpec]:
+        """The base and the formats, by name, each with all that its prompts are made of."""
+        base = FormatSpec(item=self.item, instruction_text=self.instruction_text, separator=self.separator)
+        own = {name: base.model_copy(update=form.model_dump(exclude_none=True)) for name, form in self.formats.items()}
+        return {BASE: base, **own}
+
+    @model_validator(mode="after")
+    def _formats_are_others(self) -> PromptSpec:
+        if BASE in self.formats:
+            raise ValueError(f"formats.{BASE}: is the name of what the section itself says; choose another")
+        refuse(list(self._format_problems()))
+        return self
+
+    def _format_problems(self) -> Iterator[str]:
+        fields = ("input",) if self.item is None else template_fields(self.item)
+        seen: dict[str, FormatSpec] = {}
+        for name, form in self.all_formats.items():
+            key = f"formats.{name}"
+            if same := [other for other, known in seen.items() if known == form]:
+                yield f"{key}: is the same as {same[0]}; change something of it, or take it out"
+            if form.order != "drawn" and max(self.n_demos) < 2:
+                yield f"{key}.order: there are never two demonstrations to order; raise n_demos, or take it out"
+            if form.item is not None and set(own := template_fields(form.item)) != set(fields):
+                shown, known = ", ".join(own), ", ".join(fields)
+                yield f"{key}.item: shows {shown}, and prompt.item {known}; formats word the same fields in other ways"
+            seen[name] = form
 
     @model_validator(mode="after")
     def _pool_is_large_enough(self) -> PromptSpec:
@@ -153,7 +183,7 @@ class LabelBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*",)
-    GROWS = ("prompt.n_demos", "prompt.demo_sets", "calibration", "data")
+    GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None
@@ -225,12 +255,14 @@ class LabelBiasSpec(RunSpec):
         names = [data.name for data in self.data or []]
         refuse(named_twice("data: name", names, "a data set"), SpecError)
         if any(isinstance(data, LmEvalDataSpec) for data in self.data or []):
-            asked = {"item": self.prompt.item, "instruction_text": self.prompt.instruction_text}
+            sections: dict[str, ItemSpec | FormatSpec] = {"prompt": self.prompt}
+            sections |= {f"prompt.formats.{name}": form for name, form in self.prompt.formats.items()}
             refuse(
                 [
-                    f"prompt.{key} does not go with data.lm_eval, whose file says what prompts are; take it out"
-                    for key, value in asked.items()
-                    if value is not None
+                    f"{section}.{key} does not go with data.lm_eval, whose file says what prompts are; take it out"
+                    for section, own in sections.items()
+                    for key in ("item", "instruction_text")
+                    if getattr(own, key) is not None
                 ],
                 SpecError,
             )
@@ -267,6 +299,8 @@ class LabelBiasSpec(RunSpec):
         problems = untrainable(info.data["model"]) if "model" in info.data else []
         if "prompt" in info.data:
             problems += _shown_examples(info.data["prompt"], lora.n_examples)
+            if info.data["prompt"].formats:
+                problems.append("adapters are trained on one format of the prompt; take prompt.formats out, or lora")
         refuse([f"lora: {problem}" for problem in problems], SpecError)
         return lora
 

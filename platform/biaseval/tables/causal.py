@@ -50,7 +50,8 @@ CONTEXTS = TableSchema(
     grain="prompt prefix",
     key=("context_id",),
     kinds=frozenset({"label_bias", "majority_bias", "score"}),
-    later={"n_tokens": "null::integer"},
+    later={"n_tokens": "null::integer", "format": "'base'"},
+    optional=frozenset({"format"}),
     schema=pa.schema(
         [
             ("context_id", pa.string()),
@@ -63,6 +64,7 @@ CONTEXTS = TableSchema(
             ("demo_ids", STRINGS),
             ("demo_labels", STRINGS),
             ("n_tokens", pa.int32()),
+            ("format", pa.string()),
         ]
     ),
 )
@@ -72,7 +74,8 @@ PROMPTS = TableSchema(
     grain="scored input",
     key=("prompt_id",),
     kinds=frozenset({"label_bias", "majority_bias", "score"}),
-    later={"n_tokens": "null::integer"},
+    later={"n_tokens": "null::integer", "format": "'base'"},
+    optional=frozenset({"format"}),
     schema=pa.schema(
         [
             ("prompt_id", pa.string()),
@@ -89,6 +92,7 @@ PROMPTS = TableSchema(
             ("n_demos_used", pa.int32()),
             ("is_truncated", pa.bool_()),
             ("n_tokens", pa.int32()),
+            ("format", pa.string()),
         ]
     ),
 )
@@ -228,6 +232,7 @@ RUN_SETTINGS = TableSchema(
         "adaptations": "['none']",
         "trained_parameters": "null::bigint",
         "scoring_seconds": "null::double",
+        "formats": "['base']",
     },
     schema=pa.schema(
         [
@@ -241,6 +246,7 @@ RUN_SETTINGS = TableSchema(
             ("predict", STRINGS),
             ("calibration", STRINGS),
             ("adaptations", STRINGS),
+            ("formats", STRINGS),
         ]
     ),
 )

@@ -29,11 +29,14 @@ class TableSchema:
     """Of a table that is part of another, the kinds whose specs say whether a run has it at all."""
     later: Mapping[str, str] = field(default_factory=dict)
     """Columns that runs of older versions lack, and what SQL has in their place."""
+    optional: frozenset[str] = frozenset()
+    """Columns of ``later`` that a part has only where its rows name them."""
 
     def empty(self) -> pa.Table:
         """Return the table without a row."""
         return pa.Table.from_batches([], self.schema)  # where schema.empty_table() would import pandas
 
     def rows(self, rows: list[dict[str, object]]) -> pa.Table:
-        """Return ``rows`` as a table of exactly this schema."""
-        return pa.Table.from_pylist(rows, schema=self.schema)
+        """Return ``rows`` as a table of exactly this schema, but for optional columns that none of them names."""
+        lacking = [name for name in self.optional if rows and not any(name in row for row in rows)]
+        return pa.Table.from_pylist(rows, schema=self.schema).drop_columns(lacking)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from biaseval.analysis.sign_flips import MAX_UNITS, N_PATTERNS, sign_flips
+from biaseval.spec import BASE
 from biaseval.tables import BOOTSTRAP_DRAWS, PROMPTS, RUN_SETTINGS, TASKS
 from biaseval.validation.cells import Cell
 from biaseval.validation.label_bias_queries import QUERIES, VERDICTS, Effect
@@ -194,7 +195,7 @@ def _task(
                     predicted = _answers(rng, gold, recall, luck, other)
                     probabilities, mean = _probabilities(rng, bias_gold, preference)
                     true += _truth(gold, shares, recall, mean) / n_sets
-                    place = {"task": task, "n_demos": n_demos, "demo_set": demo_set, "method": method}
+                    place = {"task": task, "n_demos": n_demos, "demo_set": demo_set, "format": BASE, "method": method}
                     tables += [
                         _rows(place, "main", labels, gold, predicted, None),
                         _rows(place, "bias_score", labels, bias_gold, probabilities.argmax(axis=1), probabilities),
@@ -294,7 +295,7 @@ def _draws(rng: np.random.Generator, tasks: list[str], suites: list[str], n_task
 
 
 _NO_PROMPTS = {
-    "prompts": PROMPTS.empty().select(["purpose", "n_demos"]),
+    "prompts": PROMPTS.empty().select(["purpose", "n_demos", "format"]),
     "calibration_variants": pa.table({"purpose": pa.array([], pa.string()), "method": pa.array([], pa.string())}),
 }
 """What says how many inputs a method takes: nothing here, as answers are simulated."""

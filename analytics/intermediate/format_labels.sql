@@ -1,0 +1,94 @@
+-- One row per (model, task, format, n_demos, demo_set, method, label): how often it is right, predicted and preferred in
+-- each format of the prompt; the columns are those of label_bias_by_label, which says what they are.
+with
+
+settings as (
+
+    select distinct
+        task,
+        format,
+        n_demos,
+        demo_set,
+        method
+    from prediction_counts
+
+),
+
+labels as (
+
+    select
+        task,
+        unnest(labels) as label
+    from tasks
+
+),
+
+gold_counts as (
+
+    select
+        task,
+        format,
+        n_demos,
+        demo_set,
+        method,
+        gold as label,
+        sum(n_rows)::bigint as n_gold,
+        coalesce(sum(n_rows) filter (prediction = gold), 0)::bigint as n_correct
+    from prediction_counts
+    group by all
+
+),
+
+predicted_counts as (
+
+    select
+        task,
+        format,
+        n_demos,
+        demo_set,
+        method,
+        prediction as label,
+        sum(n_rows)::bigint as n_predicted
+    from prediction_counts
+    group by all
+
+)
+
+select
+    run_settings.model,
+    settings.task,
+    settings.format,
+    settings.n_demos,
+    settings.demo_set,
+    settings.method,
+    labels.label,
+    coalesce(gold_counts.n_gold, 0) as n_gold,
+    coalesce(predicted_counts.n_predicted, 0) as n_predicted,
+    coalesce(gold_counts.n_correct, 0) as n_correct,
+    gold_counts.n_correct / gold_counts.n_gold as recall,
+    case
+        when count(gold_counts.n_gold) over setting > 1 then hypergeometric_p(
+            gold_counts.n_correct,
+            gold_counts.n_gold,
+            sum(gold_counts.n_correct) over setting,
+            sum(gold_counts.n_gold) over setting
+        )
+    end as recall_p,
+    label_preferences.mean_probability,
+    label_preferences.standard_error,
+    case
+        when label_preferences.n_gold_labels = len(tasks.labels) then student_p(
+            (label_preferences.mean_probability - 1 / len(tasks.labels)) / nullif(label_preferences.standard_error, 0),
+            label_preferences.n_free
+        )
+    end as preference_p,
+    coalesce(label_preferences.n_gold_labels, 0) as n_gold_labels,
+    coalesce(label_preferences.n_rows, 0) as n_bias_score_rows
+from settings
+cross join run_settings
+inner join labels using (task)
+inner join tasks using (task)
+left join gold_counts using (task, format, n_demos, demo_set, method, label)
+left join predicted_counts using (task, format, n_demos, demo_set, method, label)
+left join label_preferences using (task, format, n_demos, demo_set, method, label)
+window setting as (partition by settings.task, settings.format, settings.n_demos, settings.demo_set, settings.method)

@@ -1,0 +1,27 @@
+-- One row per (model, suite, n_demos, method, format): means over tasks and demonstration sets in each format of the prompt;
+-- the base is what label_bias_by_model has. A mean is null where a task of the suite lacks the metric. A format that only
+-- orders demonstrations has no rows of fewer than two. rsd_floor, rsd_excess, bias_score_floor: means over the tasks that
+-- have one, as in label_bias_by_task. n_rows, n_bias_score_rows: predictions.
+select
+    model,
+    suite,
+    n_demos,
+    method,
+    format,
+    nullif(avg(coalesce(macro_f1, 'nan') order by task), 'nan') as macro_f1,
+    nullif(avg(coalesce(accuracy, 'nan') order by task), 'nan') as accuracy,
+    nullif(avg(coalesce(rsd, 'nan') order by task), 'nan') as rsd,
+    nullif(avg(coalesce(bias_score, 'nan') order by task), 'nan') as bias_score,
+    avg(relative_variance order by task) as relative_variance,
+    avg(rsd_floor order by task) as rsd_floor,
+    avg(rsd_excess order by task) as rsd_excess,
+    avg(bias_score_floor order by task) as bias_score_floor,
+    count(*) as n_tasks,
+    max(n_demo_sets) as n_demo_sets,
+    sum(n_rows)::bigint as n_rows,
+    sum(n_bias_score_rows)::bigint as n_bias_score_rows
+from format_metrics_over_sets
+inner join bootstrap_draws using (task)
+where draw = 0
+group by all
+order by all

@@ -1,0 +1,173 @@
+-- One row per (model, suite, n_demos, method, format, against_method, against_format, metric): what differs between formats of
+-- the prompt, and what methods change in each of them; only in runs of several formats. Two families: each format against
+-- the base under the same method, which shows whether the wording matters beyond what other rows would; and each method
+-- against none in the same format, the base included, which shows in which wordings it helps. metric: as in
+-- label_bias_changes_by_task.
+-- All of it is for other rows of these very tasks, behind these demonstrations, paired by row: estimate, the mean over tasks,
+-- standard_error, low, high, p, and p_adjusted, simultaneous_low, simultaneous_high for the whole family of the model and
+-- suite (tests_over_rows; relative_variance is a family of its own). verdict: the word that this supports (verdict) of an
+-- effect of at least least_effect, as same_tasks_verdict of label_bias_verdicts; word_p_adjusted: the p_adjusted it goes by
+-- (word_p). n_rows, against_n_rows: predictions. n_units: the rows that both sides have, each counted once.
+with
+
+members as (
+
+    select
+        suite,
+        task
+    from bootstrap_draws
+    where draw = 0
+
+),
+
+asked as (
+
+    select *
+    from format_pairs
+    where against_format = 'base' or method <> against_method
+
+),
+
+errors as (
+
+    select
+        task,
+        n_demos,
+        method,
+        format,
+        against_method,
+        against_format,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance]) as standard_error,
+        unnest([n_free, n_free, n_free, n_free_bias_score, n_free]) as n_free,
+        unnest([n_main_rows, n_main_rows, n_main_rows, n_bias_score_rows, n_main_rows]) as n_units
+    from paired_errors
+    where n_demos = against_n_demos
+
+),
+
+differences as (
+
+    select
+        asked.*,
+        own.task,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest([
+            own.macro_f1 - other.macro_f1,
+            own.accuracy - other.accuracy,
+            own.rsd - other.rsd,
+            own.bias_score - other.bias_score,
+            own.relative_variance - other.relative_variance
+        ]) as estimate,
+        unnest([own.n_rows, own.n_rows, own.n_rows, own.n_bias_score_rows, own.n_rows]) as n_rows,
+        unnest([other.n_rows, other.n_rows, other.n_rows, other.n_bias_score_rows, other.n_rows]) as against_n_rows
+    from asked
+    inner join format_metrics_over_sets as own using (model, n_demos, method, format)
+    inner join format_metrics_over_sets as other
+        on
+            asked.model = other.model
+            and asked.n_demos = other.n_demos
+            and asked.against_method = other.method
+            and asked.against_format = other.format
+            and own.task = other.task
+
+),
+
+named as (
+
+    select
+        {
+            'model': model,
+            'suite': members.suite,
+            'is_of_methods': method <> against_method,
+            'is_second': metric = 'relative_variance'
+        } as family,
+        {
+            'n_demos': n_demos,
+            'method': method,
+            'format': format,
+            'against_method': against_method,
+            'against_format': against_format,
+            'metric': metric
+        } as test,
+        differences.*,
+        errors.standard_error,
+        errors.n_free,
+        errors.n_units
+    from differences
+    inner join members using (task)
+    left join errors using (task, n_demos, method, format, against_method, against_format, metric)
+
+),
+
+counts as (
+
+    select
+        family,
+        test,
+        count(*) as n_tasks,
+        sum(n_rows)::bigint as n_rows,
+        sum(against_n_rows)::bigint as against_n_rows,
+        sum(n_units)::bigint as n_units
+    from named
+    group by all
+
+),
+
+measured as (
+
+    select
+        tests.*,
+        counts.* exclude (family, test),
+        least_effect(tests.test.metric) as least_effect
+    from tests_over_rows('named') as tests
+    inner join counts using (family, test)
+
+),
+
+judged as (
+
+    select
+        *,
+        word_p(list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted}) over of_word) as word_p_adjusted
+    from measured
+    window of_word as (
+        partition by
+            family.model,
+            family.suite,
+            test.n_demos,
+            test.method,
+            test.format,
+            test.against_method,
+            test.against_format,
+            if(test.metric = 'relative_variance', 'rsd', test.metric)
+    )
+
+)
+
+select
+    family.model as model,
+    family.suite as suite,
+    test.n_demos as n_demos,
+    test.method as method,
+    test.format as format,
+    test.against_method as against_method,
+    test.against_format as against_format,
+    test.metric as metric,
+    mean as estimate,
+    error as standard_error,
+    low,
+    high,
+    p,
+    p_adjusted,
+    simultaneous_low,
+    simultaneous_high,
+    word_p_adjusted,
+    verdict(mean, word_p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect) as verdict,
+    least_effect,
+    n_tasks,
+    n_units,
+    n_rows,
+    against_n_rows
+from judged
+order by all

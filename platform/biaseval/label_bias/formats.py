@@ -1,0 +1,86 @@
+"""Formats of a prompt: its wordings, and the orders in which it shows the same demonstrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from biaseval.examples.template import PromptTemplate, TextFormat, item_template
+from biaseval.label_bias.prompts import PublishedFormat
+from biaseval.label_bias.sources import Drawn
+from biaseval.prompting.task_files import Instance
+from biaseval.spec import BASE, FormatSpec
+
+
+def worded(form: FormatSpec, drawn: Drawn) -> TextFormat:
+    """Return a format of a task's prompts, as plain text.
+
+    Args:
+        form: with all that its prompts are made of (``PromptSpec.all_formats``).
+        drawn: the task; a format of its own stays, but for the instruction and what stands between items.
+    """
+    definition = form.instruction_text or drawn.task.definition
+    instruction, separator = definition.strip() or None, form.separator or ""
+    if form.item is not None:
+        return item_template(form.item, separator, instruction)
+    if isinstance(drawn.form, PromptTemplate):
+        return replace(drawn.form, instruction=instruction, separator=separator)
+    return drawn.form or PublishedFormat(definition)
+
+
+def measured(formats: Mapping[str, FormatSpec], n_demos: int) -> list[str]:
+    """Return the formats that have prompts of so many demonstrations: of fewer than two there is one order."""
+    names: list[str] = []
+    seen: list[FormatSpec] = []
+    for name, form in formats.items():
+        wording = form if n_demos > 1 else form.model_copy(update={"order": "drawn"})
+        if wording not in seen:
+            seen.append(wording)
+            names.append(name)
+    return names
+
+
+def ordered(demos: Sequence[Instance], form: FormatSpec, generator: np.random.Generator) -> tuple[Instance, ...]:
+    """Return a set's demonstrations in the order of a format.
+
+    Args:
+        demos: as drawn.
+        form: says which order.
+        generator: of a permutation, which is never that of the draw where there are two.
+    """
+    if form.order == "drawn" or len(demos) < 2:
+        return tuple(demos)
+    if form.order == "reversed":
+        return tuple(demos[::-1])
+    order = places = list(range(len(demos)))
+    while order == places:
+        order = generator.permutation(len(demos)).tolist()
+    return tuple(demos[place] for place in order)
+
+
+def same_prompts(
+    task: str, prompts: Iterable[Mapping[str, Any]], contexts: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield the formats that give a task the prompts that one before them gives it, each with what to do.
+
+    Args:
+        task: its name.
+        prompts: of the task, format by format.
+        contexts: by their ids.
+    """
+    texts: dict[str, dict[tuple[int, int], str]] = {}
+    for row in prompts:
+        if row["purpose"] == "main" and row["row"] == 0:
+            text = contexts[row["context_id"]]["text"] + row["input_text"]
+            texts.setdefault(row.get("format", BASE), {})[row["n_demos"], row["demo_set"]] = text
+    before: dict[str, dict[tuple[int, int], str]] = {}
+    for name, own in texts.items():
+        if same := [other for other, known in before.items() if own.items() <= known.items()]:
+            yield (
+                f"prompt.formats.{name}: gives {task} the same prompts as {same[0]}; change something else of it, or "
+                "take it out"
+            )
+        before[name] = own

@@ -1,0 +1,30 @@
+"""What the section on several formats of a prompt says of its tables, in sentences."""
+
+from __future__ import annotations
+
+from biaseval.report.formats import Formats
+from biaseval.report.summary import counted, demos
+
+
+def formats_words(formats: Formats) -> list[str]:
+    """Return what the tables show, a sentence each."""
+    sentences = [
+        f"{counted(len(formats.names), 'format')} of one prompt, over the same rows and demonstrations; all that "
+        "stands elsewhere on this page is of the base."
+    ]
+    for row in formats.spread:
+        if row["metric"] == "rsd":
+            rows_leave = row["deviation_of_rows"]
+            alone = "" if rows_leave is None else f", where other rows alone leave {rows_leave:.3f}"
+            sentences.append(
+                f"With {demos(row['n_demos'])} and without calibration RSD is from {row['minimum']:.3f} "
+                f"({row['minimum_format']}) to {row['maximum']:.3f} ({row['maximum_format']}): a standard deviation of "
+                f"{row['deviation']:.3f} over formats{alone}."
+            )
+    if formats.n_tested:
+        sentences.append(
+            f"Of {counted(formats.n_tested, 'difference')} from the base without calibration, {formats.n_found:,} "
+            f"{'is' if formats.n_found == 1 else 'are'} higher or lower for other rows of these tasks, behind the same "
+            "demonstrations (5 % in all)."
+        )
+    return sentences

@@ -1,0 +1,193 @@
+"""Formats of a prompt: their spread, its noise and the tests between them, against NumPy and over simulated runs."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from tests.label_bias_statistics.answers import METRICS, Answers, Array, analysed, right_with, rows
+
+LABELS = "ab"
+FORMATS = ("base", "terse", "back")
+N_ROWS, N_SETS = 60, 2
+GOLD = {task: ["a" if row % 3 else "b" for row in range(N_ROWS)] for task in ("one", "two")}
+
+
+def hits(rng: np.random.Generator) -> dict[tuple[str, str, str, int], Array]:
+    """Return which rows are right, by task, method, format and set: one format is better in one task."""
+    luck = {task: rng.random(N_ROWS) for task in GOLD}
+    found = {}
+    for task, method, form, demo_set in product(GOLD, ("none", "cc"), FORMATS, range(N_SETS)):
+        own = np.where(rng.random(N_ROWS) < 0.7, luck[task], rng.random(N_ROWS))
+        found[task, method, form, demo_set] = own < 0.6 + 0.25 * (task == "one" and form == "terse")
+    return found
+
+
+@pytest.fixture(scope="module")
+def right() -> dict[tuple[str, str, str, int], Array]:
+    return hits(np.random.default_rng(5))
+
+
+@pytest.fixture(scope="module")
+def connection(right: dict[tuple[str, str, str, int], Array]) -> duckdb.DuckDBPyConnection:
+    answers = []
+    for (task, method, form, demo_set), own in right.items():
+        gold = GOLD[task]
+        predicted = [label if hit else "ab"[label == "a"] for label, hit in zip(gold, own, strict=True)]
+        setting: dict[str, Any] = {"method": method, "n_demos": 4, "demo_set": demo_set, "format": form}
+        answers.append(Answers(task, LABELS, gold, right_with(predicted, LABELS), **setting))
+        answers.append(
+            Answers(task, LABELS, gold[:32], right_with(predicted[:32], LABELS), purpose="bias_score", **setting)
+        )
+    return analysed(answers)
+
+
+def one(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+    [row] = rows(connection, sql)
+    return row
+
+
+def test_other_marts_are_of_the_base_alone(
+    connection: duckdb.DuckDBPyConnection, right: dict[tuple[str, str, str, int], Array]
+) -> None:
+    base = [own.mean() for (_, method, form, _), own in right.items() if (method, form) == ("none", "base")]
+    [row] = rows(connection, "from label_bias_by_model where method = 'none'")
+    assert row["accuracy"] == pytest.approx(np.mean(base))
+    assert row["n_rows"] == N_ROWS * N_SETS * 2
+    counted = {name: one(connection, f"select count(*) as n from {name}")["n"] for name in BASE_ALONE}
+    assert counted == BASE_ALONE
+    same = "select accuracy, macro_f1, rsd, bias_score from {} where method = 'cc' and suite = 'all'{}"
+    assert one(connection, same.format("label_bias_by_format", " and format = 'base'")) == one(
+        connection, same.format("label_bias_by_model", "")
+    )
+
+
+BASE_ALONE = {
+    "label_bias_by_task": 2 * 2 * N_SETS,
+    "label_bias_by_label": 2 * 2 * N_SETS * 2,
+    "label_bias_changes_by_task": 2 * len(METRICS),
+    "label_bias_verdicts": len(METRICS),
+    "task_errors": 2 * 2,
+    "set_errors": 2 * 2,
+    "label_bias_row_values": 2 * 2 * (4 * N_ROWS + 32),
+}
+"""Relations of the base, to their rows."""
+
+
+@pytest.mark.parametrize("task", ["one", None])
+def test_spread_and_its_noise_are_those_of_numpy(
+    connection: duckdb.DuckDBPyConnection, right: dict[tuple[str, str, str, int], Array], task: str | None
+) -> None:
+    of = {
+        name: np.array([np.mean([right[name, "none", form, s] for s in range(N_SETS)], axis=0) for form in FORMATS])
+        for name in GOLD
+    }  # task to [format, row]
+    members = list(GOLD) if task is None else [task]
+    values = np.mean([of[name].mean(axis=1) for name in members], axis=0)
+    where = "task is null" if task is None else f"task = '{task}'"
+    row = one(connection, f"from label_bias_format_spread where metric = 'accuracy' and method = 'none' and {where}")
+    assert (row["minimum"], row["maximum"]) == pytest.approx((values.min(), values.max()))
+    assert row["minimum_format"] == FORMATS[values.argmin()]
+    assert row["maximum_format"] == FORMATS[values.argmax()] == "terse"
+    assert row["range"] == pytest.approx(np.ptp(values))
+    assert row["deviation"] == pytest.approx(values.std(ddof=1))
+    # What rows add to a variance between formats: the mean of their variances less that of their covariances.
+    noise = {}
+    for name in members:
+        covariance = np.cov(of[name]) / N_ROWS
+        noise[name] = np.trace(covariance) / 3 - (covariance.sum() - np.trace(covariance)) / 6
+    of_rows = sum(noise.values()) / len(members) ** 2
+    assert row["deviation_of_rows"] == pytest.approx(np.sqrt(of_rows))
+    assert row["deviation_beyond_rows"] == pytest.approx(np.sqrt(max(0, values.var(ddof=1) - of_rows)))
+    within = np.mean([of[name].mean(axis=1).var(ddof=1) - noise[name] for name in members])
+    assert row["format_deviation"] == pytest.approx(np.sqrt(max(0, within)))
+    sets = []
+    for name in members:
+        own = np.array([right[name, "none", "base", s] for s in range(N_SETS)], dtype=float)
+        covariance = np.cov(own) / N_ROWS
+        sets.append(own.mean(axis=1).var(ddof=1) - np.trace(covariance) / 2 + covariance[0, 1])
+    assert row["set_deviation"] == pytest.approx(np.sqrt(np.mean(sets)))
+    components = one(connection, "from label_bias_components where metric = 'accuracy' and method = 'none'")
+    assert row["task_deviation"] == (None if task else pytest.approx(np.sqrt(components["from_tasks"])))
+    if task is None:
+        assert row["set_deviation"] == pytest.approx(np.sqrt(components["from_sets"] * N_SETS))
+    assert (row["n_formats"], row["n_demo_sets"], row["n_tasks"]) == (3, N_SETS, len(members))
+    assert row["n_rows"] == 3 * N_SETS * N_ROWS * len(members)
+
+
+def test_a_difference_between_formats_is_tested_over_paired_rows(
+    connection: duckdb.DuckDBPyConnection, right: dict[tuple[str, str, str, int], Array]
+) -> None:
+    for method, form, against_method, against_form in (
+        ("none", "terse", "none", "base"),
+        ("cc", "back", "none", "back"),
+    ):
+        differences = [
+            np.mean([right[name, method, form, s] for s in range(N_SETS)], axis=0)
+            - np.mean([right[name, against_method, against_form, s] for s in range(N_SETS)], axis=0)
+            for name in GOLD
+        ]
+        row = one(
+            connection,
+            f"from label_bias_format_changes where metric = 'accuracy' and method = '{method}' and format = '{form}' "
+            f"and against_method = '{against_method}' and against_format = '{against_form}'",
+        )
+        assert row["estimate"] == pytest.approx(np.mean([own.mean() for own in differences]))
+        errors = [own.std(ddof=1) / np.sqrt(N_ROWS) for own in differences]
+        assert row["standard_error"] == pytest.approx(np.hypot(*errors) / 2)
+        assert (row["n_units"], row["n_rows"], row["n_tasks"]) == (2 * N_ROWS, 2 * N_ROWS * N_SETS, 2)
+    asked = rows(
+        connection,
+        "select distinct method, format, against_method, against_format from label_bias_format_changes order by all",
+    )
+    assert [tuple(row.values()) for row in asked] == sorted(
+        [(method, form, method, "base") for method in ("none", "cc") for form in ("terse", "back")]
+        + [("cc", form, "none", form) for form in FORMATS]
+    )
+
+
+def test_all_pairs_of_formats_have_errors(connection: duckdb.DuckDBPyConnection) -> None:
+    pairs = rows(connection, "select distinct format, against_format from format_pairs where method = against_method")
+    assert {frozenset(row.values()) for row in pairs} == {frozenset(pair) for pair in combinations(FORMATS, 2)}
+
+
+def test_a_label_is_preferred_where_recall_depends_on_it() -> None:
+    gold = ["a", "b"] * 30
+    answers = [
+        Answers("t", LABELS, gold, right_with(predicted, LABELS), format=form)
+        for form, predicted in (("base", ["a"] * 59 + ["b"]), ("terse", ["b"] * 60), ("even", gold))
+    ]
+    found = rows(analysed(answers), "from label_bias_format_labels order by format")
+    assert [(row["format"], row["label"], row["is_rsd_above"]) for row in found] == [
+        ("base", "a", True),
+        ("even", "a", None),
+        ("terse", "b", True),
+    ]
+
+
+def test_wordings_that_make_no_difference_are_rarely_said_to() -> None:
+    rng = np.random.default_rng(11)
+    n_runs, n_rows = 80, 60
+    answers = []
+    for run in range(n_runs):
+        gold = [LABELS[row % 2] for row in range(n_rows)]
+        luck = rng.random(n_rows)
+        for form in FORMATS:
+            own = np.where(rng.random(n_rows) < 0.6, luck, rng.random(n_rows)) < 0.7
+            predicted = [label if hit else LABELS[label == "a"] for label, hit in zip(gold, own, strict=True)]
+            answers.append(Answers(f"t{run}", LABELS, gold, right_with(predicted, LABELS), format=form))
+    suites = {f"s{run}": [f"t{run}"] for run in range(n_runs)}
+    found = rows(
+        analysed(answers, suites),
+        "select count(distinct suite) filter (verdict in ('higher', 'lower')) as n, count(distinct suite) as n_all, "
+        "count(*) filter (p <= 0.05 and metric = 'accuracy') / count(*) filter (metric = 'accuracy') as share "
+        "from label_bias_format_changes",
+    )
+    # 5 % of 80 are 4; more than 9 have a chance of 1 %.
+    assert found[0]["n_all"] == n_runs
+    assert found[0]["n"] <= 9
+    assert 0.01 < found[0]["share"] < 0.12
