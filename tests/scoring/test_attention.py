@@ -43,8 +43,8 @@ def states(pack: Pack, n_heads: int, n_key_heads: int, seed: int) -> tuple[torch
 class Gpu:
     """Takes what CUDA's kernels take, and computes it on the CPU: of their rules all that shapes and strides can break.
 
-    After what is known of ``_efficient_attention_forward`` and ``mha_fwd``; it was not compared with their sources, which
-    no wheel has.
+    After what is known of ``_efficient_attention_forward`` and ``mha_fwd``; it was not compared with their sources,
+    which no wheel has.
     """
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ resume).
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -16,6 +17,7 @@ import typer
 from biaseval.cli import diagnosing, exchange, making, reading, training
 from biaseval.cli.arguments import WatchingCommand
 from biaseval.errors import BiasevalError
+from biaseval.execute.machine import PATIENT_THREADS
 from biaseval.progress import say
 
 app = typer.Typer(
@@ -70,6 +72,8 @@ train_app.command("qa")(training.train_qa)
 
 def main() -> None:
     """Run the command line; our own errors become one message and an exit code."""
+    for name, value in PATIENT_THREADS.items():
+        os.environ.setdefault(name, value)
     try:
         app()
     except BiasevalError as error:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+PATIENT_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait for each other sleep: where they spin and other processes work on the same cores, little passes of
+a model take up to seven times as long. Read when torch is imported."""
+
 _ALLOCATOR, _ALLOCATOR_BEFORE = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 
 
@@ -17,6 +21,8 @@ def quiet_worker() -> None:
 
     Called before torch is imported, which reads its allocator's settings once.
     """
+    for name, value in PATIENT_THREADS.items():
+        os.environ.setdefault(name, value)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if _ALLOCATOR_BEFORE not in os.environ:  # torch would no longer look at it
