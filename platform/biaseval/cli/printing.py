@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from biaseval.plain import as_text, plain
-from biaseval.progress import duration
+from biaseval.progress import duration, say
 
 if TYPE_CHECKING:
     from biaseval.analysis.comparing import Compared
@@ -51,7 +51,7 @@ def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
 
 
 def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
-    """Print the metrics of a finished run and where its report is, or both and its summary as JSON."""
+    """Print the metrics of a finished run, what to be careful with and where its report is, or all of it as JSON."""
     from biaseval.analysis.headlines import SUMMARY
     from biaseval.pipelines import headline
 
@@ -60,6 +60,8 @@ def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
         print_json({"run": run.uri, **made, "summary": run.read_json(SUMMARY)})
         return
     print_metrics(run.uri, headline(spec))
+    for caution in run.read_json(SUMMARY)["cautions"]:
+        say(f"caution: {caution}")
     say_made(made, as_json=False)
 
 
