@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import Resources, allocate
 from biaseval.execute.tasks import Task, as_ours
 from biaseval.store import Run
@@ -46,7 +45,10 @@ def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]
     Raises:
         InputError, BiasevalError: our own, from a worker; complete parts stay.
     """
-    machine = Resources([{"CPU": float(n_cores())}], is_local=True, n_cores=n_cores())
+    import torch
+
+    n_threads = torch.get_num_threads()  # all cores, unless whoever runs this says otherwise
+    machine = Resources([{"CPU": float(n_threads)}], is_local=True, n_cores=n_threads)
     try:
         with _without_bars():
             worker = parts.worker(run, allocate(parts.execution, 1, machine), **parts.arguments)
