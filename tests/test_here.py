@@ -6,16 +6,19 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import here
 from biaseval.execute.cluster import Cluster
+from biaseval.execute.machine import n_cores
 from biaseval.execute.parts import Parts
 from biaseval.pipelines import run_status
-from biaseval.spec import ExecutionSpec
+from biaseval.pipelines.causal import part_entry
+from biaseval.pipelines.label_scores import scoring_stage
+from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.units import Unit
 from tests.test_execute import environment, score_file, write_prompts
@@ -36,16 +39,16 @@ class Writer:
         return {"number": task.number}
 
 
-def stage(execution: ExecutionSpec | None = None, flops_per_token: int | None = 1, **arguments: Any) -> Parts:
+def stage(seconds: float | None = 1.0, gpus_per_actor: Literal["auto", 0] = "auto", **arguments: Any) -> Parts:
     return Parts(
         name="writing",
         verb="written",
         units=UNITS,
-        execution=execution or ExecutionSpec(),
+        execution=ExecutionSpec(gpus_per_actor=gpus_per_actor),
         worker=Writer,
         arguments=arguments,
         prepare=lambda run, task, **settings: f"part {task.number}",
-        flops_per_token=flops_per_token,
+        seconds=None if seconds is None else lambda unit: seconds,
     )
 
 
@@ -59,16 +62,31 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     ("changes", "is_expected"),
     [
         ({}, True),
-        ({"execution": ExecutionSpec(part_rows=2)}, True),
-        ({"execution": ExecutionSpec(actors=1)}, False),
-        ({"execution": ExecutionSpec(gpus_per_actor=0)}, False),
-        ({"flops_per_token": None}, False),
-        ({"flops_per_token": int(here.LITTLE) // 1500}, True),
-        ({"flops_per_token": int(here.LITTLE) // 1500 + 1}, False),
+        ({"seconds": None}, False),
+        ({"seconds": here.LITTLE_S / 3}, True),
+        ({"seconds": here.LITTLE_S / 3 + 0.001}, False),
     ],
 )
 def test_what_is_little_and_asks_for_nothing_is_made_here(changes: dict[str, Any], is_expected: bool) -> None:
     assert here.is_little(stage(**changes), UNITS, Cluster(ExecutionSpec())) is is_expected
+
+
+@pytest.mark.parametrize(
+    ("execution", "is_expected"),
+    [
+        (ExecutionSpec(part_rows=2, max_gpu_hours=3), True),
+        (ExecutionSpec(actors=1), False),
+        (ExecutionSpec(gpus_per_actor=0), False),
+    ],
+)
+def test_whoever_asks_for_actors_gets_them(tmp_path: Path, execution: ExecutionSpec, is_expected: bool) -> None:
+    run = Run.open(str(tmp_path))
+    run.write_json("environment.json", {"model_facts": {"n_parameters": 10**9}})
+    parts = [part_entry(0, 0, 10, 100)]
+    found = scoring_stage(run, {"parts": parts}, ModelSpec(path="m"), execution)
+    assert (found.seconds is not None) is is_expected
+    if found.seconds is not None:  # 2e11 operations, at 2e10 a core and second
+        assert found.seconds(found.units[0]) == pytest.approx(10 / n_cores())
 
 
 def test_a_cluster_or_a_gpu_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +94,7 @@ def test_a_cluster_or_a_gpu_that_is_there_is_used(monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr("torch.cuda.is_available", lambda: True)
         assert not here.is_little(stage(), UNITS, cluster)
+        assert here.is_little(stage(gpus_per_actor=0), UNITS, cluster)
     with monkeypatch.context() as patch:
         patch.setenv("RAY_ADDRESS", "ray://cluster:10001")
         assert not here.is_little(stage(), UNITS, cluster)

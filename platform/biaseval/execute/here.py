@@ -6,11 +6,12 @@ four, which the driver has imported already. What makes a part is the same eithe
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import Resources, allocate
 from biaseval.execute.tasks import Task, as_ours
 from biaseval.store import Run
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
     from biaseval.execute.parts import Parts
 
-LITTLE = 1e12
-"""Floating-point operations that two cores do in about half a minute."""
+LITTLE_S = 25.0
+"""Seconds of work that no Ray is started for."""
 
 _NAME = "driver"
 
@@ -29,14 +30,12 @@ _NAME = "driver"
 def is_little(parts: Parts, missing: Sequence[Unit], cluster: Cluster) -> bool:
     """Return whether the missing units of a stage are made here: they are little work, and nothing asks for more.
 
-    A stage that does not know its work, an ``execution`` that asks for actors, a GPU, and a Ray that is there already
-    are each a reason for Ray.
+    A stage that does not say how long it takes, a GPU that it would use, and a Ray that is there already are each a
+    reason for Ray.
     """
-    execution = parts.execution
-    if parts.flops_per_token is None or (execution.actors, execution.gpus_per_actor) != ("auto", "auto"):
+    if parts.seconds is None or sum(map(parts.seconds, missing)) > LITTLE_S or not cluster.would_start:
         return False
-    flops = parts.flops_per_token * sum(unit.work["tokens"] for unit in missing)
-    return flops <= LITTLE and cluster.would_start and not _has_gpu()
+    return parts.execution.gpus_per_actor == 0 or not _has_gpu()
 
 
 def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]:
@@ -45,13 +44,11 @@ def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]
     Raises:
         InputError, BiasevalError: our own, from a worker; complete parts stay.
     """
-    import torch
-
-    n_threads = torch.get_num_threads()  # all cores, unless whoever runs this says otherwise
+    # All cores, unless whoever runs this says otherwise.
+    n_threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else n_cores()
     machine = Resources([{"CPU": float(n_threads)}], is_local=True, n_cores=n_threads)
     try:
-        with _without_bars():
-            worker = parts.worker(run, allocate(parts.execution, 1, machine), **parts.arguments)
+        worker = parts.worker(run, allocate(parts.execution, 1, machine), **parts.arguments)
         for unit in missing:
             task = Task(unit.number, unit.work, unit.files)
             arrived = time.monotonic()
@@ -63,20 +60,6 @@ def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]
             yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, actor=_NAME, **times)
     except Exception as error:
         raise as_ours(error, parts.name) from error
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Keep the progress bars of transformers off standard error: this process has one of its own."""
-    from transformers.utils import logging
-
-    was_shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if was_shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _has_gpu() -> bool:

@@ -46,8 +46,8 @@ class Parts:
     prepare: Callable[..., Any] | None = None
     """What a CPU task does before: ``prepare(run, task, **arguments)``; the worker gets what it returns."""
     recorder: Callable[[Run], Recorder] | None = None
-    flops_per_token: int | None = None
-    """Of the ``tokens`` of a unit's work; None: nobody knows how much work it is."""
+    seconds: Callable[[Unit], float] | None = None
+    """Returns about how long this process would take for a unit; None: nobody knows, or actors are asked for."""
 
     def begun(self, run: Run) -> int:
         """Return 0: a part is there or it is not."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import AutoTokenizer, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as chatter
 
 from biaseval.errors import InputError
 from biaseval.models.sources import ModelSource, check_weights, load_config, located, reading
@@ -99,7 +101,7 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
         options["device_map"] = "auto" if is_spread else {"": device}
     if loading.max_memory is not None:
         options["max_memory"] = dict(loading.max_memory)
-    with reading(source.path, part):
+    with reading(source.path, part), _without_bars():
         model, found = auto.from_pretrained(
             located(source.path),
             config=config,
@@ -112,6 +114,18 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
     if options.get("device_map") == "auto":
         _refuse_offloaded(source.path, model, loading)
     return model, sorted(found["missing_keys"])
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep the progress bars of transformers off standard error: who loads a model may have one of its own."""
+    was_shown = chatter.is_progress_bar_enabled()
+    chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if was_shown:
+            chatter.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def built_model(auto: Any, part: str, source: ModelSource, dtype: str = "float32") -> PreTrainedModel:

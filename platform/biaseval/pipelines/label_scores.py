@@ -7,11 +7,12 @@ it, then puts that adapter in place of the last and scores the part again, from 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from biaseval.environment import read_environment
 from biaseval.errors import BiasevalError
+from biaseval.execute.machine import n_cores
 from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
 from biaseval.pipelines.scorer_record import ScorerRecord, known_budgets
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from biaseval.execute.resources import Allocation
     from biaseval.execute.tasks import Task
     from biaseval.scoring.outputs import ReadPart
+
+_FLOPS_OF_A_CORE = 2e10
+"""A second, of little models in float32: about a fifth of a plain matrix product's."""
 
 LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
 
@@ -58,9 +62,16 @@ def scoring_stage(
             "predict": tuple(predict),
             "known": environment.get("scorer", {}),
         },
-        flops_per_token=None if n_parameters is None else 2 * n_parameters,
+        seconds=_seconds(execution, n_parameters),
         recorder=ScorerRecord,
     )
+
+
+def _seconds(execution: ExecutionSpec, n_parameters: int | None) -> Callable[[Unit], float] | None:
+    """Return what says how long this process would take for a part, where no actors are asked for."""
+    if n_parameters is None or (execution.actors, execution.gpus_per_actor) != ("auto", "auto"):
+        return None
+    return lambda unit: float(2 * n_parameters * unit.work["tokens"] / (_FLOPS_OF_A_CORE * n_cores()))
 
 
 def scoring_unit(part: Mapping[str, Any], predict: Sequence[Prediction], *, has_adapters: bool) -> Unit:

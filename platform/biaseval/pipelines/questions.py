@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from biaseval.reading import ExtractiveReader
 
 _MOST_MEASURING_ACTORS = 8
+_SECONDS_OF_A_QUESTION = 0.02
+"""By all heuristics, with a spaCy pipeline; without one, less."""
 
 _COUNTERS = ("n_tokens", "n_padded_tokens", "search_s")
 """Facts of a reader that grow with each part."""
@@ -70,6 +72,7 @@ def measuring_stage(
         noun="questions",
         units=units,
         execution=ExecutionSpec(actors=n_actors, gpus_per_actor=0),
+        seconds=(lambda unit: _SECONDS_OF_A_QUESTION * unit.size) if asked == "auto" else None,
         worker=AttributesWorker,
         arguments={
             "heuristics": heuristics,
