@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import runpy
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from biaseval.models import ModelSource, load_model
 from biaseval.pipelines import run_status
-from tests.buckets import free_port
+from tests.heads import BIN, Head, ray_head
+from tests.processes import ROOT
 from tests.training.test_instruct import write_spec as write_instruct_spec
-
-ROOT = Path(__file__).resolve().parents[1]
-BIN = Path(sys.executable).parent
 
 # Limits are for what hangs: a busy machine may take minutes for what starts a dozen processes.
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def _processes_of(temporary: str) -> list[psutil.Process]:
-    """Return the processes whose command line or environment names the head's own temporary folder."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if any(temporary in part for part in process.cmdline()) or process.environ().get("RAY_TMPDIR") == temporary:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 LOCAL = """
@@ -62,58 +41,10 @@ def run_job(name: str, *arguments: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def head() -> Iterator[tuple[str, dict[str, str]]]:
-    """Start a head with a job server; yield its address and environment; end the processes that it started."""
-    # A socket's path must be short.
-    temporary = tempfile.mkdtemp(prefix="r", dir="/tmp")
-    environment = {
-        **os.environ,
-        "RAY_TMPDIR": temporary,
-        "RAY_AUTH_MODE": "disabled",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # Job logs are followed over a web socket, which a proxy of the machine's must not catch.
-        "no_proxy": "127.0.0.1,localhost",
-    }
-    dashboard = free_port()
-    command = [
-        *(str(BIN / "ray"), "start", "--head", "--block", "--num-cpus=4", "--disable-usage-stats"),
-        *(f"--port={free_port()}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"),
-        *(f"--temp-dir={temporary}", "--node-ip-address=127.0.0.1", f"--ray-client-server-port={free_port()}"),
-        f"--dashboard-agent-listen-port={free_port()}",
-    ]
-    log = open(Path(temporary) / "head.log", "w")  # noqa: SIM115  # the head writes to it until it ends
-    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    address = f"http://127.0.0.1:{dashboard}"
-    default_address_file = Path("/tmp/ray/ray_current_cluster")
-    before = default_address_file.read_text() if default_address_file.exists() else None
-    try:
-        _wait_for(dashboard, process, Path(temporary) / "head.log")
-        yield address, environment
-    finally:
-        # Asked to end, it would take half a minute to say goodbye.
-        process.kill()
-        for left in _processes_of(temporary):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                left.kill()
-        process.wait(timeout=30)
-        log.close()
-        shutil.rmtree(temporary, ignore_errors=True)
-    psutil.wait_procs(_processes_of(temporary), timeout=10)
-    assert not _processes_of(temporary), "a process of the head is left"
-    after = default_address_file.read_text() if default_address_file.exists() else None
-    assert after == before, "the head left an address that a later local run would pick up"
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-        except OSError:
-            time.sleep(0.3)
-    raise AssertionError(log.read_text())
+def head() -> Iterator[Head]:
+    """Start a head with a job server."""
+    with ray_head(num_cpus=4) as started:
+        yield started
 
 
 @dataclass(frozen=True)
@@ -131,13 +62,12 @@ Commands = dict[str, tuple[Path, Ended]]
 
 @pytest.fixture(scope="module")
 def ended(
-    head: tuple[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path
+    head: Head, tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path
 ) -> dict[str, tuple[Path, Ended]]:
     """Return (run directory, command that made it) of a measurement, a tuning and a local run, all made at once."""
-    address, environment = head
     folder = tmp_path_factory.mktemp("jobs")
     tuning = write_instruct_spec(folder / "tuning", tiny_llama, max_steps=2)
-    submit = [str(BIN / "ray"), "job", "submit", "--address", address, "--working-dir", str(ROOT), "--"]
+    submit = [str(BIN / "ray"), "job", "submit", "--address", head.dashboard, "--working-dir", str(ROOT), "--"]
     smallest = ("prompt.n_demos=[0]", "tasks.max_eval=20", "calibration=[cc]", "execution.part_rows=999")
     settings = [word for setting in smallest for word in ("--set", setting)]
     commands = {
@@ -148,7 +78,7 @@ def ended(
     started = {
         name: subprocess.Popen(
             command if name == "local" else [*command, "--run-dir", str(folder / "runs" / name)],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=head.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for name, command in commands.items()
     }  # fmt: skip

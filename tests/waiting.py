@@ -1,4 +1,7 @@
-"""A scorer that waits to be killed, at a part of its own, so that no test depends on how fast a machine is."""
+"""A scorer that waits to be killed, at a part of its own, so that no test depends on how fast a machine is.
+
+The files by which it says so hold the id of its node, if it has one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import ray
 
 from biaseval.pipelines.label_scores import LabelScoresWorker
 from biaseval.store import Run
@@ -29,8 +34,7 @@ class WaitingWorker(LabelScoresWorker):
         n_made = len(self._run.parts("label_scores"))
         for number, marker in enumerate(MARKERS, start=1):
             if n_made >= number * N_BEFORE and not (self._folder / marker).exists():
-                (self._folder / marker).touch()
-                time.sleep(3600)
+                say_and_wait(self._folder / marker)
         return super().make(task, prepared)
 
 
@@ -41,9 +45,16 @@ class IdleWorker:
         self._marker = Path(run.uri).parent / MARKERS[0]
 
     def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
-        self._marker.touch()
-        time.sleep(3600)
+        say_and_wait(self._marker)
         return {}
+
+
+def say_and_wait(marker: Path) -> None:
+    """Make a file, and wait for ever."""
+    incomplete = marker.with_suffix(".incomplete")
+    incomplete.write_text(ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
+    incomplete.rename(marker)
+    time.sleep(3600)
 
 
 def waiting_command(worker: type[WaitingWorker | IdleWorker]) -> None:

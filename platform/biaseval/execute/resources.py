@@ -73,8 +73,14 @@ class Resources:
 
     @property
     def cpus(self) -> list[float]:
-        """Logical CPUs of each node that has some."""
-        return [node["CPU"] for node in self.nodes if node.get("CPU", 0)]
+        """Logical CPUs of each node that has some, or of those that will come, where these are more.
+
+        Work without GPUs starts nodes without GPUs, where there are such.
+        """
+        there = [node["CPU"] for node in self.nodes if node.get("CPU", 0)]
+        plain = [each for each in self.types if not each.resources.get("GPU", 0)] or self.types
+        coming = [own for each in plain for own in [each.resources.get("CPU", 0)] * each.at_most if own]
+        return max(there, coming, key=sum)
 
 
 @dataclass(frozen=True)
