@@ -58,12 +58,15 @@ class Head:
 
 
 @contextlib.contextmanager
-def ray_head(num_cpus: int, node_types: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[Head]:
+def ray_head(
+    num_cpus: int, node_types: Mapping[str, Mapping[str, Any]] | None = None, **variables: str
+) -> Iterator[Head]:
     """Start a head; end it and the processes that it started, of which none may be left.
 
     Args:
         num_cpus: of the head.
         node_types: as in a cluster's file; Ray's autoscaler starts such nodes, on this machine, when they are needed.
+        **variables: of the environment of its nodes alone.
     """
     # A socket's path must be short.
     folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
@@ -93,11 +96,15 @@ def ray_head(num_cpus: int, node_types: Mapping[str, Mapping[str, Any]] | None =
             "RAY_OVERRIDE_NODE_ID_FOR_TESTING": _HEAD_ID,
             "RAY_NODE_TYPE_NAME": _HEAD_TYPE,
             "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+            # A node that is gone is noticed after half a minute otherwise.
+            "RAY_health_check_period_ms": "500",
+            "RAY_health_check_failure_threshold": "4",
+            "RAY_health_check_initial_delay_ms": "1000",
         }
     log = folder / "head.log"
     with log.open("w") as stream:
         process = subprocess.Popen(
-            command, env=environment | own, stdout=stream, stderr=stream, start_new_session=True
+            command, env=environment | own | variables, stdout=stream, stderr=stream, start_new_session=True
         )
     # As on a head that `ray up` made, its file lies in the home of who runs drivers.
     head = Head(f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}", folder, environment | {"HOME": str(folder)})
@@ -126,8 +133,12 @@ def _write_config(folder: Path, port: int, node_types: Mapping[str, Mapping[str,
     provider = {"gcs_address": f"127.0.0.1:{port}", "launch_multiple": True, "head_node_id": _HEAD_ID}
     config: dict[str, Any] = {
         # What Ray asks for however it is used.
-        **dict.fromkeys(_LISTS, []),
-        **{"file_mounts": {}, "file_mounts_sync_continuously": False, "auth": {}, "docker": {}, "idle_timeout_minutes": 5},
+        **{name: [] for name in _LISTS},
+        "file_mounts": {},
+        "file_mounts_sync_continuously": False,
+        "auth": {},
+        "docker": {},
+        "idle_timeout_minutes": 5,
         "cluster_name": "faked",
         "max_workers": sum(own["max_workers"] for own in types.values()),
         "upscaling_speed": 10,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
 
 from biaseval.pipelines.label_scores import LabelScoresWorker
+from biaseval.pipelines.questions import AnswersWorker
 from biaseval.store import Run
 
 MARKERS = ("first", "second")
@@ -49,6 +51,27 @@ class IdleWorker:
         return {}
 
 
+class WaitingReader(AnswersWorker):
+    """Waits for ever when one part is complete, once."""
+
+    def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
+        marker = Path(self._run.uri).parent / MARKERS[0]
+        if self._run.parts("qa_predictions") and not marker.exists():
+            say_and_wait(marker)
+        return super().make(task, prepared)
+
+
+def waiting_adapter(run: Run, unit: Mapping[str, Any], base: Any, **arguments: Any) -> Any:
+    """Return `train_adapter`, which waits for ever before the second step of the first adapter, once."""
+    from biaseval.pipelines.adapters import train_adapter
+    from tests.training.interruptions import Interrupted
+
+    work, marker = train_adapter(run, unit, base, **arguments), Path(run.uri).parent / MARKERS[0]
+    if unit["part"] or marker.exists():
+        return work
+    return replace(work, objective=Interrupted(work.objective, 1, lambda share: say_and_wait(marker)))
+
+
 def say_and_wait(marker: Path) -> None:
     """Make a file, and wait for ever."""
     incomplete = marker.with_suffix(".incomplete")
@@ -57,10 +80,15 @@ def say_and_wait(marker: Path) -> None:
     time.sleep(3600)
 
 
-def waiting_command(worker: type[WaitingWorker | IdleWorker]) -> None:
-    """Run ``biaseval`` with a worker that waits."""
+def waiting_command(what: Any) -> None:
+    """Run ``biaseval`` with a worker, or a training of an adapter, that waits."""
     from biaseval.cli import main
-    from biaseval.pipelines import label_scores
+    from biaseval.pipelines import adapters, label_scores, questions
 
-    label_scores.LabelScoresWorker = worker  # type: ignore[misc, assignment]
+    if what is waiting_adapter:
+        adapters.train_adapter = what
+    elif issubclass(what, AnswersWorker):
+        questions.AnswersWorker = what  # type: ignore[misc]
+    else:
+        label_scores.LabelScoresWorker = what  # type: ignore[misc]
     main()

@@ -21,6 +21,7 @@ from biaseval.execute.devices import forget_broken_devices, is_broken_device, le
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
+from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import said_while_waiting
 from biaseval.store import Run
 from biaseval.units import Done, Unit
@@ -54,6 +55,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
         logger.warning("%s %s", parts.name, allocation.caution)
     units = {unit.number: unit for unit in missing}
     forget_broken_devices(run)
+    heard = Versions()
     try:
         with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
             for row in _mapped(parts, run, missing, allocation, resources).iter_rows():
@@ -62,6 +64,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
                     raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
                 found = json.loads(row["done"])
                 unit = units[found.pop("number")]
+                heard.hear(found.pop("versions"))
                 yield Done(unit, tokens=unit.work.get("tokens", 0), **found)
     except (RayError, RuntimeError) as error:
         lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
@@ -133,6 +136,7 @@ class _Actor:
         quiet_worker()
         self._name = name
         self._id = uuid.uuid4().hex
+        self._versions = versions()
         self._error: str | None = None
         self._worker: Worker | None = None
         self._run = Run.open(run_uri)
@@ -163,7 +167,7 @@ class _Actor:
         facts = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
         ended = time.monotonic()
         times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
-        return {"number": task.number, "facts": facts, "actor": self._id, **times}
+        return {"number": task.number, "facts": facts, "actor": self._id, "versions": self._versions, **times}
 
 
 def _made(make: Callable[[], Worker]) -> Worker:
