@@ -63,7 +63,7 @@ def test_a_reader_and_an_adapter_of_a_bucket_are_found(
     bert = make_bert(tmp_path / "bert")
     source = ModelSource(uploaded(bert, f"{object_store}/models/bert"))
     assert describe_reader(source, "extractive") == describe_reader(ModelSource(str(bert)), "extractive")
-    load_reader(source, Loading("float32", "cpu"))
+    load_reader(source, Loading("float32", "cpu"), answers="extractive")
     base = load_model(ModelSource(str(tiny_llama)))
     get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
     adapter = uploaded(tmp_path / "adapter", f"{object_store}/models/adapter")
