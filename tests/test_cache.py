@@ -14,7 +14,7 @@ from biaseval.cache import FOLDER, local_copy
 from biaseval.errors import InputError
 from biaseval.models import Loading, ModelSource, describe_reader, fingerprint_model, load_model, load_tokenizer
 from biaseval.pipelines import run_spec
-from biaseval.reading import load_reader
+from biaseval.reading import WindowSettings, load_reader
 from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.buckets import s3_server
@@ -63,7 +63,9 @@ def test_a_reader_and_an_adapter_of_a_bucket_are_found(
     bert = make_bert(tmp_path / "bert")
     source = ModelSource(uploaded(bert, f"{object_store}/models/bert"))
     assert describe_reader(source, "extractive") == describe_reader(ModelSource(str(bert)), "extractive")
-    load_reader(source, Loading("float32", "cpu"), answers="extractive")
+    load_reader(
+        source, Loading("float32", "cpu"), answers="extractive", windows=WindowSettings(max_tokens=128, stride=32)
+    )
     base = load_model(ModelSource(str(tiny_llama)))
     get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
     adapter = uploaded(tmp_path / "adapter", f"{object_store}/models/adapter")

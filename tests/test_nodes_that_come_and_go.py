@@ -13,6 +13,7 @@ import psutil
 import pyarrow
 import pytest
 import torch
+from ray._raylet import GcsClient
 
 from biaseval.analysis import query
 from biaseval.pipelines import run_spec, run_status
@@ -30,6 +31,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 
 NODE = {"CPU": 2, "object_store_memory": 100_000_000}
 SOON = "from biaseval.execute import waiting; waiting.FIRST_S = waiting._BETWEEN_LOOKS_S = 0.2; "
+OTHER_ARROW = f"workers have pyarrow 0.1 (here {pyarrow.__version__}): install the same on all nodes"
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,11 @@ def wait_for(file: Path, process: psutil.Popen, log: Path) -> str:
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)
     return file.read_text()
+
+
+def n_nodes(head: Head) -> int:
+    """Return how many nodes there are or were, the head included."""
+    return len(GcsClient(address=head.address).get_all_node_info())
 
 
 def lose(head: Head, node: str) -> None:
@@ -109,17 +116,20 @@ def undisturbed(spec: Path) -> Path:
 
 
 def test_a_run_begins_without_nodes_and_outlives_the_loss_of_one(head: Head, tmp_path: Path, tiny_llama: Path) -> None:
-    spec = write_spec(tmp_path, tiny_llama)
+    spec = write_spec(tmp_path, tiny_llama, calibration=["cc"], prompt={"n_demos": [0, 2], "demo_sets": 1})
+    assert n_nodes(head) == 1
     said = interrupted(head, spec, "WaitingWorker", "label_scores")
     assert "scoring has waited 0:00 for an actor, which asks for 1 CPU: of 0 CPUs there 0 are free; up to 2 cpu" in said
-    assert said.count(f"workers have pyarrow 0.1 (here {pyarrow.__version__}): install the same on all nodes") == 1
+    assert said.count(OTHER_ARROW) == 1
+    assert n_nodes(head) >= 1 + 2
     assert_same(marts(tmp_path / "run"), marts(undisturbed(spec)))
 
 
 @pytest.mark.skipif("BIASEVAL_STUDIES" not in os.environ, reason="takes minutes; set BIASEVAL_STUDIES=1")
 def test_adapters_outlive_the_loss_of_a_node(head: Head, tmp_path: Path, tiny_llama: Path) -> None:
     spec = write_spec(tmp_path, tiny_llama, calibration=["cc"], lora=LORA)
-    interrupted(head, spec, "waiting_adapter", "adapters")
+    said = interrupted(head, spec, "waiting_adapter", "adapters")
+    assert said.count(OTHER_ARROW) == 2  # of those that train, and of those that score
     found, wanted = weights(tmp_path / "run"), weights(undisturbed(spec))
     assert found.keys() == wanted.keys()
     for adapter, own in wanted.items():
