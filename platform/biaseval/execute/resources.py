@@ -141,7 +141,12 @@ def share_of(resources: Resources, at_once: int) -> Resources:
         n_gpus = min(left, int(node.get("GPU", 0)))
         left -= n_gpus
         nodes.append({"CPU": (node.get("CPU", 0) - LEADER_CPUS * at_once) / at_once, "GPU": float(n_gpus)})
-    types = [replace(each, at_most=each.at_most // at_once) for each in resources.types]
+    types = [
+        replace(each, at_most=each.at_most // at_once)
+        if each.resources.get("GPU", 0)
+        else replace(each, resources={"CPU": (each.resources.get("CPU", 0) - LEADER_CPUS * at_once) / at_once})
+        for each in resources.types
+    ]
     return replace(resources, nodes=nodes, n_cores=max(1, resources.n_cores // at_once), types=types)
 
 
