@@ -14,6 +14,7 @@ from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
 from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
 from ray.core.generated.autoscaler_pb2 import ResourceRequest, ResourceRequestByCount
 
+from biaseval.cache import FOLDER
 from biaseval.errors import InputError
 from biaseval.execute.node_types import types_of
 from biaseval.execute.resources import Resources, allocate
@@ -35,6 +36,15 @@ def test_cluster_yaml_runs_the_tested_version_of_ray_and_keeps_its_dashboard_to_
     assert f":{ray.__version__}-py3" in text
     assert "--dashboard-host=127.0.0.1" in text
     assert "--disable-usage-stats" in text
+
+
+def test_the_folder_of_models_is_made_for_who_runs_ray_in_the_container() -> None:
+    config = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    [mounted] = [option.split()[1] for option in config["docker"]["run_options"] if option.startswith("-v ")]
+    machine, container = mounted.split(":")
+    assert config["initialization_commands"] == [f"sudo install -d -o 1000 -g 100 {machine}"]
+    for name in ("HF_HOME", FOLDER):
+        assert any(option.startswith(f"-e {name}={container}/") for option in config["docker"]["run_options"])
 
 
 # ---- what Ray's own scheduler starts ---------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from biaseval.doctor.machine import GIB, Gpu, available_gib, judge_disk, judge_t
 from biaseval.doctor.packages import Asked, asked, judge_packages, judge_python
 from biaseval.doctor.ray import judge_address
 from biaseval.doctor.run_dir import run_dir
+from biaseval.doctor.upload import upload, uploaded
 from biaseval.lease import held
 from biaseval.store import Run
 from tests.buckets import free_port
@@ -282,6 +283,26 @@ def test_what_is_wrong_with_a_cluster_file_is_said_by_its_keys(object_store: str
     assert "cannot be read" in damaged.found
     [empty] = changed(tmp_path, lambda own: own.clear())
     assert "'cluster_name' is a required property" in empty.found
+
+
+# ---- what jobs take with them ---------------------------------------------------------------------------------------
+
+
+def test_what_a_job_would_send_is_what_ray_would_and_too_much_names_the_largest(tmp_path: Path) -> None:
+    for name in ("jobs/a.py", ".git/objects/1", "runs/r/part", "models/weights", "models/small"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x" * 10)
+    (tmp_path / ".gitignore").write_text("runs/\n")
+    [fine] = upload(tmp_path)
+    assert fine.state is State.ok
+    assert fine.found.endswith("would send 0.0 MiB in 4 files")
+    with (tmp_path / "models" / "weights").open("wb") as weights:
+        weights.truncate(600 * 2**20)  # a hole, which takes no disk
+    [found] = upload(tmp_path)
+    assert found.state is State.problem
+    assert "would send 600.0 MiB in 4 files, and Ray takes 512; largest: models/weights (600.0 MiB), " in found.found
+    (tmp_path / ".rayignore").write_text("weights\n")
+    assert sorted(uploaded(tmp_path)) == [".gitignore", ".rayignore", "jobs/a.py", "models/small"]
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

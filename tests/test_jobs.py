@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import runpy
-import shutil
-import socket
+import shlex
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
+from ray.job_submission import JobStatus, JobSubmissionClient
 
 from biaseval.models import ModelSource, load_model
 from biaseval.pipelines import run_status
-from tests.buckets import free_port
+from tests.heads import BIN, Head, ray_head
+from tests.processes import ROOT
+from tests.test_pipelines import digests
+from tests.test_pipelines import write_spec as write_label_spec
 from tests.training.test_instruct import write_spec as write_instruct_spec
-
-ROOT = Path(__file__).resolve().parents[1]
-BIN = Path(sys.executable).parent
+from tests.waiting import MARKERS, N_BEFORE
 
 # Limits are for what hangs: a busy machine may take minutes for what starts a dozen processes.
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def _processes_of(temporary: str) -> list[psutil.Process]:
-    """Return the processes whose command line or environment names the head's own temporary folder."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if any(temporary in part for part in process.cmdline()) or process.environ().get("RAY_TMPDIR") == temporary:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
+def jobs_of(head: Head) -> JobSubmissionClient:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("no_proxy", head.environment["no_proxy"])
+        return JobSubmissionClient(head.dashboard)
 
 
 LOCAL = """
@@ -48,6 +39,23 @@ from biaseval.execute.cluster import Cluster
 from biaseval.spec import ExecutionSpec
 with Cluster(ExecutionSpec()) as cluster:
     print(cluster.resources().is_local, len(ray.nodes()), ray.cluster_resources()["CPU"])
+"""
+
+
+HELP = """
+import contextlib, io, runpy, sys
+from pathlib import Path
+sys.path.insert(0, "jobs")
+for job in sorted(map(str, Path("jobs").glob("*.py"))):
+    if job == "jobs/submission.py":
+        continue
+    sys.argv, shown, code = [job, "--help"], io.StringIO(), None
+    try:
+        with contextlib.redirect_stdout(shown):
+            runpy.run_path(job, run_name="__main__")
+    except SystemExit as stop:
+        code = stop.code or 0
+    print(job, code, "usage" in shown.getvalue().lower())
 """
 
 
@@ -62,58 +70,10 @@ def run_job(name: str, *arguments: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def head() -> Iterator[tuple[str, dict[str, str]]]:
-    """Start a head with a job server; yield its address and environment; end the processes that it started."""
-    # A socket's path must be short.
-    temporary = tempfile.mkdtemp(prefix="r", dir="/tmp")
-    environment = {
-        **os.environ,
-        "RAY_TMPDIR": temporary,
-        "RAY_AUTH_MODE": "disabled",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # Job logs are followed over a web socket, which a proxy of the machine's must not catch.
-        "no_proxy": "127.0.0.1,localhost",
-    }
-    dashboard = free_port()
-    command = [
-        *(str(BIN / "ray"), "start", "--head", "--block", "--num-cpus=4", "--disable-usage-stats"),
-        *(f"--port={free_port()}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"),
-        *(f"--temp-dir={temporary}", "--node-ip-address=127.0.0.1", f"--ray-client-server-port={free_port()}"),
-        f"--dashboard-agent-listen-port={free_port()}",
-    ]
-    log = open(Path(temporary) / "head.log", "w")  # noqa: SIM115  # the head writes to it until it ends
-    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    address = f"http://127.0.0.1:{dashboard}"
-    default_address_file = Path("/tmp/ray/ray_current_cluster")
-    before = default_address_file.read_text() if default_address_file.exists() else None
-    try:
-        _wait_for(dashboard, process, Path(temporary) / "head.log")
-        yield address, environment
-    finally:
-        # Asked to end, it would take half a minute to say goodbye.
-        process.kill()
-        for left in _processes_of(temporary):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                left.kill()
-        process.wait(timeout=30)
-        log.close()
-        shutil.rmtree(temporary, ignore_errors=True)
-    psutil.wait_procs(_processes_of(temporary), timeout=10)
-    assert not _processes_of(temporary), "a process of the head is left"
-    after = default_address_file.read_text() if default_address_file.exists() else None
-    assert after == before, "the head left an address that a later local run would pick up"
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-        except OSError:
-            time.sleep(0.3)
-    raise AssertionError(log.read_text())
+def head() -> Iterator[Head]:
+    """Start a head with a job server."""
+    with ray_head(num_cpus=4) as started:
+        yield started
 
 
 @dataclass(frozen=True)
@@ -130,25 +90,24 @@ Commands = dict[str, tuple[Path, Ended]]
 
 
 @pytest.fixture(scope="module")
-def ended(
-    head: tuple[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path
-) -> dict[str, tuple[Path, Ended]]:
+def ended(head: Head, tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str, tuple[Path, Ended]]:
     """Return (run directory, command that made it) of a measurement, a tuning and a local run, all made at once."""
-    address, environment = head
     folder = tmp_path_factory.mktemp("jobs")
     tuning = write_instruct_spec(folder / "tuning", tiny_llama, max_steps=2)
-    submit = [str(BIN / "ray"), "job", "submit", "--address", address, "--working-dir", str(ROOT), "--"]
+    submit = [str(BIN / "ray"), "job", "submit", "--address", head.dashboard, "--working-dir", str(ROOT), "--"]
     smallest = ("prompt.n_demos=[0]", "tasks.max_eval=20", "calibration=[cc]", "execution.part_rows=999")
     settings = [word for setting in smallest for word in ("--set", setting)]
     commands = {
         "quickstart": [*submit, sys.executable, "jobs/label_bias.py", "jobs/specs/quickstart.yaml", *settings],
         "tuning": [*submit, sys.executable, "jobs/train_instruct.py", str(tuning)],
+        "help": [*submit, sys.executable, "-c", HELP],
+        "wrong": [*submit, sys.executable, "jobs/label_bias.py", "jobs/specs/quickstart.yaml", "--set", "seed=many"],
         "local": [sys.executable, "-c", LOCAL],
     }
     started = {
         name: subprocess.Popen(
-            command if name == "local" else [*command, "--run-dir", str(folder / "runs" / name)],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            command if name in ("local", "help") else [*command, "--run-dir", str(folder / "runs" / name)],
+            env=head.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for name, command in commands.items()
     }  # fmt: skip
@@ -174,6 +133,62 @@ def test_a_model_is_tuned_by_a_ray_job(ended: Commands, tiny_llama: Path) -> Non
     assert f"model: {run_dir}/model" in done.out
     found, base = (load_model(ModelSource(str(path))) for path in (run_dir / "model", tiny_llama))
     assert found.num_parameters() == base.num_parameters()
+
+
+def test_every_entry_point_starts_in_the_uploaded_folder(ended: Commands) -> None:
+    _, done = ended["help"]
+    found = {words[0]: words[1:] for line in done.out.splitlines() if (words := line.split())[:1] and ".py" in words[0]}
+    jobs = {f"jobs/{path.name}" for path in (ROOT / "jobs").glob("*.py")} - {"jobs/submission.py"}
+    assert found == {job: ["0", "True"] for job in jobs}, done.out + done.err
+
+
+def test_a_job_with_a_wrong_spec_fails_and_says_why_where_one_looks_first(ended: Commands, head: Head) -> None:
+    run_dir, done = ended["wrong"]
+    assert done.code == 1
+    assert not run_dir.exists()
+    [job] = [own for own in jobs_of(head).list_jobs() if "seed=many" in own.entrypoint]
+    assert job.status == JobStatus.FAILED
+    assert job.driver_exit_code == 2
+    last = jobs_of(head).get_job_logs(job.submission_id).strip().splitlines()[-1]
+    assert last.startswith("error: ")
+    assert "seed: " in last
+
+
+def test_a_job_that_is_stopped_leaves_a_run_that_the_same_command_finishes(
+    head: Head, tmp_path: Path, tiny_llama: Path
+) -> None:
+    """And what `biaseval status` says of it meanwhile, from where one looks."""
+    spec = write_label_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
+    first, second = (tmp_path / marker for marker in MARKERS)
+    second.touch()  # it waits once
+    run_dir = str(tmp_path / "run")
+    code = "from tests.waiting import *; waiting_command(WaitingWorker)"
+    entrypoint = shlex.join([sys.executable, "-c", code, "run", str(spec), "--run-dir", run_dir])
+    client, states = jobs_of(head), (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.STOPPED)
+
+    def submitted() -> str:
+        return client.submit_job(entrypoint=entrypoint, runtime_env={"working_dir": str(ROOT)})
+
+    def wait(job: str, is_time: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 240
+        while not is_time():
+            assert time.monotonic() < deadline, client.get_job_logs(job)
+            time.sleep(0.2)
+
+    job = submitted()
+    wait(job, first.exists)
+    meanwhile = run_status(run_dir)
+    assert meanwhile.is_live
+    assert N_BEFORE <= meanwhile.n_parts_done < meanwhile.n_parts
+    client.stop_job(job)
+    wait(job, lambda: client.get_job_status(job) in states)
+    assert client.get_job_status(job) == JobStatus.STOPPED
+    kept = digests(tmp_path / "run" / "label_scores")
+    again = submitted()
+    wait(again, lambda: client.get_job_status(again) in states)
+    assert client.get_job_status(again) == JobStatus.SUCCEEDED, client.get_job_logs(again)
+    assert run_status(run_dir).is_complete
+    assert digests(tmp_path / "run" / "label_scores").items() >= kept.items()
 
 
 def test_a_local_run_does_not_join_somebody_elses_head(ended: Commands) -> None:

@@ -30,6 +30,7 @@ LAYERS = [
     {"store"},
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic
+    {"cache"},
     {"errors", "plain", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}

@@ -249,3 +249,37 @@ def test_blocks_take_a_cpu_each() -> None:
 def test_a_ray_of_its_own_has_room_for_the_blocks_that_are_asked_for(n_cores: int, asked: int, n_blocks: int) -> None:
     assert blocks_at_once(asked, n_blocks, machine(n_cores, at_once=asked)) == min(asked, n_blocks)
     assert 1 <= blocks_at_once("auto", n_blocks, machine(n_cores)) <= n_cores
+
+
+# Clusters that begin without workers
+
+CPU_NODES, GPU_NODES = NodeType("cpu", {"CPU": 8}, 4), NodeType("gpu", {"CPU": 8, "GPU": 1}, 16)
+
+
+def empty(*types: NodeType) -> Resources:
+    """Return what a cluster has that is its head alone."""
+    return Resources([{"CPU": 0}], is_local=False, n_cores=4, types=types)
+
+
+def test_cpus_that_will_come_count_where_they_are_more_than_those_there() -> None:
+    assert empty().cpus == []
+    assert empty(CPU_NODES, GPU_NODES).cpus == [8] * 4  # work on CPUs starts nodes without GPUs
+    assert empty(GPU_NODES).cpus == [8] * 16
+    some = Resources([node(8)] * 5, is_local=False, n_cores=4, types=[CPU_NODES])
+    assert some.cpus == [8] * 5
+
+
+def test_work_on_cpus_is_shared_out_over_nodes_that_will_come() -> None:
+    found = allocate(ExecutionSpec(gpus_per_actor=0), 400, empty(CPU_NODES, GPU_NODES))
+    # An actor a node, each with what its node has but for one: (4 * 8 - 2) / 4 = 7.5, and 8 - 1.
+    assert (found.n_actors, found.num_cpus, found.n_threads) == (4, 7, 7)
+    groups = share(LoraSpec(), ExecutionSpec(gpus_per_actor=0), 9, empty(CPU_NODES, GPU_NODES))
+    assert (groups.n_groups, groups.resources_per_worker) == (4, {"CPU": 8})
+    with pytest.raises(InputError, match="need 1 CPUs, one each, and Ray has 0"):
+        share(LoraSpec(), ExecutionSpec(), 9, empty())
+
+
+def test_several_runs_share_nodes_that_will_come() -> None:
+    found = share_of(empty(CPU_NODES, GPU_NODES), 2)
+    assert found.cpus == [pytest.approx(4 - LEADER_CPUS)] * 4
+    assert found.reachable_gpus == 8

@@ -1,13 +1,20 @@
-"""A scorer that waits to be killed, at a part of its own, so that no test depends on how fast a machine is."""
+"""A scorer that waits to be killed, at a part of its own, so that no test depends on how fast a machine is.
+
+The files by which it says so hold the id of its node, if it has one.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ray
+
 from biaseval.pipelines.label_scores import LabelScoresWorker
+from biaseval.pipelines.questions import AnswersWorker
 from biaseval.store import Run
 
 MARKERS = ("first", "second")
@@ -29,8 +36,7 @@ class WaitingWorker(LabelScoresWorker):
         n_made = len(self._run.parts("label_scores"))
         for number, marker in enumerate(MARKERS, start=1):
             if n_made >= number * N_BEFORE and not (self._folder / marker).exists():
-                (self._folder / marker).touch()
-                time.sleep(3600)
+                say_and_wait(self._folder / marker)
         return super().make(task, prepared)
 
 
@@ -41,15 +47,48 @@ class IdleWorker:
         self._marker = Path(run.uri).parent / MARKERS[0]
 
     def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
-        self._marker.touch()
-        time.sleep(3600)
+        say_and_wait(self._marker)
         return {}
 
 
-def waiting_command(worker: type[WaitingWorker | IdleWorker]) -> None:
-    """Run ``biaseval`` with a worker that waits."""
-    from biaseval.cli import main
-    from biaseval.pipelines import label_scores
+class WaitingReader(AnswersWorker):
+    """Waits for ever when one part is complete, once."""
 
-    label_scores.LabelScoresWorker = worker  # type: ignore[misc, assignment]
+    def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
+        marker = Path(self._run.uri).parent / MARKERS[0]
+        if self._run.parts("qa_predictions") and not marker.exists():
+            say_and_wait(marker)
+        return super().make(task, prepared)
+
+
+def waiting_adapter(run: Run, unit: Mapping[str, Any], base: Any, **arguments: Any) -> Any:
+    """Return `train_adapter`, which waits for ever before the second step of the first adapter, once."""
+    from biaseval.pipelines.adapters import train_adapter
+    from tests.training.interruptions import Interrupted
+
+    work, marker = train_adapter(run, unit, base, **arguments), Path(run.uri).parent / MARKERS[0]
+    if unit["part"] or marker.exists():
+        return work
+    return replace(work, objective=Interrupted(work.objective, 1, lambda share: say_and_wait(marker)))
+
+
+def say_and_wait(marker: Path) -> None:
+    """Make a file, and wait for ever."""
+    incomplete = marker.with_suffix(".incomplete")
+    incomplete.write_text(ray.get_runtime_context().get_node_id() if ray.is_initialized() else "")
+    incomplete.rename(marker)
+    time.sleep(3600)
+
+
+def waiting_command(what: Any) -> None:
+    """Run ``biaseval`` with a worker, or a training of an adapter, that waits."""
+    from biaseval.cli import main
+    from biaseval.pipelines import adapters, label_scores, questions
+
+    if what is waiting_adapter:
+        adapters.train_adapter = what
+    elif issubclass(what, AnswersWorker):
+        questions.AnswersWorker = what  # type: ignore[misc]
+    else:
+        label_scores.LabelScoresWorker = what  # type: ignore[misc]
     main()

@@ -8,6 +8,7 @@ ray           Ray, without starting one
 hub           Hugging Face: offline, token
 run_dir       a run directory: readable, writable, how long that takes, who works on it
 cluster_file  a file of Ray's cluster launcher
+upload        what a job takes with it
 """
 
 from biaseval.doctor.examine import examine

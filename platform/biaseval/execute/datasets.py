@@ -22,6 +22,7 @@ from biaseval.execute.devices import forget_broken_devices, is_broken_device, le
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
+from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import said_while_waiting
 from biaseval.store import Run
 from biaseval.units import Done, Unit, missing_units
@@ -56,6 +57,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     units = {unit.number: unit for unit in missing}
     forget_broken_devices(run)
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
+    heard = Versions()
     try:
         with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
             for row in _rows(_mapped(parts, run, missing, allocation, resources)):
@@ -65,6 +67,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
                 if row["done"] is None:  # left for another sitting
                     continue
                 found = json.loads(row["done"])
+                heard.hear(found.pop("versions"))
                 done = Done(units[found.pop("number")], **found)
                 hours.add(done)
                 yield done
@@ -154,6 +157,7 @@ class _Actor:
         self._is_bounded = is_bounded
         self._name = name
         self._id = uuid.uuid4().hex
+        self._versions = versions()
         self._error: str | None = None
         self._worker: Worker | None = None
         self._run = Run.open(run_uri)
@@ -184,8 +188,8 @@ class _Actor:
         facts = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
         ended = time.monotonic()
         times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
-        tokens = task.work.get("tokens", 0)
-        return {"number": task.number, "tokens": tokens, "facts": facts, "actor": self._id, **times}
+        facts_of_it = {"tokens": task.work.get("tokens", 0), "facts": facts, "actor": self._id}
+        return {"number": task.number, "versions": self._versions, **facts_of_it, **times}
 
 
 def _made(make: Callable[[], Worker]) -> Worker:

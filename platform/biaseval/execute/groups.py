@@ -16,6 +16,7 @@ import ray.train
 from biaseval.execute.machine import n_cores, quiet_worker
 from biaseval.execute.messages import outcome_file, progress_file
 from biaseval.execute.resources import Groups
+from biaseval.execute.versions import versions
 from biaseval.execute.workers import fit
 from biaseval.store import Run
 from biaseval.training.recipe import Recipe
@@ -88,6 +89,7 @@ def _train(config: dict[str, Any]) -> None:
         outcome = train(run, base, work, recipe, folder, _Saying(run, unit) if is_heard else _nothing)
         if rank == 0:
             facts = {**asdict(outcome), **work.facts, "seconds": time.perf_counter() - started}
+            facts["versions"] = versions()
             facts["is_complete"] = outcome.is_complete or work.row is not None  # which says what became of it
             run.write_text(outcome_file(unit), json.dumps(facts) + "\n")
 

@@ -78,8 +78,14 @@ class Resources:
 
     @property
     def cpus(self) -> list[float]:
-        """Logical CPUs of each node that has some."""
-        return [node["CPU"] for node in self.nodes if node.get("CPU", 0)]
+        """Logical CPUs of each node that has some, or of those that will come, where these are more.
+
+        Work without GPUs starts nodes without GPUs, where there are such.
+        """
+        there = [node["CPU"] for node in self.nodes if node.get("CPU", 0)]
+        plain = [each for each in self.types if not each.resources.get("GPU", 0)] or self.types
+        coming = [own for each in plain for own in [each.resources.get("CPU", 0)] * each.at_most if own]
+        return max(there, coming, key=sum)
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,12 @@ def share_of(resources: Resources, at_once: int) -> Resources:
         n_gpus = min(left, int(node.get("GPU", 0)))
         left -= n_gpus
         nodes.append({"CPU": (node.get("CPU", 0) - LEADER_CPUS * at_once) / at_once, "GPU": float(n_gpus)})
-    types = [replace(each, at_most=each.at_most // at_once) for each in resources.types]
+    types = [
+        replace(each, at_most=each.at_most // at_once)
+        if each.resources.get("GPU", 0)
+        else replace(each, resources={"CPU": (each.resources.get("CPU", 0) - LEADER_CPUS * at_once) / at_once})
+        for each in resources.types
+    ]
     return replace(resources, nodes=nodes, n_cores=max(1, resources.n_cores // at_once), types=types)
 
 

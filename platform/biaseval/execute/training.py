@@ -17,6 +17,7 @@ from biaseval.environment import amend_environment, read_environment
 from biaseval.errors import BiasevalError
 from biaseval.execute.messages import OUTCOMES, PROGRESS, STORAGE, outcome_file, progress_file
 from biaseval.execute.resources import Groups, share
+from biaseval.execute.versions import Versions
 from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
@@ -117,7 +118,7 @@ class Training:
         from biaseval.execute.groups import SECONDS_BETWEEN_LOOKS
         from biaseval.execute.workers import Wait, collected
 
-        left = {outcome_file(unit): unit for unit in missing}
+        left, versions = {outcome_file(unit): unit for unit in missing}, Versions()
         waiting, wait, heard = list(started), Wait(groups), {unit.number: 0 for unit in missing}
         while waiting:
             run.guard()
@@ -125,6 +126,7 @@ class Training:
             self._say_progress(run, left.values(), heard)
             for name in sorted(run.files(OUTCOMES) & left.keys()):
                 unit, facts = left.pop(name), run.read_json(name)
+                versions.hear(facts.pop("versions"))
                 yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, busy_s=facts["seconds"])
             wait.look(len(waiting))
         collected(started, self.recipe.training.SECTION)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from biaseval.cache import is_remote, local_copy
 from biaseval.errors import InputError
 from biaseval.label_bias import suites
 from biaseval.prompting.task_files import Task, parse_task, task_number
@@ -50,7 +51,7 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
         InputError: a file is bad, a named task is missing, or nothing is left; the message lists all of it.
             With ``on_bad_task: skip`` bad and missing tasks are left out instead, each with its reason.
     """
-    files = task_files(Path(spec.path))
+    files = task_files(tasks_folder(spec))
     chosen, missing = _chosen_files(spec, files)
     problems: dict[str, str] = {}
     left_out: dict[str, str] = {}
@@ -179,11 +180,20 @@ def _has_wildcard(pattern: str) -> bool:
     return any(character in pattern for character in "*?[")
 
 
+def tasks_folder(spec: TasksSpec) -> Path:
+    """Return the folder or file of tasks, or the copy of one that lies on an object store.
+
+    Raises:
+        InputError: it cannot be fetched.
+    """
+    return local_copy(spec.path) if is_remote(spec.path) else Path(spec.path)
+
+
 def _suite_order(path: Path) -> tuple[float, str]:
     number = task_number(path.stem)
     return (float("inf") if number is None else number, path.stem)
 
 
 def _place(spec: TasksSpec, name: str) -> str:
-    folder = Path(spec.path)
+    folder = tasks_folder(spec)
     return str(folder) if folder.is_file() else str(folder / f"{name}.json")

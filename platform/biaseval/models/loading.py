@@ -64,7 +64,9 @@ def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model, whatever it can do; InputError where there is none."""
     with reading(source.path, "tokenizer"):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            located(source.path), revision=source.revision, trust_remote_code=source.trust_remote_code
+            located(source.path, has_weights=False),
+            revision=source.revision,
+            trust_remote_code=source.trust_remote_code,
         )
     return tokenizer
 

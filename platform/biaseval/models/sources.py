@@ -19,6 +19,7 @@ from urllib.parse import urlparse
 
 from safetensors import SafetensorError, safe_open
 
+from biaseval.cache import is_remote, local_copy
 from biaseval.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,11 +57,11 @@ class ModelSource:
     """Which model."""
 
     path: str
-    """A local directory in the Hugging Face layout, or the name of a model on the hub."""
+    """A directory in the Hugging Face layout, local or ``s3://``, or the name of a model on the hub."""
     revision: str | None = None
     """Hub branch, tag or commit."""
     adapter: str | None = None
-    """LoRA adapter in PEFT's layout, local directory or hub name; applied, not merged into the weights."""
+    """LoRA adapter in PEFT's layout, directory or hub name; applied, not merged into the weights."""
     trust_remote_code: bool = False
     """Run Python code that comes with the model."""
 
@@ -70,12 +71,18 @@ class ModelSource:
         return cls(section.path, section.revision, section.adapter, section.trust_remote_code)
 
 
-def located(path: str) -> str:
-    """Return what ``from_pretrained`` should be given.
+def located(path: str, *, has_weights: bool = True) -> str:
+    """Return what ``from_pretrained`` should be given; what lies on an object store is fetched once a machine.
+
+    Args:
+        path: of a model or adapter, or its name on the hub.
+        has_weights: they are read, too.
 
     Raises:
         InputError: neither a directory nor the hub can have it.
     """
+    if is_remote(path):
+        return str(local_copy(path, has_weights=has_weights))
     local = Path(path).expanduser()
     if local.is_dir():
         return str(local)
@@ -94,7 +101,7 @@ def located(path: str) -> str:
 
 def local_folder(path: str) -> Path | None:
     """Return the directory that the model is, or None for a hub name."""
-    folder = Path(path).expanduser()
+    folder = local_copy(path) if is_remote(path) else Path(path).expanduser()
     return folder if folder.is_dir() else None
 
 

@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from biaseval.analysis.causal_draws import derive_label_bias
@@ -15,6 +14,7 @@ from biaseval.examples.chat import chat_notes
 from biaseval.examples.lm_eval.data import lm_eval_digest
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
+from biaseval.label_bias.tasks import tasks_folder
 from biaseval.pipelines.causal import (
     CausalInputs,
     Planned,
@@ -123,7 +123,7 @@ def _changes(spec: LabelBiasSpec, environment: Mapping[str, Any]) -> list[str]:
         known = environment["data"]
         changed = [uri for name, uri in _lm_eval_tasks(spec).items() if lm_eval_digest(uri) != known[name]]
         return [f"{uri}: the file, or one that it names, changed" for uri in changed]
-    folder = Path(spec.tasks.path)
+    folder = tasks_folder(spec.tasks)
     found = []
     for name, sha256 in environment["data"].items():
         path = folder / name if folder.is_dir() else folder

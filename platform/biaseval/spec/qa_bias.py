@@ -18,7 +18,7 @@ class QaModelSpec(Section):
 
     name: Name
     path: str | None = None
-    """A local directory, or a Hugging Face name where there is a network."""
+    """A directory, local or ``s3://``, or a Hugging Face name where there is a network."""
     revision: str | None = None
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     adapter: str | None = None

@@ -58,7 +58,7 @@ class QaBaseSpec(Section):
 
     name: Name
     path: str
-    """A local directory, or a Hugging Face name where there is a network; with or without a QA head."""
+    """A directory, local or ``s3://``, or a Hugging Face name where there is a network; with or without a QA head."""
     revision: str | None = None
     trust_remote_code: bool = False
     init: Literal["pretrained", "random"] = "pretrained"

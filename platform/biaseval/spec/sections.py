@@ -83,7 +83,7 @@ class ModelSpec(Section):
     """The causal LM that is measured."""
 
     path: str
-    """A local directory, or a Hugging Face name where there is a network."""
+    """A directory, local or ``s3://``, or a Hugging Face name where there is a network."""
     revision: str | None = None
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     quantization: Literal["8bit", "4bit"] | None = None

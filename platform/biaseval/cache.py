@@ -1,0 +1,91 @@
+"""Copies of what lies on an object store and is read from a disk: models, adapters, folders of tasks; one a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from filelock import FileLock
+
+from biaseval.errors import InputError
+from biaseval.progress import say
+
+FOLDER = "BIASEVAL_CACHE"
+"""The environment variable that names the folder of all copies; they stay until somebody deletes them."""
+
+_DEFAULT = "~/.cache/biaseval"
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
+_SAID_FROM_BYTES = 2**30
+
+
+def is_remote(path: str) -> bool:
+    """Return whether a path names a place on an object store."""
+    return "://" in path
+
+
+def local_copy(uri: str, *, has_weights: bool = True) -> Path:
+    """Return where a folder or file of an object store lies on this machine; it is fetched where it is not there.
+
+    The copy's name holds a digest of the names, sizes and times of the files: what changes on the store is another
+    copy, and what is there is complete. Processes of a machine that ask at the same time fetch it once.
+
+    Args:
+        uri: ``s3://bucket/folder``, or another that Arrow reads.
+        has_weights: with the weights of a model; without them if only its tokenizer is asked for.
+
+    Raises:
+        InputError: there is nothing, or the store does not answer; then its own error is the cause.
+    """
+    try:
+        fs, root = pafs.FileSystem.from_uri(uri.rstrip("/"))
+        own = fs.get_file_info(root)
+        files = {own.base_name: own} if own.type == pafs.FileType.File else _files(fs, root)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{uri}: cannot be read: {error}; correct the URI, or the right to read it") from error
+    if not files:
+        raise InputError(f"{uri}: nothing is there; correct the URI")
+    whole = _place(uri, files)
+    light = {name: info for name, info in files.items() if has_weights or not name.endswith(_WEIGHTS)}
+    place = whole if whole.exists() else _place(uri, light)
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{place}.lock"):
+            if not place.exists():
+                _fetch(uri, fs, light, place)
+    return place / own.base_name if own.type == pafs.FileType.File else place
+
+
+def _files(fs: pafs.FileSystem, root: str) -> dict[str, pafs.FileInfo]:
+    """Return the files of a folder by their names in it; none where there is no such folder."""
+    found = fs.get_file_info(pafs.FileSelector(root, allow_not_found=True, recursive=True))
+    return {info.path.removeprefix(f"{root}/"): info for info in found if info.type == pafs.FileType.File}
+
+
+def _place(uri: str, files: dict[str, pafs.FileInfo]) -> Path:
+    """Return the folder of the copy of files as they are now."""
+    facts = [uri.rstrip("/"), sorted((name, info.size, info.mtime_ns) for name, info in files.items())]
+    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    folder = Path(os.environ.get(FOLDER) or _DEFAULT).expanduser()
+    return folder / f"{PurePosixPath(uri.rstrip('/')).name}-{digest}"
+
+
+def _fetch(uri: str, fs: pafs.FileSystem, files: dict[str, pafs.FileInfo], place: Path) -> None:
+    """Fetch files next to their place, and put them there when all are complete."""
+    n_bytes = sum(info.size for info in files.values())
+    if n_bytes >= _SAID_FROM_BYTES:
+        say(f"fetching {uri} ({n_bytes / 2**30:.1f} GiB) to {place}")
+    incomplete = place.with_name(f"{place.name}.incomplete")
+    shutil.rmtree(incomplete, ignore_errors=True)  # what a killed process left; nobody else has the lock
+    try:
+        for name, info in files.items():
+            target = incomplete / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            pafs.copy_files(info.path, str(target), source_filesystem=fs, destination_filesystem=pafs.LocalFileSystem())
+        incomplete.rename(place)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{uri}: cannot be fetched to {place}: {error}; run the same command again") from error

@@ -1,0 +1,131 @@
+"""Models and tasks on an object store, a real S3 server on loopback: fetched once a machine, complete or not at all."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from biaseval.cache import FOLDER, local_copy
+from biaseval.errors import InputError
+from biaseval.models import Loading, ModelSource, describe_reader, fingerprint_model, load_model, load_tokenizer
+from biaseval.pipelines import run_spec
+from biaseval.reading import WindowSettings, load_reader
+from biaseval.spec import load_spec
+from biaseval.store import Run
+from tests.buckets import s3_server
+from tests.test_pipelines import digests, write_spec
+from tests.test_qa_pipeline import make_bert
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of this test's copies."""
+    monkeypatch.setenv(FOLDER, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def uploaded(folder: Path, uri: str) -> str:
+    fs, root = pafs.FileSystem.from_uri(uri)
+    pafs.copy_files(str(folder), root, source_filesystem=pafs.LocalFileSystem(), destination_filesystem=fs)
+    return uri
+
+
+def copies(cache: Path) -> list[Path]:
+    return sorted(path for path in cache.iterdir() if path.is_dir())
+
+
+def test_a_model_of_a_bucket_is_the_model(tiny_llama: Path, object_store: str, cache: Path) -> None:
+    source = ModelSource(uploaded(tiny_llama, f"{object_store}/models/llama"))
+    tokenizer = load_tokenizer(source)
+    [light] = copies(cache)
+    # Who prepares parts needs no weights.
+    assert {path.name for path in light.iterdir()} == {path.name for path in tiny_llama.iterdir()} - {
+        "model.safetensors"
+    }
+    assert fingerprint_model(source) == fingerprint_model(ModelSource(str(tiny_llama)))
+    ids = tokenizer("river stone", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        found, wanted = (load_model(each)(ids).logits for each in (source, ModelSource(str(tiny_llama))))
+    assert torch.equal(found, wanted)
+    assert len(copies(cache)) == 2
+    load_tokenizer(source)
+    assert len(copies(cache)) == 2
+
+
+def test_a_reader_and_an_adapter_of_a_bucket_are_found(
+    tmp_path: Path, tiny_llama: Path, object_store: str, cache: Path
+) -> None:
+    bert = make_bert(tmp_path / "bert")
+    source = ModelSource(uploaded(bert, f"{object_store}/models/bert"))
+    assert describe_reader(source, "extractive") == describe_reader(ModelSource(str(bert)), "extractive")
+    load_reader(
+        source, Loading("float32", "cpu"), answers="extractive", windows=WindowSettings(max_tokens=128, stride=32)
+    )
+    base = load_model(ModelSource(str(tiny_llama)))
+    get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
+    adapter = uploaded(tmp_path / "adapter", f"{object_store}/models/adapter")
+    adapted = load_model(ModelSource(str(tiny_llama), adapter=adapter))
+    assert any("lora" in name for name, _ in adapted.named_parameters())
+
+
+def test_processes_that_ask_at_the_same_time_fetch_once(
+    tiny_llama: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "log").open("w") as log, s3_server(log=log) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        uri = uploaded(tiny_llama, "s3://bias/llama")
+        with ThreadPoolExecutor(4) as pool:
+            found = set(pool.map(local_copy, [uri] * 4))
+    assert len(found) == 1
+    assert digests(found.pop()) == digests(tiny_llama)
+    assert (tmp_path / "log").read_text().count("GET /bias/llama/model.safetensors") == 1
+
+
+def test_what_changes_is_another_copy_and_what_was_interrupted_none(
+    tmp_path: Path, object_store: str, cache: Path
+) -> None:
+    (tmp_path / "model" / "more").mkdir(parents=True)
+    (tmp_path / "model" / "a.json").write_text("1")
+    (tmp_path / "model" / "more" / "b.json").write_text("2")
+    uri = uploaded(tmp_path / "model", f"{object_store}/changing")
+    first = local_copy(uri)
+    assert digests(first) == digests(tmp_path / "model")
+    (tmp_path / "model" / "a.json").write_text("three")
+    uploaded(tmp_path / "model", uri)
+    # As a process leaves it that is killed while it fetches.
+    second = local_copy(uri)
+    second.rename(second.with_name(f"{second.name}.incomplete"))
+    (second.with_name(f"{second.name}.incomplete") / "half").touch()
+    assert local_copy(uri) == second != first
+    assert digests(second) == digests(tmp_path / "model")
+    assert (first / "a.json").read_text() == "1"
+
+
+def test_what_is_not_there_is_said(object_store: str, cache: Path) -> None:
+    with pytest.raises(InputError, match=r"s3://bias/nothing/here: nothing is there; correct the URI"):
+        load_tokenizer(ModelSource(f"{object_store}/nothing/here"))
+    with pytest.raises(InputError, match=r"s4://bias/model: cannot be read: .*; correct the URI"):
+        fingerprint_model(ModelSource("s4://bias/model"))
+    assert not cache.exists()
+
+
+def test_a_run_of_a_bucket_is_the_run_of_the_same_files_on_a_disk(
+    tmp_path: Path, tiny_llama: Path, object_store: str, cache: Path, here: None
+) -> None:
+    spec = write_spec(tmp_path, tiny_llama, calibration=["cc"], prompt={"n_demos": [0]})
+    model = uploaded(tiny_llama, f"{object_store}/run/model")
+    tasks = uploaded(tmp_path / "tasks", f"{object_store}/run/tasks")
+    away = load_spec(spec, [f"model.path={model}", f"tasks.path={tasks}"])
+    run_spec(away, str(tmp_path / "away"))
+    run_spec(load_spec(spec), str(tmp_path / "run"))
+    found, wanted = (Run.open(str(tmp_path / name)).read_table("label_scores") for name in ("away", "run"))
+    assert found.equals(wanted)
+    before = digests(tmp_path / "away" / "label_scores")
+    run_spec(load_spec(spec), str(tmp_path / "away"))  # it is the same run, wherever its files lie
+    assert digests(tmp_path / "away" / "label_scores") == before
