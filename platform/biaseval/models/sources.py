@@ -11,6 +11,7 @@ import os
 import socket
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,14 +205,14 @@ def _fingerprint(path: str, config_name: str, revision: str | None) -> dict[str,
         return {"hub": path, "commit": commit}
     if not (folder / config_name).is_file():
         raise InputError(f"{path}: directory without {config_name}; give the directory of a model or adapter")
-    files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    own = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    files = [file for file in own if file.suffix in _IDENTITY_SUFFIXES]
+    weights = [file for file in own if file.suffix == ".safetensors"]
+    with ThreadPoolExecutor() as threads:  # hashing takes no lock: the shards of a large model go side by side
+        digests = dict(zip([*files, *weights], threads.map(_sha256, [*files, *weights]), strict=True))
     return {
-        "files": {file.name: _sha256(file) for file in files if file.suffix in _IDENTITY_SUFFIXES},
-        "weights": {
-            file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)}
-            for file in files
-            if file.suffix == ".safetensors"
-        },
+        "files": {file.name: digests[file] for file in files},
+        "weights": {file.name: {"bytes": file.stat().st_size, "sha256": digests[file]} for file in weights},
     }
 
 
