@@ -142,17 +142,17 @@ def test_models_are_told_apart_where_their_tests_do(tmp_path: Path) -> None:
     models = {"fair": right(0.7, 0.7), "strong": right(1, 0.4)}
     findings = read_qa_findings(make_run(tmp_path / "equal", models=models, heuristics=["ans_len"]))
     gap = findings.compared("squad", "gap", "mean")["fair", "strong"]
-    by = points(-100 * gap["estimate"], -100 * gap["high"], -100 * gap["low"])
+    by = points(-100 * gap["estimate"], -100 * gap["simultaneous_high"], -100 * gap["simultaneous_low"])
     # Their exact match is the same.
     assert against(findings) == f"the gap between groups is {by} points smaller in fair than in strong."
     better = {"fair": right(1, 1), "strong": right(0.9, 0.2)}
     findings = read_qa_findings(make_run(tmp_path / "better", models=better, heuristics=["ans_len"]))
     match = findings.compared("squad", "exact_match")["fair", "strong"]
-    by = points(*(100 * match[name] for name in ("estimate", "low", "high")))
+    by = points(*(100 * match[name] for name in ("estimate", "simultaneous_low", "simultaneous_high")))
     assert against(findings).endswith(f" and exact match is {by} points higher in fair than in strong.")
     text = table(render_qa_page(findings, []), "Models against each other").text
     gap = findings.compared("squad", "gap", "mean")["fair", "strong"]
-    by, low, high = (f"−{-100 * gap[name]:.2f}" for name in ("estimate", "low", "high"))
+    by, low, high = (f"−{-100 * gap[name]:.2f}" for name in ("estimate", "simultaneous_low", "simultaneous_high"))
     assert f"fair minus strong {by} [{low}, {high}] < 0.001 lower " in text
 
 

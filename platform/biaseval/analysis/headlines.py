@@ -97,7 +97,8 @@ _QA_BIAS = Headline(
         """,
         "qa_model_comparisons": """
             select
-                model, other_model, dataset, metric, heuristic, estimate, low, high, p_adjusted, verdict, reason
+                model, other_model, dataset, metric, heuristic, estimate, low, high, p_adjusted, verdict, reason,
+                simultaneous_low, simultaneous_high
             from qa_model_comparisons
         """,
         "qa_debiasing": """

@@ -20,6 +20,9 @@ _SHOWN_LABELS = 8
 _DEMOS = (0, 2, 4, 8, 16)
 _N_SETS = 3
 
+_PUBLISHED_QUESTIONS = 1600
+"""Two groups of the published 800."""
+
 
 @dataclass(frozen=True)
 class FirstSpec:
@@ -65,9 +68,15 @@ kind: qa_bias
 name: {_quoted(name)}
 models:
   - {{name: model, path: {_quoted(_place(model, folder) if model else _MODEL)}}}
+  # - {{name: system, predictions: {{{name}: predictions.json}}}}  as SQuAD's scorer takes them: question's id to answer
 datasets: {{in_distribution: {{{name}: {_quoted(_place(found.uri, folder))}}}}}
 heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
 """
+    if found.n_rows < _PUBLISHED_QUESTIONS:
+        text += (
+            f"bootstrap: {{sample: {max(2, found.n_rows // 4)}, replacement: true}}  # of each of two groups; 800 without, "
+            f"as published, need {_PUBLISHED_QUESTIONS:,} questions\n"
+        )
     return FirstSpec(text, [f"{_rows(found)} of questions with their contexts"], [], model is not None)
 
 

@@ -286,8 +286,8 @@ def _refuse_small_sets(spec: QaBiasSpec, sizes: Mapping[str, int]) -> None:
     if max(sizes.values()) < 2 * sample:
         shown = ", ".join(f"{name} has {size:,}" for name, size in sizes.items())
         raise InputError(
-            f"bootstrap.sample: {sample} of each of two groups need {2 * sample:,} questions and {shown}; lower it, or "
-            "give more questions"
+            f"bootstrap.sample: {sample} of each of two groups need {2 * sample:,} questions and {shown}; lower it to "
+            f"{max(sizes.values()) // 2} at most (with bootstrap.replacement where groups are small), or give more"
         )
 
 

@@ -289,9 +289,10 @@ def _is_told(row: Row) -> bool:
 
 
 def _differs(row: Row, scale: float, name: str, words: tuple[str, str]) -> str:
-    """Return a difference whose verdict is ``lower`` or ``higher``, with its interval."""
+    """Return a difference whose verdict is ``lower`` or ``higher``, with the interval that holds beside all others."""
     sign = 1 if row["verdict"] == "higher" else -1
-    value, *ends = (None if row[key] is None else sign * scale * row[key] for key in ("estimate", "low", "high"))
+    keys = ("estimate", "simultaneous_low", "simultaneous_high")
+    value, *ends = (None if row[key] is None else sign * scale * row[key] for key in keys)
     by = _with_interval(value, *ends[::sign])
     return f"{name} is {by} points {words[sign > 0]} in {row['other_model']} than in {row['model']}"
 
