@@ -47,6 +47,42 @@ def test_the_demonstrations_asked_for_are_there(tmp_path: Path, n_rows: int) -> 
     assert describe(spec).facts["n_test_rows"] >= n_rows // 2 - 1
 
 
+@pytest.mark.parametrize(
+    "names", [("option_a", "option_b", "option_c"), ("A", "B", "C"), ("choice 1", "choice 2", "choice 3")]
+)
+def test_columns_of_options_become_multiple_choice(tmp_path: Path, names: tuple[str, ...]) -> None:
+    rows = [
+        {"riddle": f"What is {n} and one?", names[0]: str(n), names[1]: str(n + 1), names[2]: str(n + 2), "answer": "B"}
+        for n in range(59)
+    ]
+    rows += [{**rows[0], "riddle": "What is 0 and none?", "answer": "A"}, {**rows[0], names[2]: "-1"}]
+    rows = [{**row, "answer": row["answer"] if place % 2 else "A"} for place, row in enumerate(rows)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "quiz.csv", rows))
+    assert isinstance(spec, LabelBiasSpec)
+    [data] = spec.data or []
+    assert data.options == dict(zip("ABC", names, strict=True))
+    assert (data.label, data.fields, spec.prompt.item) == ("answer", {"input": "riddle"}, None)
+    assert spec.prompt.instruction_text == "Answer with A, B or C."
+    assert "pride" in spec.calibration
+    # A question with other options is another.
+    assert not any("repeat" in caution for caution in cautions)
+    assert describe(spec).facts["n_prompts"] > 0
+
+
+def test_demonstrations_leave_half_of_the_rarest_label_to_be_measured(tmp_path: Path) -> None:
+    rows = [
+        {"text": f"row {n} of many", "team": "rare" if n % 33 == 0 else ("odd" if n % 2 else "even")}
+        for n in range(299)
+    ]
+    spec, _ = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    assert spec.prompt.n_demos == [0, 2, 4]
+    assert "no test row has" not in " ".join(describe(spec).notes)
+    many = spec.model_copy(update={"prompt": spec.prompt.model_copy(update={"n_demos": [0, 16]})})
+    notes = " ".join(describe(many).notes)
+    assert "demonstration sets do not show each label as often: of some there are too few rows" in notes
+    assert "no test row has the label 'rare': RSD and macro-F1 leave it out" in notes
+
+
 def test_numbers_as_labels_have_a_place_for_their_words(tmp_path: Path) -> None:
     rows = [{"id": number, "a": f"premise {number}", "b": f"thesis {number}", "y": number % 2} for number in range(120)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -88,6 +124,22 @@ def test_questions_become_a_spec_of_qa(tmp_path: Path) -> None:
     spec, _ = _spec(tmp_path, tmp_path / "dev.jsonl", "models/bert")
     assert isinstance(spec, QaBiasSpec)
     assert spec.datasets.in_distribution == {"dev": str(tmp_path / "dev.jsonl")}
+
+
+def test_few_questions_are_sampled_with_replacement(tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": str(n),
+            "question": "Who?",
+            "context": f"Ann {n}.",
+            "answers": {"text": [f"Ann {n}"], "answer_start": [0]},
+        }
+        for n in range(40)
+    ]
+    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec, _ = _spec(tmp_path, tmp_path / "few.jsonl")
+    assert (spec.bootstrap.sample, spec.bootstrap.replacement) == (10, True)
+    assert "system, predictions: {few: predictions.json}" in (tmp_path / "first.yaml").read_text()
 
 
 def test_a_file_without_a_label_is_refused(tmp_path: Path) -> None:

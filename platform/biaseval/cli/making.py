@@ -133,7 +133,7 @@ def analyse(
     These are scoring and calibration (of what is stored) of label and majority bias, thresholds and bootstrap of QA
     bias. The specs that the run had stay in RUN/specs. What adds work is added by `biaseval run` with a longer spec.
 
-    Example: biaseval analyse runs/quickstart --set scoring.normalization=sum --set "calibration=[cc, cc@0.7]"
+    Example: biaseval analyse runs/quickstart --set scoring.normalization=sum
     """
     from biaseval.pipelines import read_spec, reanalyse_run
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ _QUESTION = {"question", "context", "answers"}
 _SQUAD = {"paragraphs"}
 _SHOWN_PROBLEMS = 5
 
+_OPTION = re.compile(r"(?P<stem>|(?:option|choice|answer|opt|endings?|ending)[ _-]?)(?P<mark>[A-Ha-h]|\d)")
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -44,6 +48,8 @@ class Survey:
     """Whether labels are words, and not numbers, true or false."""
     fields: tuple[str, ...]
     """The columns with texts, in the order of the file."""
+    options: Mapping[str, str]
+    """Of multiple choice: letter to the column of its option; empty where no columns look like options."""
     lengths: Mapping[str, tuple[float, int]]
     """Of each of these, median and greatest number of characters."""
     n_repeated: int
@@ -76,9 +82,11 @@ def survey(uri: str) -> Survey:
         raise InputError(f"{uri}: holds no row; check the path")
     columns = tuple(dict.fromkeys(key for row in rows for key in row))
     is_questions = set(columns) >= _QUESTION or set(columns) >= _SQUAD
-    label = None if is_questions else _label_column(rows, columns)
-    fields = () if is_questions else _text_columns(rows, columns, label)
-    return _described(uri, rows, columns, fields, label, is_questions=is_questions, is_whole=is_whole)
+    options = {} if is_questions else _option_columns(columns)
+    others = [column for column in columns if column not in options.values()]
+    label = None if is_questions else _label_column(rows, others)
+    fields = () if is_questions else _text_columns(rows, others, label)
+    return _described(uri, rows, columns, fields, options, label, is_questions=is_questions, is_whole=is_whole)
 
 
 def _described(
@@ -86,6 +94,7 @@ def _described(
     rows: Sequence[Mapping[str, Any]],
     columns: tuple[str, ...],
     fields: tuple[str, ...],
+    options: Mapping[str, str],
     label: str | None,
     *,
     is_questions: bool,
@@ -96,7 +105,7 @@ def _described(
     n_repeated = n_contradicting = n_empty = 0
     for row in rows:
         value = row.get(label) if label is not None else None
-        texts = tuple(str(row.get(field) or "").strip() for field in fields)
+        texts = tuple(str(row.get(field) or "").strip() for field in (*fields, *options.values()))
         if label is not None and (_is_empty(value) or not all(texts)):
             n_empty += 1
             continue
@@ -122,6 +131,7 @@ def _described(
             isinstance(value, str) and not value.strip().isdigit() for value in labels if value is not None
         ),
         fields=fields,
+        options=options,
         lengths=lengths,
         n_repeated=n_repeated,
         n_contradicting=n_contradicting,
@@ -143,6 +153,20 @@ def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     if named:
         return named[0][1]
     return min(reversed(list(n_values)), key=lambda column: n_values[column], default=None)
+
+
+def _option_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Return the columns that are named alike but for a letter or number at their end, which goes up, by letters."""
+    found: dict[str, dict[str, str]] = {}
+    for column in columns:
+        if match := _OPTION.fullmatch(column):
+            found.setdefault(match["stem"].lower(), {})[match["mark"].upper()] = column
+    for stem, marks in found.items():
+        least = 1 if stem else 2  # two columns called a and b are mostly a pair of texts
+        for begun in ("A", "1", "0"):
+            if len(marks) > least and sorted(marks) == [chr(ord(begun) + place) for place in range(len(marks))]:
+                return dict(zip(string.ascii_uppercase, (marks[mark] for mark in sorted(marks)), strict=False))
+    return {}
 
 
 def _text_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], label: str | None) -> tuple[str, ...]:

@@ -300,7 +300,12 @@ def splits_notes(task: str, splits: Splits) -> Iterator[str]:
     """Yield what a reader of the results should know of the rows of each role, a sentence each."""
     counts = Counter(instance.label for instance in splits.main)
     n_main = len(splits.main)
-    if rare := [f"{label!r} ({counts[label]})" for label in splits.labels if counts[label] < _FEW_ROWS]:
+    if absent := [label for label in splits.labels if not counts[label]]:
+        yield (
+            f"{task}: no test row has the label {', '.join(map(repr, absent[:_SHOWN]))}: RSD and macro-F1 leave it "
+            "out; fewer demonstrations, sets or BiasScore rows would leave it some"
+        )
+    if rare := [f"{label!r} ({counts[label]})" for label in splits.labels if 0 < counts[label] < _FEW_ROWS]:
         more = f" and {len(rare) - _SHOWN:,} more" if len(rare) > _SHOWN else ""
         yield (
             f"{task}: fewer than {_FEW_ROWS} of {n_main:,} test rows have the label {', '.join(rare[:_SHOWN])}{more}: "
@@ -318,8 +323,6 @@ def _label_notes(instances: Sequence[Instance], labels: Sequence[str]) -> Iterat
     if rare := [label for label in labels if counts[label] == 1]:
         more = f" and {len(rare) - _SHOWN:,} more" if len(rare) > _SHOWN else ""
         yield f"the label {', '.join(map(repr, rare[:_SHOWN]))}{more} occurs once: nothing can be said about it"
-    if missing := [label for label in labels if not counts[label]]:
-        yield f"the label {', '.join(map(repr, missing[:_SHOWN]))} is that of no row: predicted or not, it is wrong"
     for label in labels:
         if inside := [other for other in labels if other != label and other.startswith(label)]:
             yield (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -97,6 +98,13 @@ def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: in
         yield plan
 
 
+def _is_uneven(demos: Sequence[Instance], splits: Splits) -> bool:
+    """Return whether the labels of demonstrations differ by more than one in how often they occur."""
+    counts = Counter(demo.label for demo in demos)
+    numbers = [counts[label] for label in splits.labels]
+    return max(numbers) - min(numbers) > 1
+
+
 def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return how many prompts in a row share a context (but for their length); leave-one-out rows stand together."""
     settings = [(row.get("format"), row["n_demos"], row["demo_set"], leaves_one_out(row["purpose"])) for row in prompts]
@@ -189,6 +197,11 @@ class _TaskPlanner:
             yield (
                 f"{task.name}: {n_alike} of {len(sets)} demonstration sets show one label only, which models follow; "
                 "prompt.demos: balanced shows all"
+            )
+        if self._spec.prompt.demos == "balanced" and (n_uneven := sum(_is_uneven(demos, splits) for demos in sets)):
+            yield (
+                f"{task.name}: {n_uneven} of {len(sets)} demonstration sets do not show each label as often: of some "
+                "there are too few rows; lower prompt.n_demos or demo_sets"
             )
 
     def _unseen(self, splits: Splits, n_demos: int, demo_set: int) -> Iterator[tuple[int, Instance]]:

@@ -83,7 +83,7 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> bool:
         remedy = (
             f"biaseval analyse {run.uri} --set KEY=VALUE computes it anew from what is stored"
             if is_of_analysis
-            else "choose another directory, or undo the difference"
+            else f"choose another directory, or undo the difference (its own is {run.uri}/{_SPEC})"
         )
         raise InputError(f"{run.uri}: belongs to another spec; {remedy}:{lines}")
     environment = read_environment(run)

@@ -19,6 +19,11 @@ _MODEL = "MODEL"
 _SHOWN_LABELS = 8
 _DEMOS = (0, 2, 4, 8, 16)
 _N_SETS = 3
+_FEW = 5
+"""Rows of a label of which little can be said."""
+
+_QUESTIONS = ("input", "text", "question")
+"""Columns that are a question without being named."""
 
 _PUBLISHED_QUESTIONS = 1600
 """Two groups of the published 800."""
@@ -74,8 +79,8 @@ heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
 """
     if found.n_rows < _PUBLISHED_QUESTIONS:
         text += (
-            f"bootstrap: {{sample: {max(2, found.n_rows // 4)}, replacement: true}}  # of each of two groups; 800 without, "
-            f"as published, need {_PUBLISHED_QUESTIONS:,} questions\n"
+            f"bootstrap: {{sample: {max(2, found.n_rows // 4)}, replacement: true}}  # of each of two groups; 800 "
+            f"without, as published, need {_PUBLISHED_QUESTIONS:,} questions\n"
         )
     return FirstSpec(text, [f"{_rows(found)} of questions with their contexts"], [], model is not None)
 
@@ -84,6 +89,12 @@ def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     demos, n_sets = _demonstrations(found)
     labels = "" if found.has_text_labels else f"\n  labels: {{{_named_labels(found)}}}  # what prompts show for each"
     fields, item = _prompt(found)
+    methods, prompt = "cc, dc, looc", f"\n  item: {_quoted(item)}"
+    if found.options:  # the item of multiple choice is one of its own
+        named = ", ".join(f"{letter}: {_quoted(column)}" for letter, column in found.options.items())
+        question = found.fields[0] if found.fields else "question"
+        renamed = "" if question in _QUESTIONS else f"\n  fields: {{input: {_quoted(question)}}}"
+        methods, prompt, fields, labels = f"{methods}, pride", "", f"{renamed}\n  options: {{{named}}}", ""
     text = f"""# Does the model prefer some labels whatever the input? biaseval plan says what it would cost.
 kind: label_bias
 name: {_quoted(init_name(found.uri))}
@@ -92,12 +103,11 @@ data:
   train: {_quoted(_place(found.uri, folder))}  # test: FILE where measured rows have a file of their own
   label: {_quoted(str(found.label))}{fields}{labels}
 prompt:
-  instruction_text: {_quoted(_instruction(found))}  # in your words
-  item: {_quoted(item)}
+  instruction_text: {_quoted(_instruction(found))}  # in your words{prompt}
   n_demos: {list(demos)}
   demo_sets: {n_sets}
   demos: balanced  # every set shows each label as often; random: as drawn
-calibration: [cc, dc, looc]
+calibration: [{methods}]
 """
     return FirstSpec(text, _found(found), _cautions(found), model is not None)
 
@@ -122,7 +132,7 @@ def _named_labels(found: Survey) -> str:
 
 
 def _instruction(found: Survey) -> str:
-    labels = sorted(found.counts)
+    labels = list(found.options) or sorted(found.counts)
     shown = ", ".join(labels[:-1]) + f" or {labels[-1]}"
     return f"Answer with {shown}." if len(labels) <= _SHOWN_LABELS else "Answer with the label."
 
@@ -131,7 +141,10 @@ def _demonstrations(found: Survey) -> tuple[tuple[int, ...], int]:
     """Return the numbers of demonstrations that the rows are enough for, and the sets of each."""
     usable = found.n_rows - found.n_repeated - found.n_empty
     spare = usable - max(2 * len(found.counts), round(usable * 32 / 396)) - max(FEWEST_MAIN_ROWS, usable // 2)
-    fitting = tuple(number for number in _DEMOS if number * _N_SETS <= max(spare, 0))
+    # Sets that show each label as often leave at least half of the rarest one's rows.
+    rarest = min((count for count in found.counts.values() if count >= _FEW), default=0)
+    most = min(max(spare, 0), rarest * len(found.counts) // 2)
+    fitting = tuple(number for number in _DEMOS if number * _N_SETS <= most)
     return fitting or (0,), _N_SETS
 
 
@@ -161,11 +174,11 @@ def _cautions(found: Survey) -> list[str]:
     label, most = next(iter(found.counts.items()))
     if most > 0.9 * total:
         cautions.append(f"{most / total:.0%} of the labels are {label}: of the others little can be said")
-    if rare := [name for name, count in found.counts.items() if count < 5]:
+    if rare := [name for name, count in found.counts.items() if count < _FEW]:
         cautions.append(f"{', '.join(rare[:_SHOWN_LABELS])}: fewer than five rows, of which little can be said")
     if total < 100:
         cautions.append(f"{total} rows are few: intervals will be wide, and only large changes can be told from none")
-    if not found.has_text_labels:
+    if not found.has_text_labels and not found.options:
         cautions.append("labels are no words: say in data.labels what prompts show for each")
     return cautions
 
