@@ -281,6 +281,8 @@ def test_what_is_wrong_with_a_cluster_file_is_said_by_its_keys(object_store: str
     (tmp_path / "cluster.yaml").write_text("a: [")
     [damaged] = cluster_file(tmp_path / "cluster.yaml")
     assert "cannot be read" in damaged.found
+    (tmp_path / "cluster.yaml").write_text("cluster_name: small\nprovider: {type: local, head_ip: 10.0.0.1}\n")
+    assert states(cluster_file(tmp_path / "cluster.yaml")) == {"cluster file": State.ok}
     [empty] = changed(tmp_path, lambda own: own.clear())
     assert "'cluster_name' is a required property" in empty.found
 

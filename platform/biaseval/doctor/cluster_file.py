@@ -82,7 +82,7 @@ def _image(node_type: Mapping[str, Any]) -> str:
 def _images(config: Mapping[str, Any]) -> list[str]:
     sections = [
         config.get("docker") or {},
-        *(own.get("docker") or {} for own in config["available_node_types"].values()),
+        *(own.get("docker") or {} for own in config.get("available_node_types", {}).values()),
     ]
     return [section[key] for section in sections for key in ("image", "head_image", "worker_image") if section.get(key)]
 
