@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby, islice
 from typing import Any
 
@@ -213,31 +214,37 @@ class _TaskPlanner:
         task, splits = drawn.task, drawn.splits
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
-        inputs_shown = (*splits.main, *splits.bias_score, *(splits.demonstrations if self._spec.held_out else ()))
         left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
-        for form in forms.values():
-            fitter.lengths.measure(form.test(instance.texts) for instance in inputs_shown)
+        # The item of an instance is the same in every setting of a format.
+        drawn_instances = (*splits.main, *splits.bias_score, *splits.demonstrations)
+        tests = {
+            name: {instance.id: form.test(instance.texts) for instance in drawn_instances}
+            for name, form in forms.items()
+        }
+        for own_tests in tests.values():
+            fitter.lengths.measure(own_tests.values())
         for name, n_demos, demo_set in self._measured():
             form, order = forms[name], sampler.generator(task.name, f"{self._formats[name].order}/{n_demos}/{demo_set}")
             demos = ordered(splits.demonstration_set(n_demos, demo_set), self._formats[name], order)
             shown = [form.demonstration(demo.texts, demo.label) for demo in demos]
+            fitter.lengths.measure(shown)
             named = {"format": name} if self._spec.prompt.formats else {}
-            setting = _Setting(task, splits.labels, named, n_demos, demo_set, demos, shown, form, fitter, rows)
+            setting = _Setting(task, splits.labels, named, n_demos, demo_set, demos, shown, form.head, fitter, rows)
             for row, instance in enumerate(splits.main):
-                setting.add("main", row, instance.texts, instance)
+                setting.add("main", row, tests[name][instance.id], instance)
             for row, instance in enumerate(splits.bias_score):
-                setting.add("bias_score", row, instance.texts, instance)
+                setting.add("bias_score", row, tests[name][instance.id], instance)
             for row, instance in self._unseen(splits, n_demos, demo_set) if self._spec.held_out else ():
-                setting.add("held_out", row, instance.texts, instance)
+                setting.add("held_out", row, tests[name][instance.id], instance)
             for method, own in inputs.items():
                 for row, fields in enumerate(own):
-                    setting.add(method, row, fields)
+                    setting.add(method, row, form.test(fields))
             for method in permuting(self._spec.calibration):
                 for row, instance in enumerate(self._questions(drawn, n_demos, demo_set)):
-                    setting.add(method, row, instance.texts, instance)
+                    setting.add(method, row, form.test(instance.texts), instance)
             for method in left_out:
                 for row, instance in enumerate(demos):
-                    setting.add(method, row, instance.texts, instance, left_out=row)
+                    setting.add(method, row, tests[name][instance.id], instance, left_out=row)
             if self._spec.lora is not None:
                 n_examples = self._spec.lora.n_examples
                 rows.training += training_rows(task, splits, n_demos, demo_set, n_examples, form=form, fitter=fitter)
@@ -332,37 +339,37 @@ class _Setting:
     demos: tuple[Instance, ...]
     shown: list[str]
     """The demonstrations as they stand in a prompt."""
-    form: PromptFormat
+    head: str
+    """What stands before them."""
     fitter: PromptFitter
     rows: _Rows
 
+    @cached_property
+    def _place(self) -> str:
+        """What the identifiers of its contexts and prompts begin with."""
+        place = adapter_name(self.task.name, self.n_demos, self.demo_set)
+        form = self.named.get("format", BASE)
+        return place if form == BASE else f"{place}.{form}"
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        return list(self.labels)
+
     def add(
-        self,
-        purpose: str,
-        row: int,
-        fields: Mapping[str, str],
-        instance: Instance | None = None,
-        *,
-        left_out: int | None = None,
+        self, purpose: str, row: int, test: str, instance: Instance | None = None, *, left_out: int | None = None
     ) -> None:
-        """Add the prompt of one input; ``left_out`` is the demonstration that its context goes without."""
-        demos, shown = list(self.demos), self.shown
+        """Add the prompt of one item; ``left_out`` is the demonstration that its context goes without."""
+        demos, shown = self.demos, self.shown
         if left_out is not None:
             demos, shown = demos[:left_out] + demos[left_out + 1 :], shown[:left_out] + shown[left_out + 1 :]
-        test = self.form.test(fields)
-        fitted = self.fitter.fit(self.form.head, shown, test)
-        n_used = fitted.n_demos_used
+        fitted = self.fitter.fit(self.head, shown, test)
+        n_used, is_cut = fitted.n_demos_used, fitted.text is not None
         name = "all" if left_out is None else f"without{left_out}"
         if n_used < len(demos):
             name += f".first{n_used}"
-        context, input_text = self.form.head + "".join(shown[:n_used]), test
-        if fitted.text is not None:
-            name, context, input_text, demos = "cut", "", fitted.text, []
-        place = adapter_name(self.task.name, self.n_demos, self.demo_set)
-        if (form := self.named.get("format", BASE)) != BASE:
-            place += f".{form}"
-        context_id = f"{place}/{name}"
+        context_id = f"{self._place}/{'cut' if is_cut else name}"
         if context_id not in self.rows.contexts:
+            kept = () if is_cut else demos[:n_used]
             self.rows.contexts[context_id] = {
                 "context_id": context_id,
                 "task": self.task.name,
@@ -370,15 +377,15 @@ class _Setting:
                 "demo_set": self.demo_set,
                 "setting": None,
                 "instruction": True,
-                "text": context,
-                "demo_ids": [demo.id for demo in demos[:n_used]],
-                "demo_labels": [demo.label for demo in demos[:n_used]],
-                "n_tokens": 0 if fitted.text is not None else fitted.n_tokens - self.fitter.lengths.of(test),
+                "text": "" if is_cut else self.head + "".join(shown[:n_used]),
+                "demo_ids": [demo.id for demo in kept],
+                "demo_labels": [demo.label for demo in kept],
+                "n_tokens": 0 if is_cut else fitted.n_tokens - self.fitter.lengths.of(test),
                 **self.named,
             }
         self.rows.prompts.append(
             {
-                "prompt_id": f"{place}/{purpose}/{row}",
+                "prompt_id": f"{self._place}/{purpose}/{row}",
                 "context_id": context_id,
                 "task": self.task.name,
                 "purpose": purpose,
@@ -387,10 +394,10 @@ class _Setting:
                 "row": row,
                 "instance_id": instance.id if instance else None,
                 "gold": instance.label if instance else None,
-                "labels": list(self.labels),
-                "input_text": input_text,
+                "labels": self._labels,
+                "input_text": test if fitted.text is None else fitted.text,
                 "n_demos_used": n_used,
-                "is_truncated": fitted.text is not None,
+                "is_truncated": is_cut,
                 "n_tokens": fitted.n_tokens,
                 **self.named,
             }
