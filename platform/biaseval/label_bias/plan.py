@@ -14,25 +14,17 @@ from biaseval.errors import InputError
 from biaseval.examples.chat import asked_format, chat_cautions, is_chat
 from biaseval.examples.template import PromptFormat
 from biaseval.label_bias import suites
+from biaseval.label_bias.begin import Begun, Start, begin_tasks
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
 from biaseval.label_bias.orders import cyclic_orders
 from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.sources import Drawn, Sources
-from biaseval.label_bias.splits import Sampler, Splits
-from biaseval.label_bias.templates import template_of
+from biaseval.label_bias.splits import Splits, generator_of
 from biaseval.label_bias.training_rows import adapter_name, training_rows
-from biaseval.prompting.calibration import (
-    SLOT,
-    Inputs,
-    calibrations,
-    domain_context,
-    leaves_one_out,
-    permuting,
-    shared_inputs,
-)
+from biaseval.prompting.calibration import Inputs, calibrations, leaves_one_out, permuting
 from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
-from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
+from biaseval.prompting.parts import Cutting, PlannedPart
 from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import BASE, FormatSpec, LabelBiasSpec, training_positions
 from biaseval.tables import CONTEXTS, SPLITS, TASKS, TRAINING_ROWS
@@ -88,14 +80,18 @@ def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: in
     What is wrong with a task is in its plan: templates that do not fit it, one label for all of its remaining
     instances, labels that the tokenizer does not tell apart, and prompts that do not fit the model's window.
     """
-    sampler = Sampler(spec.sampling, spec.seed)
-    planner = _TaskPlanner(spec, tokenizer, window)
-    for source in sources.tasks:
-        try:
-            plan = planner.plan(source.draw(spec, sampler), sampler, sources.templates)
-        except InputError as error:
-            plan = TaskPlan(source.name, problems=error.problems)
-        yield plan
+    for begun in begin_tasks(spec, sources):
+        yield plan_task(spec, begun, tokenizer, window)
+
+
+def plan_task(spec: LabelBiasSpec, begun: Begun, tokenizer: Any, window: int | None) -> TaskPlan:
+    """Return the plan of a task that is begun; what is wrong with it is in there. Arguments: as `plan_tasks`."""
+    if begun.start is None:
+        return TaskPlan(begun.name, problems=list(begun.problems))
+    try:
+        return _TaskPlanner(spec, tokenizer, window, begun.n_tasks).plan(begun.start)
+    except InputError as error:
+        return TaskPlan(begun.name, problems=error.problems)
 
 
 def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -105,40 +101,25 @@ def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 class _TaskPlanner:
-    def __init__(self, spec: LabelBiasSpec, tokenizer: Any, window: int | None) -> None:
+    def __init__(self, spec: LabelBiasSpec, tokenizer: Any, window: int | None, n_tasks: int) -> None:
         self._spec = spec
+        self._n_tasks = n_tasks
         self._tokenizer = tokenizer
         self._counter = TokenCounter(tokenizer)
         self._window = window
         self._formats = spec.prompt.all_formats
 
-    def plan(self, drawn: Drawn, sampler: Sampler, templates: Mapping[str, str]) -> TaskPlan:
+    def plan(self, start: Start) -> TaskPlan:
         """Return the task's plan.
 
         Raises:
-            InputError: its template does not fit its inputs, or the model's chat template does not fit prompts.
+            InputError: the model's chat template does not fit prompts.
         """
+        drawn = start.drawn
         task, splits = drawn.task, drawn.splits
-        notes = list(drawn.notes)
-        template, source = (None, None) if drawn.has_fields else self._template(task, templates)
-        words = {}
-        if with_words := [method.name for method in calibrations(self._spec.calibration) if method.needs_words]:
-            for field in splits.main[0].texts:
-                texts = [instance.texts[field] for instance in splits.main]
-                words[field] = domain_context(task.name, template or SLOT, texts)
-                if n_unfit := words[field].n_unfit:
-                    methods = " and ".join(with_words)
-                    notes.append(
-                        f"{task.name}: {n_unfit} inputs do not fit the template and give no words to {methods}"
-                    )
-        inputs = shared_inputs(
-            self._spec.calibration,
-            tuple(splits.main[0].texts),
-            words,
-            lambda method: sampler.words_generator(task.name, method),
-        )
+        notes = list(start.notes)
         forms = {name: self._form(form, drawn) for name, form in self._formats.items()}
-        rows = self._rows(drawn, forms, inputs, sampler)
+        rows = self._rows(drawn, forms, start.inputs)
         notes += [caution for form in forms.values() for caution in chat_cautions(form)]
         if drawn.has_fields:
             notes += self._one_label_notes(task, splits)
@@ -151,7 +132,7 @@ class _TaskPlanner:
         return TaskPlan(
             task=task.name,
             sha256=task.sha256,
-            tasks=TASKS.rows([_task_row(task, splits, template, source)]),
+            tasks=TASKS.rows([_task_row(start)]),
             splits=splits.table(task.name),
             contexts=CONTEXTS.rows(list(rows.contexts.values())),
             training_rows=TRAINING_ROWS.rows(rows.training),
@@ -159,11 +140,6 @@ class _TaskPlanner:
             notes=notes,
             problems=[problem for problem in problems if problem],
         )
-
-    def _template(self, task: Task, templates: Mapping[str, str]) -> tuple[str, str] | tuple[None, None]:
-        if not any(method.needs_words for method in calibrations(self._spec.calibration)):
-            return None, None
-        return template_of(task, dict(templates))
 
     def _form(self, form: FormatSpec, drawn: Drawn) -> PromptFormat:
         """Return a format of the task's prompts."""
@@ -208,9 +184,7 @@ class _TaskPlanner:
             for _, question in islice(unseen, len(drawn.splits.bias_score)):
                 yield from cyclic_orders(question, drawn.options)
 
-    def _rows(
-        self, drawn: Drawn, forms: Mapping[str, PromptFormat], inputs: Mapping[str, Inputs], sampler: Sampler
-    ) -> _Rows:
+    def _rows(self, drawn: Drawn, forms: Mapping[str, PromptFormat], inputs: Mapping[str, Inputs]) -> _Rows:
         task, splits = drawn.task, drawn.splits
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
@@ -224,7 +198,8 @@ class _TaskPlanner:
         for own_tests in tests.values():
             fitter.lengths.measure(own_tests.values())
         for name, n_demos, demo_set in self._measured():
-            form, order = forms[name], sampler.generator(task.name, f"{self._formats[name].order}/{n_demos}/{demo_set}")
+            use = f"{self._formats[name].order}/{n_demos}/{demo_set}"
+            form, order = forms[name], generator_of(self._spec.seed, task.name, use)
             demos = ordered(splits.demonstration_set(n_demos, demo_set), self._formats[name], order)
             shown = [form.demonstration(demo.texts, demo.label) for demo in demos]
             fitter.lengths.measure(shown)
@@ -251,34 +226,24 @@ class _TaskPlanner:
         return rows
 
     def _parts(self, splits: Splits, rows: _Rows) -> list[PlannedPart]:
-        n_labels = len(splits.labels)
-        label_tokens = PieceLengths(self._counter).with_eos(splits.labels)
-        context_tokens = {name: row["n_tokens"] for name, row in rows.contexts.items()}
+        """Return the prompts in parts; with adapters, none has prompts of two settings."""
+        part_rows = self._spec.execution.part_rows
+        groups: dict[str | None, list[dict[str, Any]]] = {None: rows.prompts}
+        if self._spec.lora is not None:
+            by_setting = groupby(rows.prompts, key=lambda row: (row["task"], row["n_demos"], row["demo_set"]))
+            groups = {adapter_name(*key): list(own) for key, own in by_setting}
+        cutting = Cutting(
+            part_rows=part_rows,
+            n_groups=self._n_tasks * len(groups),
+            n_labels=len(splits.labels),
+            label_tokens=PieceLengths(self._counter).with_eos(splits.labels),
+            context_tokens={name: row["n_tokens"] for name, row in rows.contexts.items()},
+        )
         return [
-            planned_part(
-                rows.prompts[start:stop],
-                context_tokens,
-                n_labels=n_labels,
-                label_tokens=label_tokens,
-                adapter=adapter,
-            )
-            for adapter, start, stop in self._bounds(rows, rows_per_part(self._spec.execution.part_rows, n_labels))
+            part
+            for adapter, own in groups.items()
+            for part in cutting.parts(own, _blocks(own) if part_rows == "auto" else [len(own)], adapter)
         ]
-
-    def _bounds(self, rows: _Rows, part_rows: int) -> Iterator[tuple[str | None, int, int]]:
-        """Yield adapter, first row and end of each part; with adapters, none has prompts of two settings."""
-        keeps_blocks = self._spec.execution.part_rows == "auto"
-        if self._spec.lora is None:
-            blocks = _blocks(rows.prompts) if keeps_blocks else None
-            for start, stop in part_bounds(len(rows.prompts), part_rows, blocks):
-                yield None, start, stop
-            return
-        first = 0
-        for key, own in groupby(rows.prompts, key=lambda row: (row["task"], row["n_demos"], row["demo_set"])):
-            prompts = list(own)
-            for start, stop in part_bounds(len(prompts), part_rows, _blocks(prompts) if keeps_blocks else None):
-                yield adapter_name(*key), first + start, first + stop
-            first += len(prompts)
 
     def _label_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
         """Return what to do if the labels cannot be told apart behind a whole and a cut prompt of the task, or None."""
@@ -409,7 +374,8 @@ def _n_shortened(prompts: pa.Table) -> int:
     return sum(row["n_demos_used"] < row["n_demos"] - leaves_one_out(row["purpose"]) for row in rows)
 
 
-def _task_row(task: Task, splits: Splits, template: str | None, source: str | None) -> dict[str, object]:
+def _task_row(start: Start) -> dict[str, object]:
+    task, splits = start.drawn.task, start.drawn.splits
     return {
         "task": task.name,
         "number": task.number,
@@ -419,7 +385,7 @@ def _task_row(task: Task, splits: Splits, template: str | None, source: str | No
         "labels": list(splits.labels),
         "n_instances": len(task.instances),
         "n_main": len(splits.main),
-        "template": template,
-        "template_source": source,
+        "template": start.template,
+        "template_source": start.template_source,
         "is_semantically_equivalent": task.name in suites.SEMANTICALLY_EQUIVALENT,
     }
