@@ -1,7 +1,7 @@
 """Things of which each is made for itself by a CPU task of Ray, some at a time, and heard of in their order.
 
-What is made is in two: facts, which come here, and what is to be kept, which does not: a second task keeps it, once those
-before it say under which names.
+What is made is in two: facts, which come here, and what is to be kept, which does not. A second task keeps it, when those
+before it have said under which names.
 """
 
 from __future__ import annotations
@@ -81,6 +81,9 @@ def spread(
             raise
         except RayError as error:
             raise TransientError(f"{name} failed: {error}; run the same command again") from error
+        finally:
+            if kept:  # nothing is written when this has ended, however it does
+                ray.wait(kept, num_returns=len(kept))
 
 
 def _quietly(work: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,7 +1,7 @@
 """A task before it has prompts: its rows are drawn and its inputs of calibration chosen. No tokenizer is asked.
 
-All that is drawn from streams which tasks share is drawn here, in suite order; what comes behind, the prompts, depends on
-nothing but what is begun, and may be made anywhere.
+All that is drawn from streams which tasks share is drawn here, in suite order. The prompts depend on nothing but what
+is begun, so that they may be made anywhere.
 """
 
 from __future__ import annotations
