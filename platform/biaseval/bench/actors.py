@@ -1,4 +1,4 @@
-"""How a driver fares with many parts and many actors: parts a second and its memory, with a worker that has no model."""
+"""How a driver fares with many parts and many actors that have no model: parts a second, and its memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Things of which each is made for itself by a CPU task of Ray, some at a time, and heard of in their order.
 
-What is made is in two: facts, which come here, and what is to be kept, which does not. A second task keeps it, when those
-before it have said under which names.
+What is made is in two: facts, which come here, and what is to be kept, which does not. A second task keeps it, when
+those before it have said under which names.
 """
 
 from __future__ import annotations
