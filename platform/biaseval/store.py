@@ -49,6 +49,13 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
+def parquet_bytes(rows: pa.Table) -> bytes:
+    """Return rows as a Parquet file (zstd); the same rows give the same bytes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd")
+    return bytes(sink.getvalue().to_pybytes())
+
+
 def temporary_name(name: str) -> str:
     """Return a name that nobody else has, of what is no file of a run."""
     return f"{name}{_TEMPORARY_MARK}{uuid.uuid4().hex[:12]}"
@@ -259,9 +266,7 @@ class Run:
 
     def write_table(self, name: str, rows: pa.Table) -> None:
         """Write ``rows`` as the Parquet file ``name`` (zstd) in one step."""
-        sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink, compression="zstd")
-        self.write_bytes(name, sink.getvalue().to_pybytes())
+        self.write_bytes(name, parquet_bytes(rows))
 
     def read_part(self, table: str, number: int) -> pa.Table:
         """Return part ``number`` of ``table``."""

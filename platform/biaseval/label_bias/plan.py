@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby, islice
 from typing import Any
 
@@ -14,25 +15,17 @@ from biaseval.errors import InputError
 from biaseval.examples.chat import asked_format, chat_cautions, is_chat
 from biaseval.examples.template import PromptFormat
 from biaseval.label_bias import suites
+from biaseval.label_bias.begin import Begun, Start, begin_tasks
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
 from biaseval.label_bias.orders import cyclic_orders
 from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.sources import Drawn, Sources
-from biaseval.label_bias.splits import Sampler, Splits
-from biaseval.label_bias.templates import template_of
+from biaseval.label_bias.splits import Splits, generator_of
 from biaseval.label_bias.training_rows import adapter_name, training_rows
-from biaseval.prompting.calibration import (
-    SLOT,
-    Inputs,
-    calibrations,
-    domain_context,
-    leaves_one_out,
-    permuting,
-    shared_inputs,
-)
+from biaseval.prompting.calibration import Inputs, calibrations, leaves_one_out, permuting
 from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
-from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
+from biaseval.prompting.parts import Cutting, PlannedPart
 from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import BASE, FormatSpec, LabelBiasSpec, training_positions
 from biaseval.tables import CONTEXTS, SPLITS, TASKS, TRAINING_ROWS
@@ -88,14 +81,18 @@ def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: in
     What is wrong with a task is in its plan: templates that do not fit it, one label for all of its remaining
     instances, labels that the tokenizer does not tell apart, and prompts that do not fit the model's window.
     """
-    sampler = Sampler(spec.sampling, spec.seed)
-    planner = _TaskPlanner(spec, tokenizer, window)
-    for source in sources.tasks:
-        try:
-            plan = planner.plan(source.draw(spec, sampler), sampler, sources.templates)
-        except InputError as error:
-            plan = TaskPlan(source.name, problems=error.problems)
-        yield plan
+    for begun in begin_tasks(spec, sources):
+        yield plan_task(spec, begun, tokenizer, window)
+
+
+def plan_task(spec: LabelBiasSpec, begun: Begun, tokenizer: Any, window: int | None) -> TaskPlan:
+    """Return the plan of a task that is begun; what is wrong with it is in there. Arguments: as `plan_tasks`."""
+    if begun.start is None:
+        return TaskPlan(begun.name, problems=list(begun.problems))
+    try:
+        return _TaskPlanner(spec, tokenizer, window, begun.n_tasks).plan(begun.start)
+    except InputError as error:
+        return TaskPlan(begun.name, problems=error.problems)
 
 
 def _is_uneven(demos: Sequence[Instance], splits: Splits) -> bool:
@@ -112,40 +109,25 @@ def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 class _TaskPlanner:
-    def __init__(self, spec: LabelBiasSpec, tokenizer: Any, window: int | None) -> None:
+    def __init__(self, spec: LabelBiasSpec, tokenizer: Any, window: int | None, n_tasks: int) -> None:
         self._spec = spec
+        self._n_tasks = n_tasks
         self._tokenizer = tokenizer
         self._counter = TokenCounter(tokenizer)
         self._window = window
         self._formats = spec.prompt.all_formats
 
-    def plan(self, drawn: Drawn, sampler: Sampler, templates: Mapping[str, str]) -> TaskPlan:
+    def plan(self, start: Start) -> TaskPlan:
         """Return the task's plan.
 
         Raises:
-            InputError: its template does not fit its inputs, or the model's chat template does not fit prompts.
+            InputError: the model's chat template does not fit prompts.
         """
+        drawn = start.drawn
         task, splits = drawn.task, drawn.splits
-        notes = list(drawn.notes)
-        template, source = (None, None) if drawn.has_fields else self._template(task, templates)
-        words = {}
-        if with_words := [method.name for method in calibrations(self._spec.calibration) if method.needs_words]:
-            for field in splits.main[0].texts:
-                texts = [instance.texts[field] for instance in splits.main]
-                words[field] = domain_context(task.name, template or SLOT, texts)
-                if n_unfit := words[field].n_unfit:
-                    methods = " and ".join(with_words)
-                    notes.append(
-                        f"{task.name}: {n_unfit} inputs do not fit the template and give no words to {methods}"
-                    )
-        inputs = shared_inputs(
-            self._spec.calibration,
-            tuple(splits.main[0].texts),
-            words,
-            lambda method: sampler.words_generator(task.name, method),
-        )
+        notes = list(start.notes)
         forms = {name: self._form(form, drawn) for name, form in self._formats.items()}
-        rows = self._rows(drawn, forms, inputs, sampler)
+        rows = self._rows(drawn, forms, start.inputs)
         notes += [caution for form in forms.values() for caution in chat_cautions(form)]
         if drawn.has_fields:
             notes += self._one_label_notes(task, splits)
@@ -158,7 +140,7 @@ class _TaskPlanner:
         return TaskPlan(
             task=task.name,
             sha256=task.sha256,
-            tasks=TASKS.rows([_task_row(task, splits, template, source)]),
+            tasks=TASKS.rows([_task_row(start)]),
             splits=splits.table(task.name),
             contexts=CONTEXTS.rows(list(rows.contexts.values())),
             training_rows=TRAINING_ROWS.rows(rows.training),
@@ -166,11 +148,6 @@ class _TaskPlanner:
             notes=notes,
             problems=[problem for problem in problems if problem],
         )
-
-    def _template(self, task: Task, templates: Mapping[str, str]) -> tuple[str, str] | tuple[None, None]:
-        if not any(method.needs_words for method in calibrations(self._spec.calibration)):
-            return None, None
-        return template_of(task, dict(templates))
 
     def _form(self, form: FormatSpec, drawn: Drawn) -> PromptFormat:
         """Return a format of the task's prompts."""
@@ -220,71 +197,66 @@ class _TaskPlanner:
             for _, question in islice(unseen, len(drawn.splits.bias_score)):
                 yield from cyclic_orders(question, drawn.options)
 
-    def _rows(
-        self, drawn: Drawn, forms: Mapping[str, PromptFormat], inputs: Mapping[str, Inputs], sampler: Sampler
-    ) -> _Rows:
+    def _rows(self, drawn: Drawn, forms: Mapping[str, PromptFormat], inputs: Mapping[str, Inputs]) -> _Rows:
         task, splits = drawn.task, drawn.splits
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
-        inputs_shown = (*splits.main, *splits.bias_score, *(splits.demonstrations if self._spec.held_out else ()))
         left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
-        for form in forms.values():
-            fitter.lengths.measure(form.test(instance.texts) for instance in inputs_shown)
+        # The item of an instance is the same in every setting of a format.
+        drawn_instances = (*splits.main, *splits.bias_score, *splits.demonstrations)
+        tests = {
+            name: {instance.id: form.test(instance.texts) for instance in drawn_instances}
+            for name, form in forms.items()
+        }
+        for own_tests in tests.values():
+            fitter.lengths.measure(own_tests.values())
         for name, n_demos, demo_set in self._measured():
-            form, order = forms[name], sampler.generator(task.name, f"{self._formats[name].order}/{n_demos}/{demo_set}")
+            use = f"{self._formats[name].order}/{n_demos}/{demo_set}"
+            form, order = forms[name], generator_of(self._spec.seed, task.name, use)
             demos = ordered(splits.demonstration_set(n_demos, demo_set), self._formats[name], order)
             shown = [form.demonstration(demo.texts, demo.label) for demo in demos]
+            fitter.lengths.measure(shown)
             named = {"format": name} if self._spec.prompt.formats else {}
-            setting = _Setting(task, splits.labels, named, n_demos, demo_set, demos, shown, form, fitter, rows)
+            setting = _Setting(task, splits.labels, named, n_demos, demo_set, demos, shown, form.head, fitter, rows)
             for row, instance in enumerate(splits.main):
-                setting.add("main", row, instance.texts, instance)
+                setting.add("main", row, tests[name][instance.id], instance)
             for row, instance in enumerate(splits.bias_score):
-                setting.add("bias_score", row, instance.texts, instance)
+                setting.add("bias_score", row, tests[name][instance.id], instance)
             for row, instance in self._unseen(splits, n_demos, demo_set) if self._spec.held_out else ():
-                setting.add("held_out", row, instance.texts, instance)
+                setting.add("held_out", row, tests[name][instance.id], instance)
             for method, own in inputs.items():
                 for row, fields in enumerate(own):
-                    setting.add(method, row, fields)
+                    setting.add(method, row, form.test(fields))
             for method in permuting(self._spec.calibration):
                 for row, instance in enumerate(self._questions(drawn, n_demos, demo_set)):
-                    setting.add(method, row, instance.texts, instance)
+                    setting.add(method, row, form.test(instance.texts), instance)
             for method in left_out:
                 for row, instance in enumerate(demos):
-                    setting.add(method, row, instance.texts, instance, left_out=row)
+                    setting.add(method, row, tests[name][instance.id], instance, left_out=row)
             if self._spec.lora is not None:
                 n_examples = self._spec.lora.n_examples
                 rows.training += training_rows(task, splits, n_demos, demo_set, n_examples, form=form, fitter=fitter)
         return rows
 
     def _parts(self, splits: Splits, rows: _Rows) -> list[PlannedPart]:
-        n_labels = len(splits.labels)
-        label_tokens = PieceLengths(self._counter).with_eos(splits.labels)
-        context_tokens = {name: row["n_tokens"] for name, row in rows.contexts.items()}
+        """Return the prompts in parts; with adapters, none has prompts of two settings."""
+        part_rows = self._spec.execution.part_rows
+        groups: dict[str | None, list[dict[str, Any]]] = {None: rows.prompts}
+        if self._spec.lora is not None:
+            by_setting = groupby(rows.prompts, key=lambda row: (row["task"], row["n_demos"], row["demo_set"]))
+            groups = {adapter_name(*key): list(own) for key, own in by_setting}
+        cutting = Cutting(
+            part_rows=part_rows,
+            n_groups=self._n_tasks * len(groups),
+            n_labels=len(splits.labels),
+            label_tokens=PieceLengths(self._counter).with_eos(splits.labels),
+            context_tokens={name: row["n_tokens"] for name, row in rows.contexts.items()},
+        )
         return [
-            planned_part(
-                rows.prompts[start:stop],
-                context_tokens,
-                n_labels=n_labels,
-                label_tokens=label_tokens,
-                adapter=adapter,
-            )
-            for adapter, start, stop in self._bounds(rows, rows_per_part(self._spec.execution.part_rows, n_labels))
+            part
+            for adapter, own in groups.items()
+            for part in cutting.parts(own, _blocks(own) if part_rows == "auto" else [len(own)], adapter)
         ]
-
-    def _bounds(self, rows: _Rows, part_rows: int) -> Iterator[tuple[str | None, int, int]]:
-        """Yield adapter, first row and end of each part; with adapters, none has prompts of two settings."""
-        keeps_blocks = self._spec.execution.part_rows == "auto"
-        if self._spec.lora is None:
-            blocks = _blocks(rows.prompts) if keeps_blocks else None
-            for start, stop in part_bounds(len(rows.prompts), part_rows, blocks):
-                yield None, start, stop
-            return
-        first = 0
-        for key, own in groupby(rows.prompts, key=lambda row: (row["task"], row["n_demos"], row["demo_set"])):
-            prompts = list(own)
-            for start, stop in part_bounds(len(prompts), part_rows, _blocks(prompts) if keeps_blocks else None):
-                yield adapter_name(*key), first + start, first + stop
-            first += len(prompts)
 
     def _label_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
         """Return what to do if the labels cannot be told apart behind a whole and a cut prompt of the task, or None."""
@@ -345,37 +317,37 @@ class _Setting:
     demos: tuple[Instance, ...]
     shown: list[str]
     """The demonstrations as they stand in a prompt."""
-    form: PromptFormat
+    head: str
+    """What stands before them."""
     fitter: PromptFitter
     rows: _Rows
 
+    @cached_property
+    def _place(self) -> str:
+        """What the identifiers of its contexts and prompts begin with."""
+        place = adapter_name(self.task.name, self.n_demos, self.demo_set)
+        form = self.named.get("format", BASE)
+        return place if form == BASE else f"{place}.{form}"
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        return list(self.labels)
+
     def add(
-        self,
-        purpose: str,
-        row: int,
-        fields: Mapping[str, str],
-        instance: Instance | None = None,
-        *,
-        left_out: int | None = None,
+        self, purpose: str, row: int, test: str, instance: Instance | None = None, *, left_out: int | None = None
     ) -> None:
-        """Add the prompt of one input; ``left_out`` is the demonstration that its context goes without."""
-        demos, shown = list(self.demos), self.shown
+        """Add the prompt of one item; ``left_out`` is the demonstration that its context goes without."""
+        demos, shown = self.demos, self.shown
         if left_out is not None:
             demos, shown = demos[:left_out] + demos[left_out + 1 :], shown[:left_out] + shown[left_out + 1 :]
-        test = self.form.test(fields)
-        fitted = self.fitter.fit(self.form.head, shown, test)
-        n_used = fitted.n_demos_used
+        fitted = self.fitter.fit(self.head, shown, test)
+        n_used, is_cut = fitted.n_demos_used, fitted.text is not None
         name = "all" if left_out is None else f"without{left_out}"
         if n_used < len(demos):
             name += f".first{n_used}"
-        context, input_text = self.form.head + "".join(shown[:n_used]), test
-        if fitted.text is not None:
-            name, context, input_text, demos = "cut", "", fitted.text, []
-        place = adapter_name(self.task.name, self.n_demos, self.demo_set)
-        if (form := self.named.get("format", BASE)) != BASE:
-            place += f".{form}"
-        context_id = f"{place}/{name}"
+        context_id = f"{self._place}/{'cut' if is_cut else name}"
         if context_id not in self.rows.contexts:
+            kept = () if is_cut else demos[:n_used]
             self.rows.contexts[context_id] = {
                 "context_id": context_id,
                 "task": self.task.name,
@@ -383,15 +355,15 @@ class _Setting:
                 "demo_set": self.demo_set,
                 "setting": None,
                 "instruction": True,
-                "text": context,
-                "demo_ids": [demo.id for demo in demos[:n_used]],
-                "demo_labels": [demo.label for demo in demos[:n_used]],
-                "n_tokens": 0 if fitted.text is not None else fitted.n_tokens - self.fitter.lengths.of(test),
+                "text": "" if is_cut else self.head + "".join(shown[:n_used]),
+                "demo_ids": [demo.id for demo in kept],
+                "demo_labels": [demo.label for demo in kept],
+                "n_tokens": 0 if is_cut else fitted.n_tokens - self.fitter.lengths.of(test),
                 **self.named,
             }
         self.rows.prompts.append(
             {
-                "prompt_id": f"{place}/{purpose}/{row}",
+                "prompt_id": f"{self._place}/{purpose}/{row}",
                 "context_id": context_id,
                 "task": self.task.name,
                 "purpose": purpose,
@@ -400,10 +372,10 @@ class _Setting:
                 "row": row,
                 "instance_id": instance.id if instance else None,
                 "gold": instance.label if instance else None,
-                "labels": list(self.labels),
-                "input_text": input_text,
+                "labels": self._labels,
+                "input_text": test if fitted.text is None else fitted.text,
                 "n_demos_used": n_used,
-                "is_truncated": fitted.text is not None,
+                "is_truncated": is_cut,
                 "n_tokens": fitted.n_tokens,
                 **self.named,
             }
@@ -415,7 +387,8 @@ def _n_shortened(prompts: pa.Table) -> int:
     return sum(row["n_demos_used"] < row["n_demos"] - leaves_one_out(row["purpose"]) for row in rows)
 
 
-def _task_row(task: Task, splits: Splits, template: str | None, source: str | None) -> dict[str, object]:
+def _task_row(start: Start) -> dict[str, object]:
+    task, splits = start.drawn.task, start.drawn.splits
     return {
         "task": task.name,
         "number": task.number,
@@ -425,7 +398,7 @@ def _task_row(task: Task, splits: Splits, template: str | None, source: str | No
         "labels": list(splits.labels),
         "n_instances": len(task.instances),
         "n_main": len(splits.main),
-        "template": template,
-        "template_source": source,
+        "template": start.template,
+        "template_source": start.template_source,
         "is_semantically_equivalent": task.name in suites.SEMANTICALLY_EQUIVALENT,
     }

@@ -105,11 +105,14 @@ class PromptFitter:
 
     def fit(self, definition: str, demonstrations: Sequence[str], test: str) -> FittedPrompt:
         """Return the prompt made of these pieces (each as it stands in a prompt) under the limit."""
-        self.lengths.measure([definition, *demonstrations, test])
-        kept = 0
         total = self.lengths.n_special + self.lengths.of(definition) + self.lengths.of(test)
-        for demonstration in demonstrations:
-            longer = total + self.lengths.of(demonstration)
+        in_demos = [self.lengths.of(demonstration) for demonstration in demonstrations]
+        if (whole := total + sum(in_demos)) + merge_margin(len(demonstrations)) < self._max_tokens:
+            # So is every shorter one: nearly all prompts end here.
+            return FittedPrompt(n_demos_used=len(demonstrations), text=None, n_tokens=whole)
+        kept = 0
+        for demo_tokens in in_demos:
+            longer = total + demo_tokens
             if not self._fits(longer, definition, demonstrations[: kept + 1], " ", test):
                 break
             kept, total = kept + 1, longer

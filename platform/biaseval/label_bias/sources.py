@@ -44,6 +44,10 @@ class TaskSource(Protocol):
     def name(self) -> str:
         """Of the task."""
 
+    @property
+    def most_rows(self) -> int:
+        """Main rows that it may have."""
+
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
         """Return the task with its rows.
 
@@ -110,6 +114,11 @@ class PublishedTask:
         """Of the task."""
         return self.path.stem
 
+    @property
+    def most_rows(self) -> int:
+        """Main rows that it may have."""
+        return self.tasks.max_eval
+
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
         """Return the task with its rows, drawn as P1's are, or as another run has them."""
         task = read_task(self.path)
@@ -139,6 +148,11 @@ class OwnTask:
     def name(self) -> str:
         """Of the task."""
         return self.data.name
+
+    @property
+    def most_rows(self) -> int:
+        """Main rows that it may have."""
+        return min(self.data.max_test, len(self.data.task.instances))
 
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
         """Return the data set as a task, with its rows."""

@@ -97,8 +97,13 @@ class Sampler:
 
     def generator(self, task: str, use: str) -> np.random.Generator:
         """Return the generator of one use of randomness in a task, apart from every other."""
-        digest = hashlib.sha256(f"{task}/{use}".encode()).digest()
-        return np.random.default_rng([self._seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])
+        return generator_of(self._seed, task, use)
+
+
+def generator_of(seed: int, task: str, use: str) -> np.random.Generator:
+    """Return the generator of one use of randomness in a task, apart from every other, by the run's seed."""
+    digest = hashlib.sha256(f"{task}/{use}".encode()).digest()
+    return np.random.default_rng([seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])
 
 
 def splits_of(

@@ -21,7 +21,7 @@ from biaseval.prompting.calibration import SLOT, Inputs, calibrations, domain_co
 from biaseval.prompting.labels import label_problem, separator
 from biaseval.prompting.lengths import JOINT_MARGIN, PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.matching import N_NEW_TOKENS
-from biaseval.prompting.parts import PlannedPart, part_bounds, planned_part, rows_per_part
+from biaseval.prompting.parts import Cutting, PlannedPart
 from biaseval.spec import MajorityBiasSpec
 from biaseval.tables import CONTEXTS, SETTINGS, TRAINING_ROWS
 
@@ -61,8 +61,8 @@ def plan_settings(
             missing. Labels that the tokenizer does not tell apart, and prompts that do not fit the window, are problems
             of the last plan.
     """
-    planner = _Planner(spec, dataset, tokenizer, window)
     settings = settings_of(spec, dataset.labels, dataset.available())
+    planner = _Planner(spec, dataset, tokenizer, window, len(settings))
     duplicates = {names[0]: names for names in same_counts(settings)}
     for setting in settings:
         plan = planner.plan(setting)
@@ -140,8 +140,11 @@ class _Context:
 
 
 class _Planner:
-    def __init__(self, spec: MajorityBiasSpec, dataset: Dataset, tokenizer: Any, window: int | None) -> None:
+    def __init__(
+        self, spec: MajorityBiasSpec, dataset: Dataset, tokenizer: Any, window: int | None, n_settings: int
+    ) -> None:
         self._spec = spec
+        self._n_settings = n_settings
         self._dataset = dataset
         self._tokenizer = tokenizer
         self._formats = {instruction: self._format(instruction=instruction) for instruction in spec.prompt.instruction}
@@ -310,30 +313,26 @@ class _Planner:
 
         With adapters, no part has prompts of two draws.
         """
-        n_labels = len(self._dataset.labels)
-        limit = rows_per_part(self._spec.execution.part_rows, n_labels)
-        context_tokens = {
-            context.row["context_id"]: context.row["n_tokens"] for group in groups.values() for context in group
-        }
         draws = [
             (adapter, [prompt for context in group for prompt in context.prompts]) for adapter, group in groups.items()
         ]
         together: list[tuple[str | None, list[list[dict[str, Any]]]]] = [(None, [rows for _, rows in draws])]
         if self._spec.lora is not None:
             together = [(adapter, [rows]) for adapter, rows in draws]
-        parts = []
-        for adapter, blocks in together:
-            prompts = list(chain.from_iterable(blocks))
-            for start, stop in part_bounds(len(prompts), limit, list(map(len, blocks))):
-                part = planned_part(
-                    prompts[start:stop],
-                    context_tokens,
-                    n_labels=n_labels,
-                    label_tokens=self._label_tokens,
-                    adapter=adapter,
-                )
-                parts.append(part)
-        return parts
+        cutting = Cutting(
+            part_rows=self._spec.execution.part_rows,
+            n_groups=self._n_settings * len(together),
+            n_labels=len(self._dataset.labels),
+            label_tokens=self._label_tokens,
+            context_tokens={
+                context.row["context_id"]: context.row["n_tokens"] for group in groups.values() for context in group
+            },
+        )
+        return [
+            part
+            for adapter, blocks in together
+            for part in cutting.parts(list(chain.from_iterable(blocks)), list(map(len, blocks)), adapter)
+        ]
 
 
 class _Window:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,109 +15,13 @@ from biaseval.errors import InputError, Problems
 from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
 from biaseval.pipelines.kind import Description, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
+from biaseval.pipelines.planning import CausalInputs, PlanSummary
 from biaseval.pipelines.words import cost_lines, costs
 from biaseval.progress import say
-from biaseval.prompting.parts import PlannedPart
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
 from biaseval.store import Run
-from biaseval.training.rows import adapters_of, with_tokens
-
-if TYPE_CHECKING:
-    from biaseval.models.causal import ModelFacts
-
-
-@dataclass(frozen=True)
-class PlanSummary:
-    """What a run is going to score, in numbers."""
-
-    n_tasks: int
-    n_prompts: int
-    n_scores: int
-    """(prompt, label) pairs; with adapters each counts twice."""
-    tokens: int
-    """To compute with shared prefixes (about)."""
-    tokens_unshared: int
-    """To compute with one full text per (prompt, label) (about)."""
-    n_shortened: int
-    """Prompts that hold fewer demonstrations than asked for."""
-    n_cut: int
-    """Prompts that are too long without demonstrations and lose their end."""
-    notes: list[str]
-    left_out: dict[str, str]
-    n_test_rows: int = 0
-    """Inputs of all tasks that performance is measured on, each counted once."""
-    n_bias_score_rows: int | None = None
-    """Rows of all tasks that BiasScore is measured on."""
-    n_pool_rows: int | None = None
-    """Rows of all tasks that demonstrations are drawn from."""
-    n_settings: int | None = None
-    """Label proportions of a majority-bias run."""
-
-    def __add__(self, other: PlanSummary) -> PlanSummary:
-        """Return the summary of both, which are of the same kind of run."""
-        counts = [name for name, value in asdict(self).items() if isinstance(value, int)]
-        return PlanSummary(
-            **{name: getattr(self, name) + getattr(other, name) for name in counts},
-            notes=list(dict.fromkeys([*self.notes, *other.notes])),
-            left_out={**self.left_out, **other.left_out},
-        )
-
-    def facts(self) -> dict[str, Any]:
-        """Return the fields that say something of this kind of run."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-
-@dataclass(frozen=True)
-class Planned:
-    """What one task, or one setting of label proportions, adds to a run."""
-
-    tables: dict[str, pa.Table]
-    """Its part of each table, prompts left out."""
-    parts: Sequence[PlannedPart]
-    summary: PlanSummary
-    problems: list[str]
-    """What keeps it from being scored, or its adapters from being trained."""
-    sha256: dict[str, str] = field(default_factory=dict)
-    """Of its files, by name."""
-
-    @property
-    def adapters(self) -> list[dict[str, Any]]:
-        """Its adapters in their order: name, and tokens of their examples."""
-        return adapters_of(self.tables["training_rows"]) if "training_rows" in self.tables else []
-
-
-@dataclass(frozen=True)
-class CausalInputs:
-    """What planning starts from, validated."""
-
-    subject: str
-    model: ModelFacts
-    start: PlanSummary
-    """Of the run before any of what is planned."""
-    problems: list[str]
-    """What is wrong so far, and did not keep the rest from being looked at."""
-    planned: Callable[[], Iterator[Planned]]
-    """Plans anew, one task or setting in memory at a time."""
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What ``environment.json`` says of it."""
-        return {"model_facts": asdict(self.model), "data": {}}
-
-    def all_planned(self) -> Iterator[Planned]:
-        """Yield what is planned, and refuse it all behind the last if anything is wrong.
-
-        Raises:
-            InputError: with every problem.
-        """
-        problems = Problems()
-        problems.found += self.problems
-        with problems.noted():
-            for planned in self.planned():
-                problems.found += planned.problems
-                yield planned
-        problems.refuse()
+from biaseval.training.rows import with_tokens
 
 
 def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
@@ -166,16 +70,15 @@ def write_causal(run: Run, spec: CausalSpec, inputs: CausalInputs) -> Plan:
     parts: list[dict[str, Any]] = []
     adapters: list[dict[str, Any]] = []
     sha256: dict[str, str] = {}
-    for number, planned in enumerate(inputs.all_planned()):
-        for table, rows in planned.tables.items():
-            run.write_part(table, number, rows)
-        for part in planned.parts:
-            run.write_part("prompts", len(parts), part.prompts)
-            parts.append(part_entry(len(parts), number, part.prompts.num_rows, part.tokens, part.adapter))
-        for adapter in planned.adapters:
+    for number, (outline, write) in enumerate(inputs.outlined(spec, with_files=True)):
+        run.guard()
+        write(run, number, len(parts))
+        for part in outline.parts:
+            parts.append(part_entry(len(parts), number, part.n_prompts, part.tokens, part.adapter))
+        for adapter in outline.adapters:
             adapters.append({"part": len(adapters), "rows_part": number, **adapter})
-        summary += planned.summary
-        sha256 |= planned.sha256
+        summary += outline.summary
+        sha256 |= outline.sha256
     amend_environment(run, data=sha256)
     plan = {**summary.facts(), "n_parts": len(parts), "parts": parts}
     if spec.lora is None:
@@ -292,9 +195,9 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
     """
     summary = inputs.start
     adapters: list[Mapping[str, Any]] = []
-    for planned in inputs.all_planned():
-        summary += planned.summary
-        adapters += planned.adapters
+    for outline, _ in inputs.outlined(spec, with_files=False):
+        summary += outline.summary
+        adapters += outline.adapters
     lines = [("tasks", f"{summary.n_tasks:,}")]
     if summary.n_settings is not None:
         lines.append(("settings", f"{summary.n_settings:,}"))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from biaseval.analysis.causal_draws import derive_label_bias
 from biaseval.errors import Problems
 from biaseval.examples.chat import chat_notes
 from biaseval.examples.lm_eval.data import lm_eval_digest
-from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.begin import Begun, begin_tasks
+from biaseval.label_bias.formats import measured
+from biaseval.label_bias.plan import TaskPlan, plan_task
 from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.tasks import tasks_folder
 from biaseval.pipelines.causal import (
-    CausalInputs,
-    Planned,
-    PlanSummary,
     causal_stages,
     describe_causal,
     extend_causal,
@@ -31,6 +30,7 @@ from biaseval.pipelines.causal import (
 )
 from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.label_scores import LIKELIHOOD
+from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.spec import LabelBiasSpec, LmEvalDataSpec
 from biaseval.store import Run
@@ -44,34 +44,14 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
         facts, tokenizer = model_inputs(spec.model)
     problems.refuse()
 
-    def planned() -> Iterator[Planned]:
-        for plan in plan_tasks(spec, sources, tokenizer, facts.window):
-            training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
-            n_rows = Counter(plan.splits["role"].to_pylist())
-            yield Planned(
-                tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},
-                parts=plan.parts,
-                summary=PlanSummary(
-                    n_tasks=1,
-                    n_prompts=n_prompts(plan.parts),
-                    n_scores=n_models(spec) * n_scores(plan.parts),
-                    tokens=n_models(spec) * sum(part.tokens for part in plan.parts),
-                    tokens_unshared=n_models(spec) * sum(part.tokens_unshared for part in plan.parts),
-                    n_shortened=plan.n_shortened,
-                    n_cut=plan.n_cut,
-                    notes=plan.notes,
-                    left_out={},
-                    n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
-                    n_bias_score_rows=n_rows["bias_score"],
-                    n_pool_rows=n_rows["demonstration"],
-                ),
-                problems=[*plan.problems, *untrainable],
-                sha256=_recorded(spec, plan),
-            )
-
+    prompt = spec.prompt
+    n_settings = sum(
+        len(measured(prompt.all_formats, n_demos)) * (prompt.demo_sets if n_demos else 1) for n_demos in prompt.n_demos
+    )
     return CausalInputs(
         subject=sources.subject,
         model=facts,
+        tokenizer=tokenizer,
         start=PlanSummary(
             *(0, 0, 0, 0, 0),
             n_shortened=0,
@@ -82,8 +62,44 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
             n_pool_rows=0,
         ),
         problems=lora_problems(spec),
-        planned=planned,
+        pieces=lambda: (_Piece(spec, begun, facts.window) for begun in begin_tasks(spec, sources)),
+        most_prompts=n_settings * sum(source.most_rows for source in sources.tasks),
     )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A task of the run."""
+
+    spec: LabelBiasSpec
+    begun: Begun
+    window: int | None
+
+    def plan(self, tokenizer: Any) -> Planned:
+        """Return what it adds to the run."""
+        spec, plan = self.spec, plan_task(self.spec, self.begun, tokenizer, self.window)
+        training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, self.window)
+        n_rows = Counter(plan.splits["role"].to_pylist())
+        return Planned(
+            tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},
+            parts=plan.parts,
+            summary=PlanSummary(
+                n_tasks=1,
+                n_prompts=n_prompts(plan.parts),
+                n_scores=n_models(spec) * n_scores(plan.parts),
+                tokens=n_models(spec) * sum(part.tokens for part in plan.parts),
+                tokens_unshared=n_models(spec) * sum(part.tokens_unshared for part in plan.parts),
+                n_shortened=plan.n_shortened,
+                n_cut=plan.n_cut,
+                notes=plan.notes,
+                left_out={},
+                n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
+                n_bias_score_rows=n_rows["bias_score"],
+                n_pool_rows=n_rows["demonstration"],
+            ),
+            problems=[*plan.problems, *untrainable],
+            sha256=_recorded(spec, plan),
+        )
 
 
 def _recorded(spec: LabelBiasSpec, plan: TaskPlan) -> dict[str, str]:

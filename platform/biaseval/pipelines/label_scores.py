@@ -6,7 +6,6 @@ it, then puts that adapter in place of the last and scores the part again, from 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from biaseval.errors import BiasevalError
 from biaseval.execute.machine import n_cores
 from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
+from biaseval.pipelines.planning import tokenizer_of
 from biaseval.pipelines.scorer_record import ScorerRecord, known_budgets
 from biaseval.spec import ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run, part_name
@@ -93,19 +93,12 @@ def read_part(run: Run, task: Task, *, model: ModelSpec, predict: Sequence[str],
     from biaseval.scoring.outputs import read_part
 
     return read_part(
-        _tokenizer(model),
+        tokenizer_of(model),
         run.read_part("prompts", task.work["part"]),
         run.read_part("contexts", task.work["contexts_part"]),
         predict,
         [table for table, _ in map(_table, task.files)],
     )
-
-
-@functools.lru_cache(maxsize=1)
-def _tokenizer(model: ModelSpec) -> Any:
-    from biaseval.models import ModelSource, load_tokenizer
-
-    return load_tokenizer(ModelSource.of(model))
 
 
 def _table(file: str) -> tuple[str, str]:

@@ -10,9 +10,6 @@ from biaseval.examples.chat import chat_notes
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines.causal import (
-    CausalInputs,
-    Planned,
-    PlanSummary,
     causal_stages,
     describe_causal,
     extend_causal,
@@ -23,6 +20,7 @@ from biaseval.pipelines.causal import (
     write_causal,
 )
 from biaseval.pipelines.kind import Kind, Page, Plan, Stage
+from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary, Ready
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.spec import MajorityBiasSpec
 from biaseval.store import Run
@@ -41,10 +39,10 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
     n_passes = n_models(spec) * (is_scored + is_generated)
     n_texts = n_models(spec) * (is_scored * len(dataset.labels) + is_generated)
 
-    def planned() -> Iterator[Planned]:
+    def pieces() -> Iterator[Ready]:
         for plan in plan_settings(spec, dataset, tokenizer, facts.window):
             training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
-            yield Planned(
+            planned = Planned(
                 tables={"settings": plan.settings, "contexts": plan.contexts, **training},
                 parts=plan.parts,
                 summary=PlanSummary(
@@ -61,10 +59,12 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
                 ),
                 problems=[*plan.problems, *untrainable],
             )
+            yield Ready(planned)
 
     return CausalInputs(
         subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",
         model=facts,
+        tokenizer=tokenizer,
         start=PlanSummary(
             n_tasks=1,
             n_prompts=0,
@@ -79,7 +79,7 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
             n_settings=0,
         ),
         problems=lora_problems(spec),
-        planned=planned,
+        pieces=pieces,
     )
 
 

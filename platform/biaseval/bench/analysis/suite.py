@@ -15,7 +15,7 @@ from biaseval.environment import FILE, describe_environment
 from biaseval.errors import InputError
 from biaseval.pipelines.causal import part_entry
 from biaseval.prompting.calibration import CALIBRATIONS, CC_INPUTS, N_DC_INPUTS
-from biaseval.prompting.parts import part_bounds, rows_per_part
+from biaseval.prompting.parts import even_bounds, how_many_parts
 from biaseval.spec import dump_spec, stored_spec
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
@@ -69,6 +69,8 @@ _WORDS = (
     "not",
 )
 _TEXT_WORDS = 40
+_ITEM_TOKENS = 80
+"""Of an input behind its context."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,11 @@ class _DrawnTask:
         scores = pa.concat_tables(own for _, own, _ in settings).combine_chunks()
         blocks = [size for _, _, sizes in settings for size in sizes if size]
         n_labels = len(self._labels)
-        for start, stop in part_bounds(prompts.num_rows, rows_per_part("auto", n_labels), blocks):
+        # A context is computed once: what is new of a prompt is its item and its labels.
+        unshared = n_labels * sum(prompts["n_tokens"].to_pylist())
+        tokens = [_ITEM_TOKENS + 2 * n_labels] * prompts.num_rows
+        n_parts = how_many_parts(sum(tokens), unshared, self._suite.n_tasks)
+        for start, stop in even_bounds(tokens, blocks, n_parts):
             n_rows = stop - start
             yield prompts.slice(start, n_rows), scores.slice(start * n_labels, n_rows * n_labels)
 
@@ -298,7 +304,7 @@ class _DrawnTask:
                 "is_truncated": pa.array([False] * n_rows),
                 "n_tokens": pa.array([60 + 70 * n_demos + len(text) // 4 for text in texts], pa.int32()),
             }
-            prompts.append(pa.table(columns, schema=PROMPTS.schema))
+            prompts.append(pa.table(columns, schema=pa.schema([PROMPTS.schema.field(name) for name in columns])))
             logits = prefers + self._rng.normal(0.0, 1.0, (n_rows, len(self._labels)))
             if golds is not None:
                 logits[np.arange(n_rows), golds] += knows

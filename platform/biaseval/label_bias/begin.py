@@ -1,0 +1,75 @@
+"""A task before it has prompts: its rows are drawn and its inputs of calibration chosen. No tokenizer is asked.
+
+All that is drawn from streams which tasks share is drawn here, in suite order. The prompts depend on nothing but what
+is begun, so that they may be made anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from biaseval.errors import InputError
+from biaseval.label_bias.sources import Drawn, Sources
+from biaseval.label_bias.splits import Sampler
+from biaseval.label_bias.templates import template_of
+from biaseval.prompting.calibration import SLOT, Inputs, calibrations, domain_context, shared_inputs
+from biaseval.spec import LabelBiasSpec
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the prompts of a task are made of."""
+
+    drawn: Drawn
+    template: str | None
+    """Of its inputs, where a method takes words from them."""
+    template_source: str | None
+    inputs: Mapping[str, Inputs]
+    """Of the calibration methods that have the same in every context, by method."""
+    notes: tuple[str, ...]
+    """What a reader of the results should know, in words."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A task of a run. Can be sent to another process."""
+
+    name: str
+    n_tasks: int
+    """Of the run."""
+    start: Start | None
+    """None where the task cannot be planned."""
+    problems: tuple[str, ...] = ()
+    """Why not."""
+
+
+def begin_tasks(spec: LabelBiasSpec, sources: Sources) -> Iterator[Begun]:
+    """Yield each task, in suite order; one is in memory at a time."""
+    sampler = Sampler(spec.sampling, spec.seed)
+    for source in sources.tasks:
+        try:
+            start = _start(spec, source.draw(spec, sampler), sampler, sources.templates)
+        except InputError as error:
+            yield Begun(source.name, len(sources.tasks), None, tuple(error.problems))
+        else:
+            yield Begun(source.name, len(sources.tasks), start)
+
+
+def _start(spec: LabelBiasSpec, drawn: Drawn, sampler: Sampler, templates: Mapping[str, str]) -> Start:
+    task, main = drawn.task, drawn.splits.main
+    notes = list(drawn.notes)
+    with_words = [method.name for method in calibrations(spec.calibration) if method.needs_words]
+    template, source = None, None
+    if with_words and not drawn.has_fields:
+        template, source = template_of(task, dict(templates))
+    words = {}
+    for field in main[0].texts if with_words else ():
+        words[field] = domain_context(task.name, template or SLOT, [instance.texts[field] for instance in main])
+        if n_unfit := words[field].n_unfit:
+            methods = " and ".join(with_words)
+            notes.append(f"{task.name}: {n_unfit} inputs do not fit the template and give no words to {methods}")
+    inputs = shared_inputs(
+        spec.calibration, tuple(main[0].texts), words, lambda method: sampler.words_generator(task.name, method)
+    )
+    return Start(drawn, template, source, inputs, tuple(notes))

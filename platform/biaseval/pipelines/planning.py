@@ -1,0 +1,247 @@
+"""What tasks and settings add to a run, planned one by one: in this process, or in tasks of Ray where it is much.
+
+A driver hears of each in order and keeps numbers. Files of a plan are named by what comes before them: until that is
+known they wait without a name, where they were made.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from biaseval.errors import Problems
+from biaseval.prompting.parts import PlannedPart
+from biaseval.spec import CausalSpec, ModelSpec
+from biaseval.store import Run, parquet_bytes, part_name
+from biaseval.training.rows import adapters_of
+
+if TYPE_CHECKING:
+    from biaseval.models.causal import ModelFacts
+
+MUCH = 400_000
+"""Prompts that a process plans in about half a minute; Ray and its workers take ten seconds to start."""
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """What a run is going to score, in numbers."""
+
+    n_tasks: int
+    n_prompts: int
+    n_scores: int
+    """(prompt, label) pairs; with adapters each counts twice."""
+    tokens: int
+    """To compute with shared prefixes (about)."""
+    tokens_unshared: int
+    """To compute with one full text per (prompt, label) (about)."""
+    n_shortened: int
+    """Prompts that hold fewer demonstrations than asked for."""
+    n_cut: int
+    """Prompts that are too long without demonstrations and lose their end."""
+    notes: list[str]
+    left_out: dict[str, str]
+    n_test_rows: int = 0
+    """Inputs of all tasks that performance is measured on, each counted once."""
+    n_bias_score_rows: int | None = None
+    """Rows of all tasks that BiasScore is measured on."""
+    n_pool_rows: int | None = None
+    """Rows of all tasks that demonstrations are drawn from."""
+    n_settings: int | None = None
+    """Label proportions of a majority-bias run."""
+
+    def __add__(self, other: PlanSummary) -> PlanSummary:
+        """Return the summary of both, which are of the same kind of run."""
+        counts = [name for name, value in asdict(self).items() if isinstance(value, int)]
+        return PlanSummary(
+            **{name: getattr(self, name) + getattr(other, name) for name in counts},
+            notes=list(dict.fromkeys([*self.notes, *other.notes])),
+            left_out={**self.left_out, **other.left_out},
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields that say something of this kind of run."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What one task, or one setting of label proportions, adds to a run."""
+
+    tables: dict[str, pa.Table]
+    """Its part of each table, prompts left out."""
+    parts: Sequence[PlannedPart]
+    summary: PlanSummary
+    problems: list[str]
+    """What keeps it from being scored, or its adapters from being trained."""
+    sha256: dict[str, str] = field(default_factory=dict)
+    """Of its files, by name."""
+
+    @property
+    def adapters(self) -> list[dict[str, Any]]:
+        """Its adapters in their order: name, and tokens of their examples."""
+        return adapters_of(self.tables["training_rows"]) if "training_rows" in self.tables else []
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    """A part of ``prompts``, without its rows."""
+
+    n_prompts: int
+    tokens: int
+    adapter: str | None
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What one task, or one setting, adds to a run, without its rows."""
+
+    summary: PlanSummary
+    problems: list[str]
+    sha256: dict[str, str]
+    adapters: list[dict[str, Any]]
+    parts: list[PartFacts]
+
+    @classmethod
+    def of(cls, planned: Planned) -> Outline:
+        """Return the outline of what is planned."""
+        parts = [PartFacts(part.prompts.num_rows, part.tokens, part.adapter) for part in planned.parts]
+        return cls(planned.summary, planned.problems, planned.sha256, planned.adapters, parts)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The Parquet files of one task, or one setting, which have no names yet."""
+
+    tables: dict[str, bytes]
+    """Its part of each table, prompts left out."""
+    prompts: list[bytes]
+
+    @classmethod
+    def of(cls, planned: Planned) -> Files:
+        """Return what is planned as files."""
+        tables = {table: parquet_bytes(rows) for table, rows in planned.tables.items()}
+        return cls(tables, [parquet_bytes(part.prompts) for part in planned.parts])
+
+    def write(self, run: Run, number: int, first: int) -> None:
+        """Write them under their names.
+
+        Args:
+            run: the run directory.
+            number: of the task or setting.
+            first: number of its first part of ``prompts``.
+        """
+        for table, data in self.tables.items():
+            run.write_bytes(f"{table}/{part_name(number)}", data)
+        for part, data in enumerate(self.prompts, first):
+            run.write_bytes(f"prompts/{part_name(part)}", data)
+
+
+Write = Callable[[Run, int, int], None]
+"""Writes files as `Files.write` does, perhaps later, and before the last outline is followed by nothing."""
+
+
+class Piece(Protocol):
+    """One task, or one setting, that is to be planned. Can be sent to another process."""
+
+    def plan(self, tokenizer: Any) -> Planned:
+        """Return what it adds to the run; what is wrong with it is in there."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """One that had to be planned where it was begun."""
+
+    planned: Planned
+
+    def plan(self, tokenizer: Any) -> Planned:
+        """Return what it adds to the run."""
+        return self.planned
+
+
+@dataclass(frozen=True)
+class CausalInputs:
+    """What planning starts from, validated."""
+
+    subject: str
+    model: ModelFacts
+    tokenizer: Any
+    start: PlanSummary
+    """Of the run before any of what is planned."""
+    problems: list[str]
+    """What is wrong so far, and did not keep the rest from being looked at."""
+    pieces: Callable[[], Iterator[Piece]]
+    """Begins anew, one task or setting in memory at a time."""
+    most_prompts: int = 0
+    """That may be planned apart from each other, at most; 0: all in one process."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``environment.json`` says of it."""
+        return {"model_facts": asdict(self.model), "data": {}}
+
+    def all_planned(self) -> Iterator[Planned]:
+        """Yield what is planned, with its rows, and refuse it all behind the last if anything is wrong.
+
+        Raises:
+            InputError: with every problem.
+        """
+        problems = Problems()
+        problems.found += self.problems
+        with problems.noted():
+            for piece in self.pieces():
+                planned = piece.plan(self.tokenizer)
+                problems.found += planned.problems
+                yield planned
+        problems.refuse()
+
+    def outlined(self, spec: CausalSpec, *, with_files: bool) -> Iterator[tuple[Outline, Write]]:
+        """Yield the outline of each in order, and what writes its files; refuse all behind the last as `all_planned`.
+
+        Args:
+            spec: the run's.
+            with_files: whether there is anything to write.
+
+        Raises:
+            InputError: with every problem.
+            BiasevalError: Ray failed, or something cannot be written.
+        """
+        from biaseval.execute.spread import is_spread, spread
+
+        if self.most_prompts < MUCH or not is_spread():
+            for planned in self.all_planned():
+                yield Outline.of(planned), Files.of(planned).write if with_files else _write_nothing
+            return
+        problems = Problems()
+        problems.found += self.problems
+        make = functools.partial(_made, spec.model, with_files)
+        with problems.noted():
+            for outline, write in spread(self.pieces(), make, _write, spec.execution, "planning"):
+                problems.found += outline.problems
+                yield outline, lambda run, *numbers, write=write: write(run.uri, *numbers)
+        problems.refuse()
+
+
+def _write_nothing(run: Run, number: int, first: int) -> None:
+    pass
+
+
+def _made(model: ModelSpec, with_files: bool, piece: Piece) -> tuple[Outline, Files | None]:
+    """Return what a piece adds to a run; what runs in a task of Ray."""
+    planned = piece.plan(tokenizer_of(model))
+    return Outline.of(planned), Files.of(planned) if with_files else None
+
+
+def _write(files: Files, run_uri: str, number: int, first: int) -> None:
+    files.write(Run.open(run_uri), number, first)
+
+
+@functools.lru_cache(maxsize=1)
+def tokenizer_of(model: ModelSpec) -> Any:
+    """Return a model's tokenizer, which this process loads once."""
+    from biaseval.models import ModelSource, load_tokenizer
+
+    return load_tokenizer(ModelSource.of(model))

@@ -1,0 +1,114 @@
+"""Plans are the same to the byte wherever they are made, mistakes come in one message, and a kill is made good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from biaseval.errors import InputError
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.resources import Resources
+from biaseval.pipelines import planning
+from biaseval.pipelines.run import describe, planned_run
+from biaseval.spec import LabelBiasSpec, load_spec
+from biaseval.store import Run
+from tests.taskfiles import write_task
+
+TABLES = ("tasks", "splits", "contexts", "prompts", "training_rows")
+
+
+def _spec(folder: Path, model: Path, **changes: Any) -> LabelBiasSpec:
+    for number in range(9501, 9506):
+        labels = ("no", "yes") if number % 2 else ("no", "not sure", "yes")
+        write_task(folder / "tasks", f"task{number}_made", n_instances=130 + number % 7, number=number, labels=labels)
+    names = [path.stem for path in sorted((folder / "tasks").iterdir())]
+    content = {
+        "kind": "label_bias",
+        "name": "tiny",
+        "model": {"path": str(model)},
+        "tasks": {"path": "tasks", "include": names, "min_instances": 130, "max_eval": 30},
+        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
+        "calibration": ["cc", "dc", "looc"],
+    }
+    content["tasks"] |= changes.pop("tasks", {})
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(content | changes))
+    spec = load_spec(path)
+    assert isinstance(spec, LabelBiasSpec)
+    return spec
+
+
+def _plan(spec: LabelBiasSpec, folder: Path) -> dict[str, bytes]:
+    """Return the files of a new plan, by their names."""
+    with planned_run(spec, str(folder)) as run:
+        names = [name for table in TABLES for name in run.files(table)]
+        return {name: run.read_bytes(name) for name in [*names, "plan.json"]}
+
+
+def _on_ray(patch: pytest.MonkeyPatch, n_workers: int) -> None:
+    machine = Resources([{"CPU": 4.0}], is_local=True, n_cores=n_workers)
+    patch.setattr(Cluster, "resources", lambda _: machine)
+    patch.setattr(planning, "MUCH", 1)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("sampling", ["per_task", "reif2024"])
+def test_a_plan_is_the_same_to_the_byte_wherever_it_is_made(
+    sampling: str, tmp_path: Path, tiny_llama: Path, ray_cluster: None
+) -> None:
+    lora = {"n_examples": 4} if sampling == "per_task" else None
+    spec = _spec(tmp_path, tiny_llama, tasks={"sampling": sampling}, lora=lora, execution={"part_rows": 60})
+    here = _plan(spec, tmp_path / "here")
+    assert len([name for name in here if name.startswith("prompts/")]) > 5
+    described = describe(spec)
+    for n_workers in (1, 2):
+        with pytest.MonkeyPatch.context() as patch:
+            _on_ray(patch, n_workers)
+            assert _plan(spec, tmp_path / f"ray{n_workers}") == here
+            assert describe(spec) == described
+
+
+@pytest.mark.ray
+def test_all_that_is_wrong_comes_in_one_message_from_ray_too(
+    tmp_path: Path, tiny_llama: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = _spec(tmp_path, tiny_llama, prompt={"n_demos": [0], "max_tokens": 100_000}, calibration=[])
+    for number in (9502, 9504):
+        too_long = {"Definition": ["amber river " * 2_500]}
+        write_task(tmp_path / "tasks", f"task{number}_made", n_instances=140, number=number, changes=too_long)
+    messages = []
+    for place in ("here", "ray"):
+        if place == "ray":
+            _on_ray(monkeypatch, 2)
+        with pytest.raises(InputError) as caught:
+            _plan(spec, tmp_path / place)
+        messages.append(str(caught.value))
+        assert not any(Run.open(str(tmp_path / place)).files(name) for name in (*TABLES, "plan.json"))
+    assert messages[0] == messages[1]
+    assert "task9502_made" in messages[0]
+    assert "task9504_made" in messages[0]
+
+
+def test_a_plan_that_was_killed_half_way_is_made_anew(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = _spec(tmp_path, tiny_llama)
+    expected = _plan(spec, tmp_path / "whole")
+    write = planning.Files.write
+
+    def killed(files: planning.Files, run: Run, number: int, first: int) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+        write(files, run, number, first)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(planning.Files, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _plan(spec, tmp_path / "killed")
+    left = Run.open(str(tmp_path / "killed"))
+    assert left.parts("contexts") == {0, 1, 2}
+    assert not left.has("plan.json")
+    assert _plan(spec, tmp_path / "killed") == expected
