@@ -131,9 +131,7 @@ def _named(remedies: Sequence[Row], findings: Findings, advised: str, side: str)
 
 def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
     """Return what is shown of a remedy beside the title of its line: what speaks against it, or for it."""
-    if advised == _RISES:
-        return ""
-    asked = [(_PERFORMANCES, "higher", "rise")]
+    asked = [] if advised == _RISES else [(_PERFORMANCES, "higher", "rise")]
     if advised in (_WORSE, _NOTHING_LEFT):
         asked = [(_BIASES, "higher", "rise"), (_PERFORMANCES, "lower", "fall")]
     notes = [_band(findings, row, side)] if advised == _OPEN else []
@@ -143,6 +141,8 @@ def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
         found = [METRICS[metric] for metric in metrics if row[f"{metric}_{side}verdict"] == word]
         if found:
             notes.append(f"{join(found)} {verb}{'s' if len(found) == 1 else ''}")
+    if row["is_below_majority"] and advised != _NOTHING_LEFT:
+        notes.append("accuracy is below the majority class")
     return ", ".join(notes)
 
 
