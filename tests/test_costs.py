@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from biaseval.pipelines.qa_plan import ModelPlan, QuestionsPlan, describe_questions
 from biaseval.pipelines.words import cost_lines, costs
-from biaseval.spec import ExecutionSpec
+from biaseval.spec import ExecutionSpec, QaBiasSpec
 
 FLOPS = 10 * 0.4 * 989e12 * 3600
 """Ten hours of an H200 at 40 % of its peak."""
@@ -30,3 +31,22 @@ def test_accelerators_are_known_by_name() -> None:
         ExecutionSpec(prices={"V9000": 1})
     with pytest.raises(ValidationError, match="greater than 0"):
         ExecutionSpec(max_gpu_hours=0)
+
+
+def test_what_readers_cost_is_said_too() -> None:
+    plan = QuestionsPlan(
+        {"dev": 900}, [ModelPlan("reader", 900, 10**9, 1000, 5 * 10**6), ModelPlan("file", 900, None, None, None)], []
+    )
+    spec = QaBiasSpec.model_validate(
+        {
+            "kind": "qa_bias",
+            "name": "x",
+            "models": [{"name": "reader", "path": "reader"}, {"name": "file", "predictions": {"dev": "file.json"}}],
+            "datasets": {"in_distribution": {"dev": "dev.json"}},
+            "execution": {"prices": {"H100": 2}},
+        }
+    )
+    hours = 1e16 / (0.4 * 989e12 * 3600)  # two operations a parameter and token
+    found = describe_questions(spec, plan, None)
+    assert found.facts["costs"]["H100"] == pytest.approx({"gpu_hours": hours, "cost": 2 * hours})
+    assert dict(found.lines)["on H100"].endswith("at 2 an hour")

@@ -19,7 +19,12 @@ def cost_lines(name: str, flops: int, execution: ExecutionSpec | None = None) ->
     lines = [(name, f"{flops:.3g}"), ("GPU-hours at 100 TFLOP/s", _amount(flops / _FLOPS_AN_HOUR))]
     if execution is None:
         return lines
-    n_gpus = execution.n_gpus
+    return [*lines, *price_lines(flops, execution)]
+
+
+def price_lines(flops: float, execution: ExecutionSpec) -> list[tuple[str, str]]:
+    """Return a line for each accelerator that ``execution.prices`` names: its hours, and what they cost."""
+    lines, n_gpus = [], execution.n_gpus
     for accelerator, facts in costs(flops, execution).items():
         hours = f"{_amount(facts['gpu_hours'])} GPU-hours at {EFFICIENCY:.0%} of its peak"
         wall = "" if n_gpus is None else f", {_amount(facts['gpu_hours'] / n_gpus)} hours with {n_gpus} of them"
