@@ -17,9 +17,10 @@ from biaseval.analysis.relations import (
     Listed,
     Relation,
     begin_tables,
+    begin_views,
     complete_tables,
+    complete_views,
     connect,
-    create,
     create_views,
     literal,
     read_parquet,
@@ -67,22 +68,21 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
         finished = [_only(own, wanted) for own in finished]
     connection = connect(runs)
     if len(runs) == 1:
-        _begin_views(finished[0], connection)
-        complete_tables(runs[0], finished[0].listed, connection)
+        _begin(finished[0], connection)
+        _complete(finished[0], connection)
         return connection
     selects: dict[str, list[str]] = {}
     for number, (own, name) in enumerate(zip(finished, names, strict=True)):
         connection.execute(f"create schema run_{number}; use run_{number}")
-        _begin_views(own, connection)
+        _begin(own, connection)
         for view in own.names:
             selects.setdefault(view, []).append(f"select {literal(name)} as run, * from run_{number}.{view}")
     connection.execute("use memory.main")
-    for view, parts in selects.items():
-        create("view", view, " union all by name ".join(parts), connection)
-    create_views(comparisons, connection)
+    of_all = [Relation("runs", view, " union all by name ".join(parts)) for view, parts in selects.items()]
+    create_views([*of_all, *comparisons], connection)
     for number, own in enumerate(finished):
         connection.execute(f"use run_{number}")
-        complete_tables(own.run, own.listed, connection)
+        _complete(own, connection)
     connection.execute("use memory.main")
     return connection
 
@@ -261,10 +261,16 @@ def _only(finished: _Finished, names: Collection[str]) -> _Finished:
     )
 
 
-def _begin_views(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the views of a run, over first parts (`begin_tables`)."""
+def _begin(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
+    """Create what stands for the views of a run until `_complete`: its tables' first parts, and empty tables."""
     begin_tables(finished.run, finished.listed, connection)
-    create_views(finished.relations, connection)
+    begin_views(finished.relations, connection)
+
+
+def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the views of a run."""
+    complete_views(finished.relations, connection)
+    complete_tables(finished.run, finished.listed, connection)
 
 
 def _is_stored(run: Run, mart: Relation) -> bool:

@@ -158,9 +158,30 @@ def complete_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnect
             create("or replace view", table.name, _select(run, table, parts, "part-*.parquet"), connection)
 
 
-def create_views(made: Iterable[Relation], connection: duckdb.DuckDBPyConnection) -> None:
-    """Create a view for each relation."""
+def create_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+    """Create a view for each relation, which stands behind those that it reads."""
+    begin_views(made, connection)
+    complete_views(made, connection)
+
+
+def begin_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+    """Create an empty table for each relation, with its columns.
+
+    DuckDB binds a view when it is created, with all that it reads down to the files: views over views take long. Over
+    empty tables each is bound alone, so what is a view in the end is one of these until `complete_views`.
+
+    Args:
+        made: each behind those that it reads.
+        connection: where tables are created.
+    """
     for relation in made:
+        create("table", relation.name, f"from ({relation.sql}\n) limit 0", connection)
+
+
+def complete_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+    """Turn the tables of `begin_views` into views, each before those that it reads; the arguments are the same."""
+    for relation in reversed(made):
+        connection.execute(f"drop table {relation.name}").fetchall()
         create("view", relation.name, relation.sql, connection)
 
 
