@@ -10,7 +10,7 @@ import duckdb
 
 from biaseval.analysis.compared_kinds import KINDS, Row
 from biaseval.analysis.queries import open_runs, run_names, stored_kind
-from biaseval.analysis.relations import create, literal, relations
+from biaseval.analysis.relations import literal, relations, store_views
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 from biaseval.tables import SIGN_FLIPS
@@ -85,10 +85,9 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
     kind = _one_kind(runs)
     with closing(open_runs(run_dirs)) as connection:
         _refuse_without_signs(runs)
-        for relation in relations("comparisons", tables=_views(connection)):
-            if relation.name.startswith(f"{kind}_") and not relation.name.endswith(_ASKED_OF_FEW):
-                connection.execute(f"drop view {relation.name}").fetchall()
-                create("table", relation.name, relation.sql, connection)
+        made = relations("comparisons", tables=_views(connection))
+        named = [each for each in made if each.name.startswith(f"{kind}_") and not each.name.endswith(_ASKED_OF_FEW)]
+        store_views(named, connection)
         shared = _rows(connection, f"from {kind}_shared order by all")
         _refuse_without_common(kind, names, shared)
         tests = _rows(connection, f"from {kind}_comparison order by all")

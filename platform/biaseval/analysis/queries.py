@@ -25,6 +25,7 @@ from biaseval.analysis.relations import (
     literal,
     read_parquet,
     relations,
+    store_views,
 )
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run, part_name
@@ -84,6 +85,9 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
         connection.execute(f"use run_{number}")
         _complete(own, connection)
     connection.execute("use memory.main")
+    if asked is not None:
+        read = {name for made in comparisons for name in made.reads}
+        store_views([made for made in comparisons if made.name in read], connection)
     return connection
 
 

@@ -185,6 +185,13 @@ def complete_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnecti
         create("view", relation.name, relation.sql, connection)
 
 
+def store_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+    """Turn views, each behind those that it reads, into tables: DuckDB computes a view anew wherever it is read."""
+    for relation in made:
+        connection.execute(f"drop view {relation.name}").fetchall()
+        create("table", relation.name, relation.sql, connection)
+
+
 def create(what: str, name: str, select: str, connection: duckdb.DuckDBPyConnection) -> None:
     """Create the view or table ``name``.
 
