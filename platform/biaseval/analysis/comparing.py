@@ -10,7 +10,7 @@ import duckdb
 
 from biaseval.analysis.compared_kinds import KINDS, Row
 from biaseval.analysis.queries import open_runs, run_names, stored_kind
-from biaseval.analysis.relations import literal, relations, store_views
+from biaseval.analysis.relations import literal
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 from biaseval.tables import SIGN_FLIPS
@@ -21,8 +21,8 @@ N_LISTED = 50
 _WAYS = ("likelihood", "constrained", "generate")
 """Ways of predicting, the one first whose rows are listed if both runs have it."""
 
-_ASKED_OF_FEW = ("_wins", "_disagreements", "_agreement")
-"""Relations that are asked of one setting or of few runs; as tables they would be of all."""
+_ASKED = ("shared", "comparison", "wins", "disagreements", "agreement")
+"""Comparisons of each kind, after its name."""
 
 _FACTS = ("versions", "python", "platform", "git_commit", "hardware", "inputs", "data", "text")
 """What ``environment.json`` says of how a run was made, beside the models that it read."""
@@ -83,11 +83,8 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
     runs = [Run.open(run_dir) for run_dir in run_dirs]
     names = run_names(run_dirs)
     kind = _one_kind(runs)
-    with closing(open_runs(run_dirs)) as connection:
+    with closing(open_runs(run_dirs, " ".join(f"{kind}_{asked}" for asked in _ASKED))) as connection:
         _refuse_without_signs(runs)
-        made = relations("comparisons", tables=_views(connection))
-        named = [each for each in made if each.name.startswith(f"{kind}_") and not each.name.endswith(_ASKED_OF_FEW)]
-        store_views(named, connection)
         shared = _rows(connection, f"from {kind}_shared order by all")
         _refuse_without_common(kind, names, shared)
         tests = _rows(connection, f"from {kind}_comparison order by all")
@@ -146,12 +143,6 @@ def _one_kind(runs: Sequence[Run]) -> str:
 def _either(words: Sequence[str]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}"
-
-
-def _views(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the names of all tables and views of the runs together."""
-    named = "select table_name from information_schema.tables where table_schema = 'main'"
-    return [name for (name,) in connection.execute(named).fetchall()]
 
 
 def _refuse_without_signs(runs: Sequence[Run]) -> None:
