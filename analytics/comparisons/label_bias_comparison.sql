@@ -5,7 +5,7 @@
 -- whose values are pseudo-values (label_bias_row_values). All pairs whose units are of the same kind are one family, in which a
 -- task, or a row of it, has the same sign for all: p_adjusted and the simultaneous band hold for all that is compared, of ten
 -- runs as of two (tasks that are not shared by all are flipped together where there are more than signs of the longest run).
--- relative_variance, which has no word of its own, is a family apart. verdict: of other_run against run (verdict); a difference
+-- relative_variance, which has no word of its own, is a family apart, over the tasks in which both sides have a hit. verdict: of other_run against run (verdict); a difference
 -- below least_effect is negligible. word_p_adjusted: what it goes by, as in label_bias_verdicts. verdict_p, verdict_low,
 -- verdict_high, verdict_smallest_detectable: the p and the band that it goes by, and the smallest difference that would
 -- mostly be found, under the same names in comparisons of every kind.
@@ -111,6 +111,7 @@ means as (
         nullif(avg(coalesce(other_value, 'nan') order by task), 'nan') as other_value,
         avg(baseline order by task) as baseline,
         count(*) as n_tasks,
+        count(*) filter (value is not null and other_value is not null) as n_measured,
         sum(n_rows)::bigint as n_rows
     from by_task
     inner join constants as own using (run, task, n_demos, method)
@@ -132,6 +133,7 @@ task_units as (
         other_value - value as value
     from by_task
     semi join (select * from shared where unit = 'task') as chosen using (run, other_run)
+    where metric <> 'relative_variance' or other_value - value is not null
 
 ),
 
@@ -147,7 +149,7 @@ row_units as (
         dense_rank() over (order by metric = 'bias_score', shared.task, row) - 1 as unit,
         (other.value - own.value)
         * count(*) over test
-        / means.n_tasks
+        / if(metric = 'relative_variance', means.n_measured, means.n_tasks)
         / count(*) over (partition by shared.run, shared.other_run, n_demos, method, metric, shared.task) as value
     from shared
     inner join label_bias_row_values as own using (run, task)
@@ -159,6 +161,7 @@ row_units as (
         and means.run = shared.run
         and means.other_run = shared.other_run
         and (metric <> 'bias_score' or shared.has_same_bias_score_rows)
+        and (metric <> 'relative_variance' or other.value - own.value is not null)
     window test as (partition by shared.run, shared.other_run, n_demos, method, metric)
 
 ),

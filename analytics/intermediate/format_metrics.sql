@@ -90,8 +90,7 @@ select
     2 * floors.majority_accuracy / (1 + floors.majority_accuracy) / floors.n_main_gold_labels as majority_macro_f1,
     floors.share_most_frequent,
     case
-        when floors.accuracy = 0 then 0
-        else (
+        when floors.accuracy > 0 then (
             floors.recall_deviation ** 2
             - (floors.n_main_gold_labels - 1) / floors.n_main_gold_labels ** 2
             * (coalesce(floors.sum_of_errors, 0) + floors.n_single * floors.accuracy * (1 - floors.accuracy))

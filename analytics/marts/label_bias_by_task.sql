@@ -9,7 +9,7 @@
 -- relative_variance: the square of RSD without what rows add to it, signed: (variance of recalls - (C - 1) / C^2 * sum over
 -- the C gold labels of r (1 - r) / (n - 1)) / accuracy^2, with accuracy for r and n for n - 1 at a label of one row. What is
 -- divided is on average the variance between labels, whatever the accuracy, so that it does not fall where only accuracy
--- rises, as RSD does. 0 at accuracy 0.
+-- rises, as RSD does. Null at accuracy 0, where there is nothing to divide by, so that RSD, 0 there, has no word.
 -- n_gold_labels: gold labels among the bias_score rows. bias_score_of_perfect: that of a model which is always right and
 -- sure, 1 - n_gold_labels / n_labels, so that 0 is not within reach where a label does not occur. bias_score_floor: about
 -- what rows alone leave of a model without preference, the mean of half the sum of normal deviations; bias_score_p: that

@@ -1,7 +1,7 @@
 -- One row per (model, suite, n_demos, method, format, against_method, against_format, metric): what differs between formats of
 -- the prompt, and what methods change in each of them; only in runs of several formats. Two families: each format against
 -- the base under the same method, which shows whether the wording matters beyond what other rows would; and each method
--- against none in the same format, the base included, which shows in which wordings it helps. metric: as in
+-- against none in the same format, which shows in which wordings it helps (in the base: label_bias_verdicts). metric: as in
 -- label_bias_changes_by_task.
 -- All of it is for other rows of these very tasks, behind these demonstrations, paired by row: estimate, the mean over tasks,
 -- standard_error, low, high, p, and p_adjusted, simultaneous_low, simultaneous_high for the whole family of the model and
@@ -24,7 +24,7 @@ asked as (
 
     select *
     from format_pairs
-    where against_format = 'base' or method <> against_method
+    where format <> 'base' and (against_format = 'base' or method <> against_method)
 
 ),
 
@@ -97,6 +97,13 @@ named as (
     from differences
     inner join members using (task)
     left join errors using (task, n_demos, method, format, against_method, against_format, metric)
+    -- As in label_bias_verdicts.
+    qualify
+        estimate is not null
+        or metric <> 'relative_variance'
+        or count(estimate) over (
+            partition by model, members.suite, n_demos, method, format, against_method, against_format, metric
+        ) = 0
 
 ),
 

@@ -9,7 +9,8 @@
 -- least least_effect, for tasks like these.
 -- word_p_adjusted: the p_adjusted that verdict goes by. RSD falls where accuracy rises, also without any bias, and
 -- relative_variance does not: 'higher' or 'lower' of either of the two needs both, so that this is the larger of RSD's
--- p_adjusted and half of the other's, and 1 where they differ in sign (word_p). Of other metrics it is their own.
+-- p_adjusted and half of the other's, 1 where they differ in sign, and null where no task has hits on both sides (word_p).
+-- Of other metrics it is their own.
 -- same_tasks_*: the same for other rows of these very tasks, behind these demonstrations: the mean, its error over the
 -- tasks' rows (same_tasks_error, with same_tasks_n_free degrees of freedom), interval, p and a band for the family
 -- (tests_over_rows). Intervals are of the difference of what rows
@@ -50,6 +51,13 @@ named as (
         changes.*
     from label_bias_changes_by_task as changes
     inner join members using (task)
+    -- A task without a hit has no relative_variance: it is that of the others, or null where there are none.
+    qualify
+        estimate is not null
+        or metric <> 'relative_variance'
+        or count(estimate) over (
+            partition by model, members.suite, n_demos, method, against_n_demos, against_method, metric
+        ) = 0
 
 ),
 

@@ -19,6 +19,8 @@ METRICS = {"rsd": "RSD", "bias_score": "BiasScore", "accuracy": "accuracy", "mac
 QUERIES = {
     "means": "from label_bias_by_format where suite = 'all'",
     "changes": "from label_bias_format_changes where suite = 'all'",
+    "base_changes": "select n_demos, method, metric, same_tasks_verdict from label_bias_verdicts where suite = 'all' "
+    "and n_demos = against_n_demos and against_method = 'none'",
     "spread": "from label_bias_format_spread where suite = 'all' and method = 'none' and task is null",
     "labels": "from label_bias_format_labels where method = 'none' and is_rsd_above order by task, n_demos, format",
 }
@@ -61,7 +63,7 @@ def formats_of(prompt: Mapping[str, Any], shown: Mapping[str, Sequence[Row]]) ->
     words = {_place(row): row["verdict"] for row in shown["changes"] if row["format"] != row["against_format"]}
     words_of_methods = {
         _place(row): row["verdict"] for row in shown["changes"] if row["method"] != row["against_method"]
-    }
+    } | {_place({**row, "format": BASE}): row["same_tasks_verdict"] for row in shown["base_changes"]}
     means = [
         {
             **row,

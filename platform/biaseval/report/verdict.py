@@ -14,8 +14,8 @@ _N_NAMED = 3
 
 def conclude(findings: Findings) -> list[Conclusion]:
     """Return the verdict: what the model does without mitigation, how sure that is, and what follows."""
-    lines = [*_constant(findings), *_bias(findings, "rsd"), *_bias(findings, "bias_score"), *_baseline(findings)]
-    return [*lines, *_certainty(findings), *advice(findings)]
+    lines = [*_constant(findings), *_bias(findings, "rsd"), *_bias(findings, "bias_score"), *_wordings(findings)]
+    return [*lines, *_baseline(findings), *_certainty(findings), *advice(findings)]
 
 
 def _constant(findings: Findings) -> list[Conclusion]:
@@ -69,6 +69,20 @@ def _bias(findings: Findings, metric: str) -> list[Conclusion]:
     perfect = rows[-1]["bias_score_of_perfect"]
     best = f" A model that is always right has {perfect:.3f}." if metric == "bias_score" and perfect else ""
     return [Conclusion(f"{METRICS[metric]}, no {findings.mitigation}", f"{'; '.join(told)}.{best}")]
+
+
+def _wordings(findings: Findings) -> list[Conclusion]:
+    """Return how far RSD moves over the formats of the prompt, at the smallest and largest number of demonstrations."""
+    if findings.formats is None:
+        return []
+    told = [
+        f"{row['minimum']:.3f} ({row['minimum_format']}) to {row['maximum']:.3f} ({row['maximum_format']}) with "
+        + demos(row["n_demos"])
+        for row in findings.formats.spread
+        if row["metric"] == "rsd" and row["n_demos"] in findings.ends
+    ]
+    n_formats = len(findings.formats.names)
+    return [Conclusion(f"RSD over {n_formats} formats, no {findings.mitigation}", f"{'; '.join(told)}.")] if told else []
 
 
 def _baseline(findings: Findings) -> list[Conclusion]:
