@@ -1,13 +1,13 @@
 -- One row per (model, task, n_demos, method): label_bias_by_task, averaged over demonstration sets.
--- A mean is null where a set lacks the metric; relative_variance is that of sets with a hit. n_demo_sets_without_hit: sets with accuracy 0, whose rsd is 0 for that.
+-- A mean is null where a set lacks the metric; relative_variance is that of sets with a hit. n_demo_sets_without_hit: sets
+-- with accuracy 0, whose rsd is 0 for that.
 -- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: over the predictions of all sets;
 -- is_constant: that is above 95 %, so that neither RSD nor the change of it says anything but that.
 -- Baselines, bias_score_of_perfect and numbers of labels are the same in every set.
 -- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (task_errors):
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
--- rsd and bias_score those of
--- what rows leave without their noise (norm_interval), so that 0 is inside unless a test tells from it, and the measured
--- value may lie above; null where the floor is.
+-- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
+-- bias_score_p does not tell from it; the measured value may lie above. Null where the floor is.
 with
 
 answers as (
@@ -95,9 +95,9 @@ select
     accuracy_interval[2] as accuracy_high,
     if(macro_f1_reach is null, null, greatest(0, macro_f1 - macro_f1_reach)) as macro_f1_low,
     if(macro_f1_reach is null, null, least(1, macro_f1 + macro_f1_reach)) as macro_f1_high,
-    rsd_interval[1] as rsd_low,
+    rsd_interval[1] * case when rsd_p > 0.05 then 0 else 1 end as rsd_low,
     rsd_interval[2] as rsd_high,
-    bias_score_interval[1] as bias_score_low,
+    bias_score_interval[1] * case when bias_score_p > 0.05 then 0 else 1 end as bias_score_low,
     bias_score_interval[2] as bias_score_high,
     relative_variance
 from bounded

@@ -51,9 +51,11 @@ def test_two_constant_answers_differ_and_neither_is_praised(
         assert f'<span class="word ">higher</span> <span class="doubt">{doubt}</span>' in line
         assert "0.750" in Page(line).text.split()  # the majority class
     assert not re.search(r'class="word (gain|cost)"', source)
-    [*_, told] = sentences(compared)
-    assert "accuracy (no calibration, 0 demonstrations) by +0.500 [+0.500, +0.500], " in told
-    assert told.count(f" (in all of these, {doubt})") == 1
+    [*_, higher, lower] = sentences(compared)
+    assert higher.startswith("Higher in often: ")
+    assert "accuracy (no calibration, 0 demonstrations) by +0.500 [+0.500, +0.500], " in higher
+    assert higher.count(f" (in all of these, {doubt})") == 1
+    assert lower.startswith("Lower in often: RSD ")
     printed = call(capsys, monkeypatch, "compare", *runs)
     assert printed.code == 0, printed.err
     assert re.search(r"accuracy +│ +0\.2500 │ +0\.7500 │ +0\.7500 │ +\+0\.500", printed.out)

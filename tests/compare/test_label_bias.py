@@ -140,7 +140,7 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
     assert (row["unit"], row["n_units"], row["n_tasks"], row["n_rows"]) == ("row", 32, 2, 32)
     compared = compare_runs(runs)
     assert "the units of the tests are rows" in " ".join(caveats(compared))
-    assert " of 4 comparisons told apart on these tasks." in " ".join(sentences(compared))
+    assert " of 4 comparisons told apart on these tasks; " in " ".join(sentences(compared))
     words = {row["metric"]: row["word"] for row in lines_of_tests(compared)}
     assert words["accuracy"] == f"{VERDICTS[row['verdict']]} on these tasks"
     assert f">{words['accuracy']}</span>" in render_compare_page(compared)

@@ -137,7 +137,13 @@ def test_a_preferred_label_that_changes_is_a_caution(several: Run) -> None:
     findings = read_findings(several)
     place = {"task": "reviews", "n_demos": 2}
     labels = [{**place, "format": form, "label": label} for form, label in (("base", "good"), ("terse", "bad"))]
-    shown: dict[str, list[dict[str, Any]]] = {"means": [], "changes": [], "spread": [], "labels": labels}
+    shown: dict[str, list[dict[str, Any]]] = {
+        "means": [],
+        "changes": [],
+        "base_changes": [],
+        "spread": [],
+        "labels": labels,
+    }
     said = "The preferred label is another in another format of the prompt: reviews (2 demonstrations: “good” in base"
     for formats, n in ((formats_of({"formats": FORMATS}, shown), 1), (findings.formats, 0)):
         assert formats is not None

@@ -146,7 +146,7 @@ def test_a_difference_between_formats_is_tested_over_paired_rows(
     )
     assert [tuple(row.values()) for row in asked] == sorted(
         [(method, form, method, "base") for method in ("none", "cc") for form in ("terse", "back")]
-        + [("cc", form, "none", form) for form in FORMATS]
+        + [("cc", form, "none", form) for form in ("terse", "back")]
     )
 
 

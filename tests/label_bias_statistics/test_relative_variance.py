@@ -12,15 +12,15 @@ from biaseval.analysis.relations import connect
 from tests.label_bias_statistics.answers import Answers, analysed, answers_of, right_with, rows, verdicts
 
 
-def relative_variance(answers: Answers) -> float:
-    """Return it from hits, label by label."""
+def relative_variance(answers: Answers) -> float | None:
+    """Return it from hits, label by label; None where there is none."""
     hits = {
         label: [p == g for p, g in zip(answers.predicted, answers.gold, strict=True) if g == label]
         for label in answers.gold
     }
     accuracy = sum(map(sum, hits.values())) / len(answers.gold)
     if not accuracy:
-        return 0.0
+        return None
     recalls = np.array([np.mean(own) for own in hits.values()])
     errors = [
         r * (1 - r) / (len(own) - 1) if len(own) > 1 else accuracy * (1 - accuracy)
@@ -45,10 +45,12 @@ def test_relative_variance_is_the_variance_of_recalls_less_that_of_rows() -> Non
     for each in answers:
         assert found[each.task] == pytest.approx(relative_variance(each), abs=1e-12), each.task
     assert found["three"] > 0.01
-    assert [found[task] for task in ("single", "wrong", "right")] == [0, 0, 0]
+    assert [found[task] for task in ("single", "wrong", "right")] == [0, None, 0]
     assert found["constant"] == pytest.approx(1)  # as its RSD: its recalls have no error
     [model] = rows(connection, "from label_bias_by_model")
-    assert model["relative_variance"] == pytest.approx(np.mean(list(found.values())), abs=1e-12)
+    assert model["relative_variance"] == pytest.approx(
+        np.mean([value for value in found.values() if value is not None]), abs=1e-12
+    )
 
 
 def test_relative_variance_averages_to_that_of_the_labels_whatever_the_accuracy() -> None:
@@ -63,7 +65,9 @@ def test_relative_variance_averages_to_that_of_the_labels_whatever_the_accuracy(
             chances.append(np.prod([p if hit else 1 - p for p, hit in zip(recalls, hits, strict=True)]))
         found = rows(analysed(answers), "from label_bias_by_task order by task")
         assert len(found) == 32
-        mean = sum(p * row["relative_variance"] * row["accuracy"] ** 2 for p, row in zip(chances, found, strict=True))
+        mean = sum(
+            p * (row["relative_variance"] or 0) * row["accuracy"] ** 2 for p, row in zip(chances, found, strict=True)
+        )
         naive = sum(p * (row["rsd"] * row["accuracy"]) ** 2 for p, row in zip(chances, found, strict=True))
         variance = ((of_a - of_b) / 2) ** 2
         assert mean == pytest.approx(variance, abs=1e-12)
@@ -125,3 +129,32 @@ def test_a_word_about_rsd_has_the_larger_p_of_one_sign_the_second_one_sided(test
     typed = "struct(metric varchar, estimate double, p double)[]"
     found = connect([]).execute(f"select word_p($1::{typed})", [told]).fetchall()
     assert found == [(p,)]
+
+
+@pytest.mark.parametrize("n_tasks", [1, 8])
+def test_rsd_has_no_word_where_nothing_was_right(n_tasks: int) -> None:
+    """It is 0 without a hit by definition: that it rises from there says nothing."""
+    gold = list("ab" * 40)
+    answers = [
+        Answers(f"t{number}", "ab", gold, right_with(predicted, "ab"), method=method)
+        for number in range(n_tasks)
+        for method, predicted in (("none", list("ba" * 40)), ("cc", list("a" * 78 + "bb")))
+    ]
+    words = {row["metric"]: row for row in rows(analysed(answers), "from label_bias_verdicts")}
+    assert words["rsd"]["estimate"] > 0.9
+    assert (words["rsd"]["verdict"], words["rsd"]["same_tasks_verdict"]) == ("unclear", "unclear")
+    assert words["relative_variance"]["estimate"] is None
+    assert words["accuracy"]["same_tasks_verdict"] == "higher"
+
+
+def test_a_task_without_a_hit_leaves_the_word_to_the_others() -> None:
+    gold = list("ab" * 40)
+    answers = [
+        Answers(task, "ab", gold, right_with(predicted, "ab"), method=method)
+        for number in range(10)
+        for task, first in ((f"t{number}", list("ab" * 40) if number else list("ba" * 40)),)
+        for method, predicted in (("none", first), ("cc", [*"a" * (70 + number), *"ab" * 40][:80]))
+    ]
+    words = {row["metric"]: row for row in rows(analysed(answers), "from label_bias_verdicts")}
+    assert words["rsd"]["verdict"] == "higher"
+    assert words["relative_variance"]["n_units"] == 9

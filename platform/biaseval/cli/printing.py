@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _MOST_GIVEN_UP = 5
 
+_WIDEST = 100
+"""Characters of a line of a cell: what is longer goes on below."""
+
 
 class Format(StrEnum):
     """How `sql` prints its result."""
@@ -252,8 +255,8 @@ def print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]], 
 
     table = Table(title=title, title_justify="left")
     for name, is_number in columns:
-        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold", max_width=_WIDEST)
     for row in rows:
         table.add_row(*map(Text, row))
-    # Nothing may be cut: off a terminal a table is as wide as its cells, on one that is too narrow they are folded.
+    # Nothing may be cut: off a terminal a table is as wide as its cells, but sentences are folded; on one also others.
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)

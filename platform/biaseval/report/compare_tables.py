@@ -101,7 +101,7 @@ def _overview_line(
     place = place_name(compared.kind, first)
     return OverviewLine(
         place=f"{model}, {place}" if model else place,
-        metric=metric_name(compared.kind, first),
+        metric=metric_name(compared.kind, {**first, "threshold": _one_value(found.values(), "threshold")}),
         reference=_one_value(found.values(), "value"),
         baseline=_one_value(found.values(), "baseline"),
         cells=[_overview_cell(compared, found.get(column)) for column in columns],

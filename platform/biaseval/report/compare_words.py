@@ -38,9 +38,12 @@ _GUARD_OF_RSD = "relative_variance"
 
 
 def metric_name(kind: str, row: Row) -> str:
-    """Return what a metric is called, with the heuristic that it is of."""
+    """Return what a metric is called, with the heuristic that it is of and where that splits the questions."""
     name = COMPARED_KINDS[kind].metrics.get(row["metric"], str(row["metric"]))
-    return f"{name} by {row['heuristic']}" if row.get("heuristic") else name
+    if not row.get("heuristic"):
+        return name
+    threshold = row["threshold"]
+    return f"{name} by {row['heuristic']}{'' if threshold is None else f' (T = {threshold:g})'}"
 
 
 def metric_order(kind: str, row: Row) -> tuple[int, str]:
@@ -138,7 +141,8 @@ def sentences(compared: Compared) -> list[str]:
         other_run, model, other_model = pair
         own = [row for row in rows if (row["other_run"], row.get("model"), row.get("other_model")) == pair]
         who = f"{subject(compared, other_run, other_model)} against {subject(compared, compared.reference, model)}"
-        told.append(_pair_sentence(compared, who, compared.pair(compared.reference, other_run), own))
+        other = subject(compared, other_run, other_model)
+        told += _pair_sentences(compared, who, other, compared.pair(compared.reference, other_run), own)
     constant = constant_answers(compared, rows)
     if is_without_difference(rows):
         return [*told, *constant]
@@ -180,44 +184,51 @@ def _runs_of(found: dict[str, int], n_tasks: int | None) -> str:
     return f"{join([f'{run} in {number:,}' for run, number in found.items()])} of {count(n_tasks or 0, 'task')}"
 
 
-def _pair_sentence(compared: Compared, who: str, shared: Row, rows: Sequence[Row]) -> str:
+def _pair_sentences(compared: Compared, who: str, other: str, shared: Row, rows: Sequence[Row]) -> list[str]:
+    """Return how much of a pair is told apart, then in which metrics the other is higher, and lower."""
     predictions = _predictions(compared, rows)
     scope = COMPARED_KINDS[compared.kind].scope(shared)
     if predictions and is_without_difference(rows):
         n_predictions, n_differing = predictions
         if n_differing:
-            return (
+            return [
                 f"{who}, {scope}: all {len(rows)} differences are 0, and {n_differing:,} of "
                 f"{count(n_predictions, 'prediction')} differ."
-            )
-        return (
+            ]
+        return [
             f"{who}, {scope}: identical. Not one of {count(n_predictions, 'prediction')} differs, and all "
             f"{len(rows)} differences are 0."
-        )
-    parts = []
+        ]
+    apart = sorted(
+        (row for row in rows if row["verdict"] in TOLD_APART), key=lambda row: (doubt(row), -abs(row["estimate"]))
+    )
+    where = f" on {_these(rows[0])}" if rows and is_of_these_tasks(rows[0]) else ""
+    parts = [f"{len(apart)} of {count(len(rows), 'comparison')} told apart{where}"] if rows else []
     if predictions:
         parts.append(f"{predictions[1]:,} of {count(predictions[0], 'prediction')} differ")
-    apart = sorted((row for row in rows if row["verdict"] in TOLD_APART), key=lambda row: -abs(row["estimate"]))
+    parts += _not_apart(compared, rows)
+    told = [f"{who}, {scope}: {'; '.join(parts) or 'nothing is measured in both'}."]
     for word in TOLD_APART:
-        own = [row for row in apart[:_N_SHOWN] if row["verdict"] == word]
-        if own:
-            parts.append(f"{VERDICTS[word]}: {_differences(compared.kind, own)}")
+        if own := [row for row in apart[:_N_SHOWN] if row["verdict"] == word]:
+            told.append(f"{VERDICTS[word].capitalize()} in {other}: {_differences(compared.kind, own)}.")
     if len(apart) > _N_SHOWN:
-        parts.append(f"{len(apart) - _N_SHOWN} more differ by less (table)")
+        told[-1] = f"{told[-1].removesuffix('.')}; {len(apart) - _N_SHOWN} more stand in the table."
+    return told
+
+
+def _not_apart(compared: Compared, rows: Sequence[Row]) -> list[str]:
+    """Return how many comparisons are not told apart, and why."""
+    parts = []
     if unclear := [row for row in rows if row["verdict"] == "unclear"]:
         found = _detectable(compared, unclear)
-        least = f"; smallest differences that would mostly be found: {found}" if found else ""
+        least = f" (smallest differences that would mostly be found: {found})" if found else ""
         parts.append(f"{len(unclear)} not told apart{least}")
     if n_negligible := sum(row["verdict"] == "negligible" for row in rows):
         parts.append(f"{n_negligible} negligible (below {rows[0]['least_effect']:g})")
     few = Counter(row.get("reason") or "too few units" for row in rows if row["verdict"] == "too few")
     parts += [f"{number} with {reason} for a verdict" for reason, number in few.items()]
     lacking = Counter(row.get("reason") or "not measured in both" for row in rows if row["verdict"] is None)
-    parts += [f"{number} not judged ({reason})" for reason, number in lacking.items()]
-    told = "; ".join(parts) or "nothing is measured in both"
-    where = f" on {_these(rows[0])}" if rows and is_of_these_tasks(rows[0]) else ""
-    counted = f"{len(apart)} of {count(len(rows), 'comparison')} told apart{where}"
-    return f"{who}, {scope}: {counted}. {told[0].upper()}{told[1:]}."
+    return parts + [f"{number} not judged ({reason})" for reason, number in lacking.items()]
 
 
 def _differences(kind: str, rows: Sequence[Row]) -> str:

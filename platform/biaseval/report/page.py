@@ -195,7 +195,12 @@ def _is_missing(value: float | None) -> bool:
 
 
 def _flat(content: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the leaves of nested mappings as (dotted key, text); lists of plain values are one leaf."""
+    """Yield the leaves of nested mappings as (dotted key, text); lists of plain values are one leaf.
+
+    Of a list of mappings each goes by its name, or else its place.
+    """
+    if isinstance(content, list) and content and all(isinstance(each, dict) for each in content):
+        content = {each.get("name", place): each for place, each in enumerate(content)}
     if isinstance(content, dict) and content:
         for key, value in content.items():
             yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))

@@ -58,7 +58,7 @@ def _of_biases(findings: QaFindings, tests: list[Row], *, is_trained: bool) -> l
     found = {row["heuristic"] for row in tested if row["is_supported"]}
     if found:
         names = _some([name for name in findings.heuristics if name in found])
-        debias = "" if is_trained else ", and train readers against it by train.methods"
+        debias = "" if is_trained else "; a reader of your own can be trained against it (train.methods in a spec)"
         return [f"Look at the examples of {names}; measure on a set where that shortcut does not lead{debias}."]
     if tested:
         noise = [row["null_high"] for row in tested]

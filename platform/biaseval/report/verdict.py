@@ -81,8 +81,8 @@ def _wordings(findings: Findings) -> list[Conclusion]:
         for row in findings.formats.spread
         if row["metric"] == "rsd" and row["n_demos"] in findings.ends
     ]
-    n_formats = len(findings.formats.names)
-    return [Conclusion(f"RSD over {n_formats} formats, no {findings.mitigation}", f"{'; '.join(told)}.")] if told else []
+    lead = f"RSD over {len(findings.formats.names)} formats, no {findings.mitigation}"
+    return [Conclusion(lead, f"{'; '.join(told)}.")] if told else []
 
 
 def _baseline(findings: Findings) -> list[Conclusion]:

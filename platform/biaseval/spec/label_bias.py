@@ -61,7 +61,7 @@ class LabelDataSpec(DataSpec):
     """Of multiple choice: label to the column of its option, as in ``{A: option_a, B: option_b}``; or the one column
     with all, a list of them or lists ``text`` and ``label``, whose labels are ``A``, ``B``, … by place."""
     name: Name
-    """Of the task; that of the spec where there is one data set, without a list."""
+    """Of the task; where there is one data set, without a list, that of its file (`own_name`)."""
     max_test: Annotated[int, Field(gt=0)] = 1000
 
     @field_validator("options")
@@ -78,6 +78,21 @@ class LabelDataSpec(DataSpec):
             refuse([f"the label {label!r} is empty or has spaces around it; write a bare word" for label in bad])
             refuse(named_twice("its columns", list(options.values()), "a column"))
         return options
+
+
+def own_name(train: str) -> str:
+    """Return what a data set is called in every spec: its file without endings, or the folder of a file ``train``.
+
+    Runs over the same data share its tasks by their names, whatever their specs are called.
+
+    Args:
+        train: a path or URI.
+    """
+    *folders, file = re.split(r"[/\\\\]+", train.rstrip("/"))
+    name = file.split(".")[0]
+    if name == "train" and folders:
+        name = folders[-1]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("._-")
 
 
 class LmEvalDataSpec(Section):
@@ -242,7 +257,9 @@ class LabelBiasSpec(RunSpec):
     def _one_data_set_is_a_list(cls, data: object, info: ValidationInfo) -> object:
         if not isinstance(data, dict):
             return data
-        return [data if "lm_eval" in data else {"name": info.data.get("name"), **data}]
+        if "lm_eval" in data:
+            return [data]
+        return [{"name": own_name(str(data.get("train", ""))) or info.data.get("name"), **data}]
 
     @model_validator(mode="after")
     def _has_tasks_or_data(self) -> LabelBiasSpec:
