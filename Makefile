@@ -1,9 +1,9 @@
-# make demo | test | coverage | check | bench: each sets up what it needs, says what it does, and starts at once the second time.
+# make demo | test | slow | coverage | check | bench: each sets up what it needs, says what it does, and starts at once the second time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage check bench
+.PHONY: help setup demo test slow coverage check bench
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -27,9 +27,13 @@ demo: $(READY)  ## Run the quickstart: the bundled tiny model on generated tasks
 	@echo "demo: scoring generated tasks with the bundled model; the run goes to runs/demo"
 	@$(BIN)/biaseval demo
 
-test: $(READY)  ## Run the tests.
+test: $(READY)  ## Run the tests but the slow ones.
 	@echo "test: running the tests in two processes"
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
+
+slow: $(READY)  ## Run the slow tests: killed and stopped runs, lost nodes, jobs, buckets, several workers.
+	@echo "slow: running the tests that take more than ten seconds each, in two processes"
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m slow
 
 coverage: $(READY)  ## Measure which lines of the package the tests run; in a random order, whose seed is shown.
 	@echo "coverage: running the tests in a random order, watched, in workers and started commands too"

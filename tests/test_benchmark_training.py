@@ -130,6 +130,7 @@ def example(row: dict[str, Any]) -> dict[str, Any]:
     return {"token_type_ids": [0, 0], "attention_mask": [1, 1], "start_positions": 0, "end_positions": 0}
 
 
+@pytest.mark.slow
 def test_all_is_measured(report: dict[str, Any], questions: pa.Table) -> None:
     assert json.loads(json.dumps(report)) == report
     assert [row["way"] for row in report["records"]] == list(WAYS)
@@ -147,6 +148,7 @@ def test_all_is_measured(report: dict[str, Any], questions: pa.Table) -> None:
     assert report["largest_difference"]["tiny"] < 1e-4
 
 
+@pytest.mark.slow
 def test_questions_are_repeated_and_cut_in_parts(report: dict[str, Any], bench: Bench, questions: pa.Table) -> None:
     cut = report["cut"]
     assert (cut["n_questions"], cut["n_parts"], cut["first_parts"]) == (60, 3, 3)
@@ -158,6 +160,7 @@ def test_questions_are_repeated_and_cut_in_parts(report: dict[str, Any], bench: 
     assert 50 < cut["begun_mib"] <= cut["first_mib"] == cut["peak_mib"]
 
 
+@pytest.mark.slow
 def test_time_around_steps_is_what_is_left_of_the_unit(report: dict[str, Any]) -> None:
     own = report["around"]
     assert (own["n_steps"], own["n_windows"]) == (4, report["cut"]["n_windows"])
@@ -177,6 +180,7 @@ def test_generated_questions_have_answers_in_their_contexts(questions: pa.Table)
     assert len({row["answer_starts"][0] for row in rows}) > 12
 
 
+@pytest.mark.slow
 def test_the_script_prints_the_tables_and_writes_the_records(
     report: dict[str, Any],
     questions: pa.Table,

@@ -115,6 +115,7 @@ def test_what_is_not_there_is_said(object_store: str, cache: Path) -> None:
     assert not cache.exists()
 
 
+@pytest.mark.slow
 def test_a_run_of_a_bucket_is_the_run_of_the_same_files_on_a_disk(
     tmp_path: Path, tiny_llama: Path, object_store: str, cache: Path, here: None
 ) -> None:

@@ -49,6 +49,7 @@ def _run(python: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([python, "-c", BEGIN + code], cwd=ROOT, capture_output=True, text=True, timeout=280)
 
 
+@pytest.mark.slow
 def test_label_bias_is_measured_without_any_extra(base: Path, tmp_path: Path) -> None:
     done = _run(
         base,

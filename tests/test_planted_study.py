@@ -65,6 +65,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     return {(row["model"], row["heuristic"]): row for row in found}
 
 
+@pytest.mark.slow
 def test_the_shortcut_that_was_planted_is_found_and_no_other(studied: dict[tuple[str, str], dict[str, Any]]) -> None:
     strong, none = studied["reader@strong", "ans_pos"], studied["reader@none", "ans_pos"]
     assert strong["bias_significance"] > 0
@@ -73,6 +74,7 @@ def test_the_shortcut_that_was_planted_is_found_and_no_other(studied: dict[tuple
     assert studied["reader@strong", "word_dist"]["bias_significance"] == 0
 
 
+@pytest.mark.slow
 def test_a_product_of_experts_takes_some_of_it_away_and_keeps_the_reader(
     studied: dict[tuple[str, str], dict[str, Any]],
 ) -> None:

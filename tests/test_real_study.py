@@ -26,6 +26,7 @@ pytestmark = pytest.mark.timeout(900)
 N_MEASURED = 240
 
 
+@pytest.mark.slow
 def test_a_study_on_real_questions_goes_from_texts_to_a_report(tmp_path: Path, shared: Path) -> None:
     data = shared / "data" / "qa"
     with gzip.open(data / "squad_dev.jsonl.gz", "rt", encoding="utf-8") as file:

@@ -72,6 +72,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return spec, folder / "run"
 
 
+@pytest.mark.slow
 def test_what_trials_share_is_trained_once(study: tuple[Path, Path]) -> None:
     run_dir = study[1]
     assert list(trained(run_dir / "shared")) == ["bert", "bert+bias_model"]
@@ -117,6 +118,7 @@ def test_a_plan_says_what_training_a_search_costs(study: tuple[Path, Path]) -> N
     assert lines["steps, if all that may be are stopped first"] == "42"
 
 
+@pytest.mark.slow
 def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     study: tuple[Path, Path], tmp_path: Path, ray_cluster: None
 ) -> None:

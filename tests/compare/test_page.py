@@ -52,6 +52,7 @@ def test_every_number_of_the_page_is_a_column(labels: list[str]) -> None:
     assert compared.disagreements == rows[:N_LISTED]
 
 
+@pytest.mark.slow
 def test_ten_runs_stand_side_by_side(labels: list[str], tmp_path: Path) -> None:
     runs = [labels[0]]
     for number in range(9):

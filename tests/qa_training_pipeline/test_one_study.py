@@ -188,6 +188,7 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
 # Resuming
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_steps", [5, 20])
 def test_a_killed_study_goes_on_and_becomes_the_same(
     n_steps: int, finished: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: None
@@ -279,6 +280,7 @@ def test_training_alone_is_what_a_run_goes_on_from(
     assert (summary.n_readers, summary.n_trained, summary.overhead_share) == (2, 0, None)
 
 
+@pytest.mark.slow
 def test_what_is_lost_is_made_again_and_weights_only_if_something_needs_them(
     finished: tuple[Path, Path], tmp_path: Path, here: None
 ) -> None:

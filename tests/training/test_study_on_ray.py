@@ -16,6 +16,7 @@ from tests.test_qa_pipeline import make_bert
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 
+@pytest.mark.slow
 def test_a_study_in_a_bucket_trains_and_measures(ray_cluster: None, object_store: str, tmp_path: Path) -> None:
     changes = {"methods": ["standard", "confidence_regularization"], "thresholds": "mikula2024"}
     spec = load_spec(write_spec(tmp_path, make_bert(tmp_path / "bert"), train=changes))

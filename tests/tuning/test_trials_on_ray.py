@@ -31,6 +31,7 @@ def n_begun(folder: Path, number: int) -> int:
     return len((folder / f"begun-{number}").read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_a_trial_whose_process_dies_is_begun_again(ray_cluster: None, tmp_path: Path) -> None:
     numbers, deaths = [0, 1, 4, 9], {1: ATTEMPTS - 1, 4: ATTEMPTS}
     attempts = Attempts(attempt, {"folder": str(tmp_path), "deaths": deaths}, at_once=2)
