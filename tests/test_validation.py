@@ -18,6 +18,7 @@ from biaseval.store import Run
 from biaseval.validation import (
     label_bias,
     label_bias_comparison,
+    label_bias_formats,
     label_bias_queries,
     majority_bias,
     majority_bias_comparison,
@@ -75,6 +76,21 @@ def test_a_sharper_label_bias_run_is_right_more_often_and_as_unbiased() -> None:
     ]
     assert np.mean(gains) == pytest.approx(0.2, abs=0.03)
     assert {round(row[metric], 9) for row in truths for metric in ("rsd", "relative_variance", "bias_score")} == {0}
+
+
+def test_a_format_of_simulated_prompts_is_right_more_often_by_its_gain() -> None:
+    [simulated] = label_bias.simulate_paired(
+        "none", [0.0], {"base": 0.0, "terse": 0.05}, n_runs=1, n_tasks=3, n_rows=30, n_labels=2, seed=[5]
+    )
+    accuracies = {
+        (row["task"], row["n_demos"], row["method"], row["format"]): row["accuracy"]
+        for row in simulated.truths.to_pylist()
+    }
+    for (task, n_demos, method, form), accuracy in accuracies.items():
+        gain = 0.05 if form == "terse" else 0.0
+        assert accuracy == pytest.approx(accuracies[task, n_demos, method, "base"] + gain)
+    formats = simulated.tables["calibrated_predictions"]["format"].to_pylist()
+    assert formats.count("base") == formats.count("terse") == len(formats) / 2
 
 
 def brute_force_f1(rng: np.random.Generator, means: npt.NDArray[np.float64], n_rows: int) -> float:
@@ -243,6 +259,7 @@ def test_runs_of_every_kind_go_through(tmp_path: Path) -> None:
     kinds = {
         "label_bias-none-6x30x2": label_bias,
         "label_bias_comparison-better-1x100x2": label_bias_comparison,
+        "label_bias_formats-better-3x100x2": label_bias_formats,
         "majority_bias-follows-5x5x100": majority_bias,
         "qa_bias-better-1700x34": qa_bias,
     }
@@ -258,6 +275,7 @@ def test_runs_of_every_kind_go_through(tmp_path: Path) -> None:
         assert all(row["rate"] < 0.6 for (quantity, _), row in found.items() if quantity == "wrong page")
     assert {"interval of a mean", "simultaneous bands"} <= quantities["label_bias-none-6x30x2"]
     assert {"interval of a difference", "power"} <= quantities["label_bias_comparison-better-1x100x2"]
+    assert {"interval on these tasks", "power"} <= quantities["label_bias_formats-better-3x100x2"]
     assert {"interval of a gain", "proportions matter"} <= quantities["majority_bias-follows-5x5x100"]
     assert {"interval of a data set", "power"} <= quantities["qa_bias-better-1700x34"]
 
@@ -275,7 +293,7 @@ def test_a_page_is_wrong_by_its_words_on_these_tasks_too(tmp_path: Path, monkeyp
 
 
 def test_every_cell_has_a_name_of_its_own() -> None:
-    kinds = (label_bias, label_bias_comparison, majority_bias, majority_bias_comparison, qa_bias)
+    kinds = (label_bias, label_bias_comparison, label_bias_formats, majority_bias, majority_bias_comparison, qa_bias)
     cells = [cell for kind in kinds for cell in kind.cells(1, 1)]
     assert len({cell.name for cell in cells}) == len(cells)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ class Simulated:
     tables: dict[str, pa.Table]
     """By relation: ``tasks``, ``calibrated_predictions``, ``bootstrap_draws``, ``sign_flips``, ``run_settings``."""
     truths: pa.Table
-    """By (suite, task, n_demos, method): what ``label_bias_by_task_over_sets`` estimates, of endless rows."""
+    """By (suite, task, n_demos, method, format): what ``label_bias_by_task_over_sets`` estimates, of endless rows."""
 
 
 def cells(n_small: int, n_large: int) -> list[Cell]:
@@ -117,13 +118,23 @@ def simulate(effect: Effect, *, n_runs: int, n_tasks: int, n_rows: int, n_labels
 
 
 def simulate_paired(
-    effect: Effect, gains: Sequence[float], *, n_runs: int, n_tasks: int, n_rows: int, n_labels: int, seed: list[int]
+    effect: Effect,
+    gains: Sequence[float],
+    formats: Mapping[str, float] = MappingProxyType({BASE: 0.0}),
+    /,
+    *,
+    n_runs: int,
+    n_tasks: int,
+    n_rows: int,
+    n_labels: int,
+    seed: list[int],
 ) -> list[Simulated]:
     """Return the runs of several models on the same rows, each model better than the first by a gain in accuracy.
 
     Args:
         effect: what is true of them.
         gains: of each model.
+        formats: of the prompt, the base first, to their gains in accuracy.
         n_runs: suites.
         n_tasks: of each.
         n_rows: main rows of each task.
@@ -135,7 +146,7 @@ def simulate_paired(
     spread = np.array([_INTERACTION, _SET_EFFECT]) if n_tasks > 1 else np.zeros(2)
     labels = np.array([f"l{number:02d}" for number in range(n_labels)])
     tasks = [f"s{run:04d}_t{task:03d}" for run in range(n_runs) for task in range(n_tasks)]
-    made = [_task(rng, effect, gains, task, n_rows, labels, spread) for task in tasks]
+    made = [_task(rng, effect, gains, formats, task, n_rows, labels, spread) for task in tasks]
     suites = [task.split("_")[0] for task in tasks]
     shared = {
         "tasks": TASKS.rows(
@@ -146,7 +157,9 @@ def simulate_paired(
         ),
         "bootstrap_draws": _draws(rng, tasks, suites, n_tasks),
         "sign_flips": sign_flips(MAX_UNITS if n_tasks < _FEWEST_TASKS else n_tasks, int(rng.integers(2**31))),
-        "run_settings": RUN_SETTINGS.rows([{"model": "simulated", "seed": 0, "calibration": ["cc", "dc"]}]),
+        "run_settings": RUN_SETTINGS.rows(
+            [{"model": "simulated", "seed": 0, "calibration": ["cc", "dc"], "formats": [*formats]}]
+        ),
     }
     return [
         Simulated(
@@ -164,6 +177,7 @@ def _task(
     rng: np.random.Generator,
     effect: Effect,
     gains: Sequence[float],
+    formats: Mapping[str, float],
     task: str,
     n_rows: int,
     labels: npt.NDArray[np.str_],
@@ -189,19 +203,24 @@ def _task(
                 # One leans the other way, as far: on a sample the more frequent label favours one of the two by luck.
                 part = 0.5 if helps else -1.0 if effect == "biased" and method == "dc" else 1.0
                 preference = _softmax(part * leaning)
-                true = np.zeros(len(METRICS))
+                place = {"task": task, "n_demos": n_demos, "method": method}
+                true = {form: np.zeros(len(METRICS)) for form in formats}
                 for demo_set in range(n_sets):
-                    recall = np.clip(accuracy + change + rng.normal(0, spread[1]) + part * tilt, 0.02, 0.98)
-                    predicted = _answers(rng, gold, recall, luck, other)
-                    probabilities, mean = _probabilities(rng, bias_gold, preference)
-                    true += _truth(gold, shares, recall, mean) / n_sets
-                    place = {"task": task, "n_demos": n_demos, "demo_set": demo_set, "format": BASE, "method": method}
-                    tables += [
-                        _rows(place, "main", labels, gold, predicted, None),
-                        _rows(place, "bias_score", labels, bias_gold, probabilities.argmax(axis=1), probabilities),
-                    ]
-                truth = dict(zip(METRICS, true.tolist(), strict=True))
-                truths.append({"task": task, "n_demos": n_demos, "method": method, **truth})
+                    of_set = accuracy + change + rng.normal(0, spread[1])
+                    for form, better in formats.items():
+                        recall = np.clip(of_set + better + part * tilt, 0.02, 0.98)
+                        predicted = _answers(rng, gold, recall, luck, other)
+                        probabilities, mean = _probabilities(rng, bias_gold, preference)
+                        true[form] += _truth(gold, shares, recall, mean) / n_sets
+                        own = {**place, "demo_set": demo_set, "format": form}
+                        tables += [
+                            _rows(own, "main", labels, gold, predicted, None),
+                            _rows(own, "bias_score", labels, bias_gold, probabilities.argmax(axis=1), probabilities),
+                        ]
+                truths += [
+                    {**place, "format": form, **dict(zip(METRICS, values.tolist(), strict=True))}
+                    for form, values in true.items()
+                ]
         found.append((tables, truths))
     return found
 
