@@ -63,6 +63,16 @@ class Comparison:
         return set(model.runs) & set(dataset.runs)
 
 
+_READ = (
+    "majority_by_model",
+    "majority_over_seeds",
+    "majority_size_effect",
+    "majority_verdicts",
+    "majority_shared_data",
+    "settings",
+)
+
+
 def read_comparison(run_uris: Sequence[str]) -> Comparison:
     """Return what the page over several runs shows.
 
@@ -73,17 +83,9 @@ def read_comparison(run_uris: Sequence[str]) -> Comparison:
     if len(run_uris) < 2:
         raise InputError("--out: makes one page of several runs, and one is named; name more, or leave --out away")
     runs = dict(zip(run_names(run_uris), map(Run.open, run_uris), strict=True))
-    with closing(open_runs(run_uris)) as connection:
+    with closing(open_runs(run_uris, " ".join(_READ))) as connection:
         by_model, by_setting, effects, verdicts, shared, settings = (
-            connection.sql(f"from {name}").to_arrow_table().to_pylist()
-            for name in (
-                "majority_by_model",
-                "majority_over_seeds",
-                "majority_size_effect",
-                "majority_verdicts",
-                "majority_shared_data",
-                "settings",
-            )
+            connection.sql(f"from {name}").to_arrow_table().to_pylist() for name in _READ
         )
     specs = {name: yaml.safe_load(run.read_text("spec.yaml")) for name, run in runs.items()}
     sizes = {row["run"]: row["n_parameters"] for row in by_model}
