@@ -149,7 +149,11 @@ def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
 def _band(findings: Findings, row: Row, side: str) -> str:
     verdict = _verdict(findings, row, "accuracy")
     low, high = verdict[f"{side}simultaneous_low"], verdict[f"{side}simultaneous_high"]
-    return "not bounded" if low is None else f"{signed(low)} to {signed(high)}"
+    if low is None:
+        return "not bounded"
+    if low == high:  # nothing differs, of so few units that some may (the macro verdict)
+        return f"none in {verdict['n_units']:,} {verdict['unit']}, too few to exclude one"
+    return f"{signed(low)} to {signed(high)}"
 
 
 def closest(findings: Findings) -> str:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from biaseval.report.formats import Formats
+from biaseval.report.formats import Formats, Row
 from biaseval.report.summary import counted, demos
 
 
 def formats_words(formats: Formats) -> list[str]:
     """Return what the tables show, a sentence each."""
     sentences = [
-        f"{counted(len(formats.names), 'format')} of one prompt, over the same rows and demonstrations; all that "
-        "stands elsewhere on this page is of the base."
+        f"{counted(len(formats.names), 'format')} of one prompt, over the same rows and demonstrations; what "
+        "stands elsewhere on this page is of the base, but for a line of the verdict."
     ]
     for row in formats.spread:
         if row["metric"] == "rsd":
             rows_leave = row["deviation_of_rows"]
             alone = "" if rows_leave is None else f", where other rows alone leave {rows_leave:.3f}"
             sentences.append(
-                f"With {demos(row['n_demos'])} and without calibration RSD is from {row['minimum']:.3f} "
-                f"({row['minimum_format']}) to {row['maximum']:.3f} ({row['maximum_format']}): a standard deviation of "
-                f"{row['deviation']:.3f} over formats{alone}."
+                f"With {demos(row['n_demos'])} and without calibration RSD is {range_of_formats(row)}: a standard "
+                f"deviation of {row['deviation']:.3f} over formats{alone}."
             )
     if formats.n_tested:
         sentences.append(
@@ -28,3 +27,14 @@ def formats_words(formats: Formats) -> list[str]:
             "demonstrations (5 % in all)."
         )
     return sentences
+
+
+def range_of_formats(row: Row) -> str:
+    """Return from where to where a metric goes over formats, with their names.
+
+    Args:
+        row: of ``label_bias_format_spread``.
+    """
+    if not row["range"]:
+        return f"{row['minimum']:.3f} in each"
+    return f"{row['minimum']:.3f} ({row['minimum_format']}) to {row['maximum']:.3f} ({row['maximum_format']})"

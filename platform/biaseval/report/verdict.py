@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from biaseval.report.advice import Conclusion, advice, closest
 from biaseval.report.findings import METRICS, Findings, Row
+from biaseval.report.format_words import range_of_formats
 from biaseval.report.summary import MIN_UNITS, demonstrations, demos, join, numbers, p_value, scope_of_words
 
 _N_NAMED = 3
@@ -76,13 +77,20 @@ def _wordings(findings: Findings) -> list[Conclusion]:
     if findings.formats is None:
         return []
     told = [
-        f"{row['minimum']:.3f} ({row['minimum_format']}) to {row['maximum']:.3f} ({row['maximum_format']}) with "
-        + demos(row["n_demos"])
+        f"{range_of_formats(row)} with {demos(row['n_demos'])}{_spread(row)}"
         for row in findings.formats.spread
         if row["metric"] == "rsd" and row["n_demos"] in findings.ends
     ]
     lead = f"RSD over {len(findings.formats.names)} formats, no {findings.mitigation}"
     return [Conclusion(lead, f"{'; '.join(told)}.")] if told else []
+
+
+def _spread(row: Row) -> str:
+    """Return in brackets how far formats lie apart, beside what other rows alone leave, where that is known."""
+    alone = row["deviation_of_rows"]
+    if alone is None or not row["range"]:
+        return ""
+    return f" (standard deviation {row['deviation']:.3f}, where rows alone leave {alone:.3f})"
 
 
 def _baseline(findings: Findings) -> list[Conclusion]:
