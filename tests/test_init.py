@@ -12,7 +12,7 @@ import yaml
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import InputError
 from biaseval.pipelines import describe, first_spec
-from biaseval.spec import LabelBiasSpec, QaBiasSpec, load_spec
+from biaseval.spec import LabelBiasSpec, QaBiasSpec, TableSpec, load_spec
 from tests.commands import call
 from tests.label_bias.test_own_data import reviews, write_csv
 
@@ -124,6 +124,30 @@ def test_questions_become_a_spec_of_qa(tmp_path: Path) -> None:
     spec, _ = _spec(tmp_path, tmp_path / "dev.jsonl", "models/bert")
     assert isinstance(spec, QaBiasSpec)
     assert spec.datasets.in_distribution == {"dev": str(tmp_path / "dev.jsonl")}
+
+
+@pytest.mark.parametrize(("column", "fields"), [("answers", None), ("answer", {"answers": "answer"})])
+def test_a_table_of_questions_becomes_a_spec_of_qa(tmp_path: Path, column: str, fields: dict[str, str] | None) -> None:
+    rows = [{"question": f"who {n}?", "context": f"it was Ann {n % 3}", column: f"Ann {n % 3}"} for n in range(40)]
+    file = write_csv(tmp_path / "own.csv", rows)
+    spec, _ = _spec(tmp_path, file, "models/bert")
+    assert isinstance(spec, QaBiasSpec)
+    source = str(file) if fields is None else TableSpec(file=str(file), fields=fields)
+    assert spec.datasets.in_distribution == {"own": source}
+    # Answers that do not stand in their contexts are labels.
+    labelled = [{**row, column: ("yes", "no")[n % 2]} for n, row in enumerate(rows)]
+    if fields is not None:
+        assert isinstance(_spec(tmp_path, write_csv(tmp_path / "own.csv", labelled))[0], LabelBiasSpec)
+
+
+def test_questions_of_articles_are_counted(tmp_path: Path) -> None:
+    qas = [{"id": str(n), "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]} for n in range(7)]
+    article = {"title": "a", "paragraphs": [{"context": "Ann.", "qas": qas}, {"context": "Ann!", "qas": qas[:1]}]}
+    (tmp_path / "dev.json").write_text(json.dumps({"data": [article, article]}))
+    assert first_spec(str(tmp_path / "dev.json"), None, tmp_path).found == ["16 questions with their contexts"]
+    lines = [{"header": {}}, {"context": "Ann.", "qas": qas}]
+    (tmp_path / "mrqa.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert first_spec(str(tmp_path / "mrqa.jsonl"), None, tmp_path).found == ["7 questions with their contexts"]
 
 
 def test_few_questions_are_sampled_with_replacement(tmp_path: Path) -> None:

@@ -68,13 +68,16 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
 
 def _of_questions(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     name = init_name(found.uri)
+    data = _quoted(_place(found.uri, folder))
+    if found.answers not in (None, "answers"):
+        data = f"{{file: {data}, fields: {{answers: {found.answers}}}}}"
     text = f"""# Does a QA model lean on shortcuts? Models are named by path, or by their predictions.
 kind: qa_bias
 name: {_quoted(name)}
 models:
   - {{name: model, path: {_quoted(_place(model, folder) if model else _MODEL)}}}
   # - {{name: system, predictions: {{{name}: predictions.json}}}}  as SQuAD's scorer takes them: question's id to answer
-datasets: {{in_distribution: {{{name}: {_quoted(_place(found.uri, folder))}}}}}
+datasets: {{in_distribution: {{{name}: {data}}}}}
 heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
 """
     if found.n_rows < _PUBLISHED_QUESTIONS:
@@ -82,7 +85,7 @@ heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
             f"bootstrap: {{sample: {max(2, found.n_rows // 4)}, replacement: true}}  # of each of two groups; 800 "
             f"without, as published, need {_PUBLISHED_QUESTIONS:,} questions\n"
         )
-    return FirstSpec(text, [f"{_rows(found)} of questions with their contexts"], [], model is not None)
+    return FirstSpec(text, [f"{_questions(found)} with their contexts"], [], model is not None)
 
 
 def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
@@ -181,6 +184,10 @@ def _cautions(found: Survey) -> list[str]:
     if not found.has_text_labels and not found.options:
         cautions.append("labels are no words: say in data.labels what prompts show for each")
     return cautions
+
+
+def _questions(found: Survey) -> str:
+    return f"{found.n_rows:,} questions" if found.is_whole else f"more than {found.n_rows:,} questions"
 
 
 def _rows(found: Survey) -> str:

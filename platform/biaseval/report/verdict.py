@@ -82,7 +82,9 @@ def _wordings(findings: Findings) -> list[Conclusion]:
         if row["metric"] == "rsd" and row["n_demos"] in findings.ends
     ]
     n_formats = len(findings.formats.names)
-    return [Conclusion(f"RSD over {n_formats} formats, no {findings.mitigation}", f"{'; '.join(told)}.")] if told else []
+    return (
+        [Conclusion(f"RSD over {n_formats} formats, no {findings.mitigation}", f"{'; '.join(told)}.")] if told else []
+    )
 
 
 def _baseline(findings: Findings) -> list[Conclusion]:

@@ -27,7 +27,7 @@ from biaseval.spec.qa_bias import (
     QaTextSpec,
     WindowsSpec,
 )
-from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec
+from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, TableSpec
 from biaseval.spec.score import ScoreSpec
 from biaseval.spec.search import ObjectiveSpec, SearchedSpec, SearchSpec, StopEarlySpec
 from biaseval.spec.sections import ExecutionSpec, Method, ModelSpec, ScoringSpec
@@ -174,6 +174,7 @@ __all__ = [
     "Source",
     "Spec",
     "StopEarlySpec",
+    "TableSpec",
     "TasksSpec",
     "TrainingSpec",
     "WindowsSpec",
