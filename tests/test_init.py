@@ -100,9 +100,11 @@ def test_numbers_as_labels_have_a_place_for_their_words(tmp_path: Path) -> None:
 def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
     rows = [{"text": f"row {number}", "label": "good"} for number in range(120)]
     rows += [{"text": "row 1", "label": "bad"}, {"text": "row 2", "label": "good"}, {"text": "", "label": "bad"}]
+    rows += [{"text": f"new {number}", "label": ""} for number in range(2)]
     _, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
     assert cautions == [
-        "1 rows have no text or no label: fill them in, or take them out",
+        "1 rows have no text: they are left out",
+        "2 rows have no label: fill it in, or take them out",
         "2 rows repeat another's text, 1 of them with another label: they are left out",
         "99% of the labels are good: of the others little can be said",
         "bad: fewer than five rows, of which little can be said",

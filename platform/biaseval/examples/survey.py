@@ -63,7 +63,9 @@ class Survey:
     n_contradicting: int
     """Those of them with another label."""
     n_empty: int
-    """Rows without a text or a label."""
+    """Rows without a text."""
+    n_unlabelled: int
+    """Rows with a text and no label."""
 
 
 def survey(uri: str) -> Survey:
@@ -111,12 +113,13 @@ def _described(
 ) -> Survey:
     counts: Counter[str] = Counter()
     first: dict[tuple[str, ...], Any] = {}
-    n_repeated = n_contradicting = n_empty = 0
+    n_repeated = n_contradicting = n_empty = n_unlabelled = 0
     for row in rows:
         value = row.get(label) if label is not None else None
         texts = tuple(str(row.get(field) or "").strip() for field in (*fields, *options.values()))
         if label is not None and (_is_empty(value) or not all(texts)):
-            n_empty += 1
+            n_empty += not all(texts)
+            n_unlabelled += all(texts)
             continue
         if label is not None:
             counts[label_key(value).strip()] += 1
@@ -146,6 +149,7 @@ def _described(
         n_repeated=n_repeated,
         n_contradicting=n_contradicting,
         n_empty=n_empty,
+        n_unlabelled=n_unlabelled,
     )
 
 

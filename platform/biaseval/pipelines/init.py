@@ -142,7 +142,7 @@ def _instruction(found: Survey) -> str:
 
 def _demonstrations(found: Survey) -> tuple[tuple[int, ...], int]:
     """Return the numbers of demonstrations that the rows are enough for, and the sets of each."""
-    usable = found.n_rows - found.n_repeated - found.n_empty
+    usable = found.n_rows - found.n_repeated - found.n_empty - found.n_unlabelled
     spare = usable - max(2 * len(found.counts), round(usable * 32 / 396)) - max(FEWEST_MAIN_ROWS, usable // 2)
     # Sets that show each label as often leave at least half of the rarest one's rows.
     rarest = min((count for count in found.counts.values() if count >= _FEW), default=0)
@@ -170,7 +170,9 @@ def _cautions(found: Survey) -> list[str]:
     total = sum(found.counts.values())
     cautions = []
     if found.n_empty:
-        cautions.append(f"{found.n_empty:,} rows have no text or no label: fill them in, or take them out")
+        cautions.append(f"{found.n_empty:,} rows have no text: they are left out")
+    if found.n_unlabelled:
+        cautions.append(f"{found.n_unlabelled:,} rows have no label: fill it in, or take them out")
     if found.n_repeated:
         contradicting = f", {found.n_contradicting:,} of them with another label" if found.n_contradicting else ""
         cautions.append(f"{found.n_repeated:,} rows repeat another's text{contradicting}: they are left out")
