@@ -1,4 +1,4 @@
-"""Files that are too long are read to their end, and a part that the seed draws is kept; rows without a text are not."""
+"""Of files that are too long so many rows are kept as the seed draws; rows without a text are left out."""
 
 from __future__ import annotations
 
