@@ -186,12 +186,9 @@ def _answers_column(rows: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _n_questions(row: Mapping[str, Any]) -> int:
     """Return how many questions a row, an article or a context with several is."""
-    paragraphs = row.get("paragraphs", [row])
-    found = paragraphs if isinstance(paragraphs, list) else []
-    return sum(
-        len(each["qas"]) if isinstance(each, dict) and isinstance(each.get("qas"), list) else "question" in each
-        for each in found
-    )
+    if isinstance(paragraphs := row.get("paragraphs"), list):
+        return sum(_n_questions(each) for each in paragraphs if isinstance(each, dict))
+    return len(qas) if isinstance(qas := row.get("qas"), list) else "question" in row
 
 
 def _option_columns(columns: Sequence[str]) -> dict[str, str]:
