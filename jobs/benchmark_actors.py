@@ -29,7 +29,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=int, default=1000, help="default: %(default)s")
     parser.add_argument("--actors", type=int, default=64, help="default: %(default)s")
-    parser.add_argument("--out", type=Path, default=RESULTS / "actors.json", help="default: %(default)s")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS / "actors.json", help="default: tests/bench/results/actors.json"
+    )
     return parser.parse_args(arguments)
 
 

@@ -30,12 +30,16 @@ RESULTS = Path(__file__).resolve().parents[1] / "tests" / "bench" / "results"
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's settings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, help="where the run is, or is generated and kept (default: nowhere)")
+    parser.add_argument(
+        "--run", type=Path, help="where the run is, or is generated and kept (default: generated, and not kept)"
+    )
     parser.add_argument("--tasks", type=int, default=Suite.n_tasks, help="of 256 (default: all)")
     parser.add_argument("--rows", type=int, default=Suite.max_rows, help="of a task, at most (default: 1000)")
     parser.add_argument("--seed", type=int, default=Suite.seed, help="default: %(default)s")
     parser.add_argument("--starts", type=int, default=3, help="of each question (default: 3)")
-    parser.add_argument("--out", type=Path, default=RESULTS / "analysis-cpu.json", help="default: %(default)s")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS / "analysis-cpu.json", help="default: tests/bench/results/analysis-cpu.json"
+    )
     return parser.parse_args(arguments)
 
 

@@ -31,7 +31,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="12m", help="of the random model (default: 12m)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), default="float32")
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="default: float32"
+    )
     parser.add_argument("--questions", type=int, default=800, help="how many (default: 800)")
     parser.add_argument("--squad", type=Path, help="questions as JSON lines, or gzipped (default: "
                         "$BIASEVAL_SHARED/data/qa/squad_dev.jsonl.gz, generated where that is absent)")  # fmt: skip

@@ -38,7 +38,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--include", nargs="+", default=TASKS, help="tasks (default: four of natural-instructions)")
     parser.add_argument("--trials", type=int, default=1000, help="strengths (default: 1000)")
     parser.add_argument("--rows", type=int, default=1000, help="at most so many of each task (default: 1000)")
-    parser.add_argument("--out", type=Path, default=RESULTS / "search-cpu.json", help="default: %(default)s")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS / "search-cpu.json", help="default: tests/bench/results/search-cpu.json"
+    )
     return parser.parse_args(arguments)
 
 

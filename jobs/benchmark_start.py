@@ -27,9 +27,11 @@ RESULTS = Path(__file__).resolve().parents[1] / "tests" / "bench" / "results"
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's settings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", metavar="RUN", help="a finished run, which is asked for nothing")
+    parser.add_argument("run", metavar="RUN", help="a finished run, for the query")
     parser.add_argument("--starts", type=int, default=11, help="of each command (default: 11)")
-    parser.add_argument("--out", type=Path, default=RESULTS / "start.json", help="default: %(default)s")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS / "start.json", help="default: tests/bench/results/start.json"
+    )
     return parser.parse_args(arguments)
 
 

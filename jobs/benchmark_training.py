@@ -42,7 +42,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--unit-every", type=int, default=100, help="its steps between checkpoints (default: 100)")
     parser.add_argument("--squad", type=Path, nargs="+", help="files of questions (default: squad_train* in "
                         "$BIASEVAL_SHARED/data/qa, generated where that is absent)")  # fmt: skip
-    parser.add_argument("--out", type=Path, default=ROOT / "tests" / "bench" / "results" / "training-cpu.json")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "tests" / "bench" / "results" / "training-cpu.json",
+        help="default: tests/bench/results/training-cpu.json",
+    )
     return parser.parse_args(arguments)
 
 

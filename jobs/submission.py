@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
 # The uploaded working directory is the source; the cluster's nodes need only the dependencies.
@@ -22,15 +22,15 @@ from biaseval.cli import app, main
 from biaseval.errors import InputError
 from biaseval.progress import say
 
+RUN_DIR = "an absolute path or s3:// URI that every node reaches and that outlives the job"
+
 
 def check_run_dir(arguments: list[str]) -> None:
     """Make sure that the run outlives the job: --run-dir names an absolute path or an object store."""
     values = [value for name, value in pairwise(arguments) if name == "--run-dir"]
     values += [argument.removeprefix("--run-dir=") for argument in arguments if argument.startswith("--run-dir=")]
     if not values or not (values[-1].startswith("/") or "://" in values[-1]):
-        raise InputError(
-            "--run-dir: name an absolute path or s3:// URI that every node reaches and that outlives the job"
-        )
+        raise InputError(f"--run-dir: name {RUN_DIR}")
 
 
 def submitted(*command: str) -> None:
@@ -54,8 +54,10 @@ def show_help(words: Sequence[str]) -> NoReturn:
         assert isinstance(own, TyperGroup)
         own = own.commands[word]
     own.help = (
-        f"{sys.modules['__main__'].__doc__}\n\nIt takes what `biaseval {' '.join(words)}` takes; --run-dir is needed: "
-        "an absolute path or s3:// URI that every node reaches and that outlives the job."
+        f"{sys.modules['__main__'].__doc__}\n\nIt takes what `biaseval {' '.join(words)}` takes, and needs --run-dir."
     )
+    for option in own.params:
+        if isinstance(option, TyperOption) and "--run-dir" in option.opts:
+            option.required, option.help = True, f"The run's directory: {RUN_DIR}."
     own(["--help"], prog_name=f"python jobs/{Path(sys.argv[0]).name}")
     sys.exit()

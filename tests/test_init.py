@@ -12,7 +12,7 @@ import yaml
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import InputError
 from biaseval.pipelines import describe, first_spec
-from biaseval.spec import LabelBiasSpec, QaBiasSpec, load_spec
+from biaseval.spec import LabelBiasSpec, QaBiasSpec, TableSpec, load_spec
 from tests.commands import call
 from tests.label_bias.test_own_data import reviews, write_csv
 
@@ -100,9 +100,11 @@ def test_numbers_as_labels_have_a_place_for_their_words(tmp_path: Path) -> None:
 def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
     rows = [{"text": f"row {number}", "label": "good"} for number in range(120)]
     rows += [{"text": "row 1", "label": "bad"}, {"text": "row 2", "label": "good"}, {"text": "", "label": "bad"}]
+    rows += [{"text": f"new {number}", "label": ""} for number in range(2)]
     _, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
     assert cautions == [
-        "1 rows have no text or no label: fill them in, or take them out",
+        "1 rows have no text: they are left out",
+        "2 rows have no label: fill it in, or take them out",
         "2 rows repeat another's text, 1 of them with another label: they are left out",
         "99% of the labels are good: of the others little can be said",
         "bad: fewer than five rows, of which little can be said",
@@ -124,6 +126,30 @@ def test_questions_become_a_spec_of_qa(tmp_path: Path) -> None:
     spec, _ = _spec(tmp_path, tmp_path / "dev.jsonl", "models/bert")
     assert isinstance(spec, QaBiasSpec)
     assert spec.datasets.in_distribution == {"dev": str(tmp_path / "dev.jsonl")}
+
+
+@pytest.mark.parametrize(("column", "fields"), [("answers", None), ("answer", {"answers": "answer"})])
+def test_a_table_of_questions_becomes_a_spec_of_qa(tmp_path: Path, column: str, fields: dict[str, str] | None) -> None:
+    rows = [{"question": f"who {n}?", "context": f"it was Ann {n % 3}", column: f"Ann {n % 3}"} for n in range(40)]
+    file = write_csv(tmp_path / "own.csv", rows)
+    spec, _ = _spec(tmp_path, file, "models/bert")
+    assert isinstance(spec, QaBiasSpec)
+    source = str(file) if fields is None else TableSpec(file=str(file), fields=fields)
+    assert spec.datasets.in_distribution == {"own": source}
+    # Answers that do not stand in their contexts are labels.
+    labelled = [{**row, column: ("yes", "no")[n % 2]} for n, row in enumerate(rows)]
+    if fields is not None:
+        assert isinstance(_spec(tmp_path, write_csv(tmp_path / "own.csv", labelled))[0], LabelBiasSpec)
+
+
+def test_questions_of_articles_are_counted(tmp_path: Path) -> None:
+    qas = [{"id": str(n), "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]} for n in range(7)]
+    article = {"title": "a", "paragraphs": [{"context": "Ann.", "qas": qas}, {"context": "Ann!", "qas": qas[:1]}]}
+    (tmp_path / "dev.json").write_text(json.dumps({"data": [article, article]}))
+    assert first_spec(str(tmp_path / "dev.json"), None, tmp_path).found == ["16 questions with their contexts"]
+    lines = [{"header": {}}, {"context": "Ann.", "qas": qas}]
+    (tmp_path / "mrqa.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert first_spec(str(tmp_path / "mrqa.jsonl"), None, tmp_path).found == ["7 questions with their contexts"]
 
 
 def test_few_questions_are_sampled_with_replacement(tmp_path: Path) -> None:

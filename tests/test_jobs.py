@@ -224,4 +224,5 @@ def test_each_job_says_what_it_does(name: str, what: str, command: str, capsys: 
     shown = " ".join(capsys.readouterr().out.split())
     assert f"Usage: python jobs/{name}.py [OPTIONS]" in shown
     assert what in shown
-    assert f"It takes what {command} takes" in shown
+    assert f"It takes what {command} takes, and needs --run-dir." in shown
+    assert "│ * --run-dir DIR The run's directory: an absolute path or" in shown

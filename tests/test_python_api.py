@@ -47,8 +47,10 @@ def test_a_run_is_asked_by_the_name_of_a_mart_or_by_a_query(runs: list[str]) -> 
     assert repr(opened) == "<biaseval results of a>"
 
 
-def test_several_runs_have_a_column_run(runs: list[str]) -> None:
-    opened = biaseval.open([Path(run) for run in runs])
+@pytest.mark.parametrize("is_list", [False, True])
+def test_several_runs_have_a_column_run(runs: list[str], is_list: bool) -> None:
+    paths = [Path(run) for run in runs]
+    opened = biaseval.open(paths) if is_list else biaseval.open(*paths)
     rows: Any = opened.df("select run, accuracy from label_bias_by_model order by all")
     assert rows.values.tolist() == [["a", 0.5], ["b", 0.75]]
     assert opened.runs == ["a", "b"]
@@ -78,6 +80,8 @@ def test_bad_input_is_an_error_of_ours(tmp_path: Path) -> None:
         biaseval.open(tmp_path)
     with pytest.raises(InputError, match="no run directory is named"):
         biaseval.open([])
+    with pytest.raises(InputError, match="no run directory is named"):
+        biaseval.open()
     with pytest.raises(InputError, match="kind: is missing"):
         biaseval.run({"name": "x"}, tmp_path / "run")
     with pytest.raises(InputError, match="sed: unknown key; did you mean seed"):

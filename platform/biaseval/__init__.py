@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["open", "run"]
 
 
-def open(runs: str | Path | Sequence[str | Path]) -> Results:
+def open(*runs: str | Path | Sequence[str | Path]) -> Results:
     """Return finished runs, to be asked: ``biaseval.open("runs/demo").df("label_bias_by_model")``.
 
+    Of several, ``biaseval.open("runs/a", "runs/b")`` or a list of them, every table has the column ``run``.
+
     Args:
-        runs: a run directory or several, local or ``s3://``.
+        runs: run directories, local or ``s3://``.
 
     Raises:
         InputError: there is no run, or of a kind that there is not.
@@ -27,7 +29,7 @@ def open(runs: str | Path | Sequence[str | Path]) -> Results:
     """
     from biaseval.results import Results
 
-    return Results([runs] if isinstance(runs, str | Path) else runs)
+    return Results([run for each in runs for run in ([each] if isinstance(each, str | Path) else each)])
 
 
 def run(spec: str | Path | Mapping[str, Any], run_dir: str | Path | None = None, **overrides: Any) -> Results:

@@ -156,10 +156,9 @@ def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_row_without_an_answer_or_an_option_is_named(tmp_path: Path) -> None:
+def test_a_row_without_an_answer_is_named(tmp_path: Path) -> None:
     rows = [columns(number % 3, number) for number in range(30)]
     rows[2] |= {"answer": None}
-    rows[4] |= {"b": " "}
+    rows[4] |= {"b": " "}  # left out, as other rows without a text
     message = refused(rows, tmp_path)
-    assert "line 3: answer: is missing; add the label" in message
-    assert "line 5: b: is empty" in message
+    assert message.endswith("line 3: answer: is missing; add the label")

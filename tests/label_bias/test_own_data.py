@@ -201,7 +201,12 @@ def _refused(spec: LabelBiasSpec) -> str:
         ),
         (reviews(30), {"data": {"fields": {"review": "review"}}}, "data.fields.review: the prompt has no such field"),
         (reviews(30), {"data": {"fields": {}}}, "data.fields.input: no row has input or text"),
-        ([*reviews(30), {"review": " ", "shop": "x", "mood": "good"}], {}, "line 32: review: is empty; fill it in"),
+        ([*reviews(30), {"review": "x", "shop": "x", "mood": " "}], {}, "line 32: mood: is empty; fill it in"),
+        (
+            [{**row, "review": ""} for row in reviews(30)],
+            {},
+            "review: no row has a text; name the columns that have some in data.fields",
+        ),
         ([{**row, "mood": "good"} for row in reviews(30)], {}, "every row has the label 'good'"),
     ],
 )

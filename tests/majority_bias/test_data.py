@@ -152,6 +152,7 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
             json.dumps({**good[1], "id": "a"}),
             json.dumps({"question": 3, "answer": True}),
             json.dumps({"answer": True}),
+            json.dumps({"question": " why? ", "answer": "maybe"}),
             json.dumps({"question": "  ", "answer": "maybe"}),
             json.dumps({"question": "half \ud800", "answer": None}),
             json.dumps({"question": "fine", "answer": 0.5}),
@@ -165,15 +166,14 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
         "line 5: id: 'a' is that of line 1 too; make ids unique",
         "line 6: question: 3 is no text; write a string",
         "line 7: question: is missing; add it",
-        "line 8: question: is empty; fill it in, or take the row out",
         "line 8: answer: the label 'maybe' is not in data.labels (true, false); add it there, or mend the row",
-        "line 9: question: holds half a surrogate pair",
-        "line 9: answer: is missing; add the label",
-        "line 10: answer: 0.5 is no label; write text, true, false or a whole number",
+        "line 10: question: holds half a surrogate pair",
+        "line 10: answer: is missing; add the label",
+        "line 11: answer: 0.5 is no label; write text, true, false or a whole number",
     ):
         assert where + problem in message
     assert f"{tmp_path / 'test.jsonl'}: line 1: answer: the label '3' is not in data.labels" in message
-    assert message.startswith("11 problems:")
+    assert message.startswith("10 problems:")
 
 
 def test_a_long_list_of_mistakes_is_cut_and_counted(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_a_long_list_of_mistakes_is_cut_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_mistake_of_many_rows_is_said_once(tmp_path: Path) -> None:
-    message = _mistakes(tmp_path, [{"question": "", "answer": True}] * 37)
-    assert "line 1 (and 36 rows more): question: is empty" in message
+    message = _mistakes(tmp_path, [{"question": f"q{number}", "answer": ""} for number in range(37)])
+    assert "line 1, line 2, line 3 (and 34 rows more): answer: is empty" in message
     assert len(message.splitlines()) == 1
 
 

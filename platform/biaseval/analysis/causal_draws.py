@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 import numpy as np
@@ -38,7 +38,11 @@ _FEWEST_TASKS = 6
 
 def derive_label_bias(run: Run, spec: LabelBiasSpec | ImportedSpec) -> None:
     """Write ``bootstrap_draws``, ``sign_flips`` and ``run_settings`` of a scored label-bias run."""
-    draws = _bootstrap_draws(run.read_table(TASKS.name), spec.seed)
+    tasks = run.read_table(TASKS.name).sort_by("task")
+    names = tasks["task"].to_pylist()
+    equivalent = tasks.filter(pc.field("is_semantically_equivalent"))["task"].to_pylist()
+    own = spec.members(names) if isinstance(spec, LabelBiasSpec) else {}
+    draws = _bootstrap_draws({"all": names, "semantically_equivalent": equivalent, **own}, spec.seed)
     run.write_part(BOOTSTRAP_DRAWS.name, 0, draws)
     run.write_part(SIGN_FLIPS.name, 0, sign_flips(_n_tested(draws), spec.seed))
     run.write_part(RUN_SETTINGS.name, 0, _run_settings(run, spec, ["likelihood"]))
@@ -54,22 +58,20 @@ def derive_majority_bias(run: Run, spec: MajorityBiasSpec) -> None:
     run.write_part(RUN_SETTINGS.name, 0, _run_settings(run, spec, spec.predict))
 
 
-def _bootstrap_draws(tasks: pa.Table, seed: int) -> pa.Table:
-    """Return how often each draw of each suite holds each of its tasks.
+def _bootstrap_draws(suites: Mapping[str, Sequence[str]], seed: int) -> pa.Table:
+    """Return how often each draw of each suite holds each of its tasks, which are sorted.
 
     Draws 1 to `N_DRAWS` are as many tasks drawn with replacement; a suite of one task has none. Each suite has its own
     ``default_rng(seed)``, so that no suite changes another's draws.
     """
-    tasks = tasks.sort_by("task")
-    suites = {"all": tasks, "semantically_equivalent": tasks.filter(pc.field("is_semantically_equivalent"))}
     tables = []
     for suite, members in suites.items():
-        n_drawn = _n_drawn(members.num_rows, seed)
+        n_drawn = _n_drawn(len(members), seed)
         draw, position = np.indices(n_drawn.shape, dtype=np.int32).reshape(2, -1)
         columns = {
             "suite": pa.array([suite] * n_drawn.size, pa.string()),
             "draw": draw,
-            "task": members["task"].take(pa.array(position)),
+            "task": pa.array(members, pa.string()).take(pa.array(position)),
             "n_drawn": n_drawn.ravel(),
         }
         tables.append(pa.table(columns, schema=BOOTSTRAP_DRAWS.schema))

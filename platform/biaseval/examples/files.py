@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ MOST_EXAMPLES = 200_000
 
 LABEL_NAMES = ("label", "answer")
 _SHOWN_PROBLEMS = 10
+_SHOWN_PLACES = 3
 _SHOWN_CHARACTERS = 60
 _MOST_KINDS = 100
 """Of problems; with more the rest of a file is not read."""
@@ -68,6 +70,8 @@ class ExampleFile:
         self.examples: list[Example] = []
         self.n_rows = 0
         """That are good; more than there are examples where the file is too long."""
+        self._n_empty: Counter[str] = Counter()
+        """Rows that are left out, by the first of their columns that has no text."""
         self._uri = uri
         self._wanted = wanted
         self._problems: list[str] = []
@@ -87,11 +91,13 @@ class ExampleFile:
             yield f"{self._uri}: {n_more} more problems like these"
 
     @property
-    def note(self) -> str | None:
+    def notes(self) -> Iterator[str]:
         """What a reader of the results should know of the file."""
-        if self.n_rows == len(self.examples):
-            return None
-        return f"{self.key}: {len(self.examples):,} of {self.n_rows:,} rows were drawn; no more are kept"
+        if n_empty := self._n_empty.total():
+            where = f"of {self.n_rows + n_empty:,} rows have no text ({', '.join(self._n_empty)})"
+            yield f"{self.key}: {n_empty:,} {where} and are left out"
+        if self.n_rows > len(self.examples):
+            yield f"{self.key}: {len(self.examples):,} of {self.n_rows:,} rows were drawn; no more are kept"
 
     def _records(self) -> Iterator[Row]:
         records = Records(self._uri)
@@ -145,11 +151,14 @@ class ExampleFile:
     def _read_examples(self, rows: Iterator[Row], names: Mapping[str, str]) -> None:
         mapping = {key.strip(): text for key, text in self._wanted.labels.items()}
         places: dict[str, str] = {}
-        found: dict[str, tuple[str, int]] = {}
-        """Each problem with the first place that has it, and how many do."""
+        found: dict[str, list[str]] = {}
+        """Each problem with the places that have it."""
         draw = random.Random(f"{self._wanted.seed}/{self.role}")
         kept: list[tuple[int, Example]] = []
         for number, (place, row) in enumerate(rows):
+            if empty := [name for field, name in names.items() if field and name in row and _is_empty(row[name])]:
+                self._n_empty[empty[0]] += 1
+                continue
             problems: list[str] = []
             identifier = self._identifier(row, number)
             if identifier in places:
@@ -164,8 +173,7 @@ class ExampleFile:
             if problem:
                 problems.append(f"{names['']}: {problem}")
             for problem in problems:
-                first, n_places = found.get(problem, (place, 0))
-                found[problem] = first, n_places + 1
+                found.setdefault(problem, []).append(place)
             if len(found) > _MOST_KINDS:
                 break
             if problems:
@@ -177,9 +185,14 @@ class ExampleFile:
             elif (index := draw.randrange(self.n_rows)) < MOST_EXAMPLES:
                 kept[index] = (number, example)
         self.examples = [example for _, example in sorted(kept, key=lambda each: each[0])]
-        for problem, (first, n_places) in found.items():
-            others = f" (and {n_places - 1:,} rows more)" if n_places > 1 else ""
-            self._problems.append(f"{first}{others}: {problem}")
+        for problem, bad in found.items():
+            others = f" (and {len(bad) - _SHOWN_PLACES:,} rows more)" if len(bad) > _SHOWN_PLACES else ""
+            self._problems.append(f"{', '.join(bad[:_SHOWN_PLACES])}{others}: {problem}")
+        if self._n_empty and not kept and not found:
+            columns = " and ".join(self._n_empty)
+            self._problems.append(
+                f"{columns}: no row has a text; name the columns that have some in {self._wanted.key}.fields"
+            )
 
     def _identifier(self, row: Mapping[str, Any], number: int) -> str:
         if row.get("id") is not None:
@@ -197,6 +210,10 @@ def _is_task_file(path: Path) -> bool:
     return content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" and (
         b'"Instances"' in content or b'"Definition"' in content
     )
+
+
+def _is_empty(text: object) -> bool:
+    return text is None or (isinstance(text, str) and not text.strip())
 
 
 def _text_problem(text: object) -> str | None:

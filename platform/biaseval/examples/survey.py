@@ -6,7 +6,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -22,8 +22,11 @@ _LABELS = ("label", "labels", "answer", "target", "class", "category", "gold", "
 _IDS = ("id", "idx", "index", "uid", "guid", "qid", "")
 _MOST_LABELS = 45
 """As P1's rule has it (section 3.1)."""
-_QUESTION = {"question", "context", "answers"}
-_SQUAD = {"paragraphs"}
+_QUESTION = {"question", "context"}
+_ANSWERS = ("answers", "answer", "answer_text")
+"""What columns of answers to questions are called; as a spec needs not say it, the first."""
+_ARTICLES = {"paragraphs", "qas"}
+"""Rows that hold several questions: SQuAD's articles, MRQA's contexts."""
 _SHOWN_PROBLEMS = 5
 
 _OPTION = re.compile(r"(?P<stem>|(?:option|choice|answer|opt|endings?|ending)[ _-]?)(?P<mark>[A-Ha-h]|\d)")
@@ -35,11 +38,14 @@ class Survey:
 
     uri: str
     n_rows: int
+    """Of questions of extractive QA: how many there are."""
     is_whole: bool
     """Whether there are no more rows than were looked at."""
     columns: tuple[str, ...]
     is_questions: bool
     """Whether it holds questions of extractive QA."""
+    answers: str | None
+    """The column of their answers; None where they stand elsewhere, or there are none."""
     label: str | None
     """The column that looks most like the label; None: no column has few enough values."""
     counts: Mapping[str, int]
@@ -57,7 +63,9 @@ class Survey:
     n_contradicting: int
     """Those of them with another label."""
     n_empty: int
-    """Rows without a text or a label."""
+    """Rows without a text."""
+    n_unlabelled: int
+    """Rows with a text and no label."""
 
 
 def survey(uri: str) -> Survey:
@@ -81,12 +89,16 @@ def survey(uri: str) -> Survey:
     if not rows:
         raise InputError(f"{uri}: holds no row; check the path")
     columns = tuple(dict.fromkeys(key for row in rows for key in row))
-    is_questions = set(columns) >= _QUESTION or set(columns) >= _SQUAD
+    answers = _answers_column(rows) if set(columns) >= _QUESTION else None
+    is_questions = answers is not None or bool(set(columns) & _ARTICLES)
     options = {} if is_questions else _option_columns(columns)
     others = [column for column in columns if column not in options.values()]
     label = None if is_questions else _label_column(rows, others)
     fields = () if is_questions else _text_columns(rows, others, label)
-    return _described(uri, rows, columns, fields, options, label, is_questions=is_questions, is_whole=is_whole)
+    found = _described(uri, rows, columns, fields, options, label, is_whole=is_whole)
+    if not is_questions:
+        return found
+    return replace(found, is_questions=True, answers=answers, n_rows=sum(map(_n_questions, rows)))
 
 
 def _described(
@@ -97,17 +109,17 @@ def _described(
     options: Mapping[str, str],
     label: str | None,
     *,
-    is_questions: bool,
     is_whole: bool,
 ) -> Survey:
     counts: Counter[str] = Counter()
     first: dict[tuple[str, ...], Any] = {}
-    n_repeated = n_contradicting = n_empty = 0
+    n_repeated = n_contradicting = n_empty = n_unlabelled = 0
     for row in rows:
         value = row.get(label) if label is not None else None
         texts = tuple(str(row.get(field) or "").strip() for field in (*fields, *options.values()))
         if label is not None and (_is_empty(value) or not all(texts)):
-            n_empty += 1
+            n_empty += not all(texts)
+            n_unlabelled += all(texts)
             continue
         if label is not None:
             counts[label_key(value).strip()] += 1
@@ -124,7 +136,8 @@ def _described(
         n_rows=len(rows),
         is_whole=is_whole,
         columns=columns,
-        is_questions=is_questions,
+        is_questions=False,
+        answers=None,
         label=label,
         counts=dict(counts.most_common()),
         has_text_labels=all(
@@ -136,6 +149,7 @@ def _described(
         n_repeated=n_repeated,
         n_contradicting=n_contradicting,
         n_empty=n_empty,
+        n_unlabelled=n_unlabelled,
     )
 
 
@@ -153,6 +167,28 @@ def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     if named:
         return named[0][1]
     return min(reversed(list(n_values)), key=lambda column: n_values[column], default=None)
+
+
+def _answers_column(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the column of answers to questions: by its name, and where that is not the usual one by what it holds.
+
+    Answers of extractive QA stand in their contexts; of labels, such as yes and no, few do.
+    """
+    if any(_ANSWERS[0] in row for row in rows):
+        return _ANSWERS[0]
+    for column in _ANSWERS[1:]:
+        found = [row for row in rows if not _is_empty(row.get(column))]
+        n_spans = sum(str(row[column]) in str(row.get("context")) for row in found)
+        if found and n_spans >= 0.95 * len(found):
+            return column
+    return None
+
+
+def _n_questions(row: Mapping[str, Any]) -> int:
+    """Return how many questions a row, an article or a context with several is."""
+    if isinstance(paragraphs := row.get("paragraphs"), list):
+        return sum(_n_questions(each) for each in paragraphs if isinstance(each, dict))
+    return len(qas) if isinstance(qas := row.get("qas"), list) else "question" in row
 
 
 def _option_columns(columns: Sequence[str]) -> dict[str, str]:

@@ -181,7 +181,7 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
     files = [ExampleFile(uri, role, wanted) for role, uri in uris.items()]
     if problems := [problem for file in files for problem in file.shown_problems()]:
         raise InputError.of(problems)
-    notes = [note for file in files if (note := file.note)]
+    notes = [note for file in files for note in file.notes]
     if options is not None and options.n_left_out:
         notes.append(f"{key}: {options.n_left_out:,} rows do not have {len(options.labels)} options and are left out")
     train, test = files[0].examples, files[1].examples if len(files) > 1 else []

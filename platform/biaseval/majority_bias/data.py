@@ -80,7 +80,7 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
         notes = [f"data.test: not given; {len(test_rows)} of {len(train.examples)} examples were drawn from data.train"]
     else:
         train_rows, test_rows, notes = train.examples, test.examples, []
-    notes = [*(file.note for file in files.values() if file.note), *notes]
+    notes = [*(note for file in files.values() for note in file.notes), *notes]
     kept = _without(train_rows, test_rows)
     if len(kept) < len(train_rows):
         notes.append(

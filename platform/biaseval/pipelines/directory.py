@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from biaseval.environment import FILE, date_of, describe_environment, read_environment
@@ -10,7 +11,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
 from biaseval.progress import say
 from biaseval.records import digest
-from biaseval.spec import AnySpec, differences, dump_spec, grown_keys, of_analysis, stored_spec
+from biaseval.spec import AnySpec, analysed_as, differences, dump_spec, grown_keys, of_analysis, stored_spec
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES
 
@@ -65,27 +66,31 @@ def refuse_foreign(run: Run) -> None:
     raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
 
 
-def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> bool:
-    """Make sure that a planned run is this spec's, on the same models and data.
+class Change(Enum):
+    """What a spec asks of a planned run that the run's own did not."""
 
-    Returns:
-        Whether the spec asks for more than the run was planned for.
+    NONE = "nothing"
+    ANALYSIS = "another analysis of what is stored"
+    MORE = "more than it was planned for"
+
+
+def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> Change:
+    """Make sure that a planned run is this spec's, on the same models and data; the analysis may be another.
 
     Raises:
         InputError: it belongs to another spec, or an input changed since it was planned; the message lists all.
     """
     own = read_spec(run)
     different = differences(own, spec)
-    grown = grown_keys(own, spec) if different and kind.extend is not None else []
-    if different and not grown:
+    is_same_kind = type(own) is type(spec)
+    aligned = analysed_as(own, spec) if different and is_same_kind else spec
+    grown = grown_keys(own, aligned) if different and kind.extend is not None else []
+    if different and not grown and (not is_same_kind or of_analysis(own, spec)):
         lines = "".join(f"\n  - {line}" for line in different)
-        is_of_analysis = own.kind == spec.kind and not of_analysis(own, spec)
-        remedy = (
-            f"biaseval analyse {run.uri} --set KEY=VALUE computes it anew from what is stored"
-            if is_of_analysis
-            else f"choose another directory, or undo the difference (its own is {run.uri}/{_SPEC})"
+        raise InputError(
+            f"{run.uri}: belongs to another spec; choose another directory, or undo the difference (its own is "
+            f"{run.uri}/{_SPEC}):{lines}"
         )
-        raise InputError(f"{run.uri}: belongs to another spec; {remedy}:{lines}")
     environment = read_environment(run)
     recorded = environment.get("inputs", {})
     changed = [
@@ -106,7 +111,13 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> bool:
             )
     if problems:
         raise InputError.of(problems)
-    return bool(grown)
+    if not different:
+        return Change.NONE
+    if not grown:
+        kind.refuse_analysis(run, spec)
+    for line in differences(aligned, spec) if grown else different:
+        say(f"metrics are going to be those of the spec: {line}")
+    return Change.MORE if grown else Change.ANALYSIS
 
 
 def extend_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
@@ -135,6 +146,13 @@ def extend_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
 
 FINDINGS = ("report.html", "results.duckdb")
 """The files that say that a run has metrics."""
+
+
+def adopt_analysis(run: Run, spec: AnySpec) -> None:
+    """Make a spec of another analysis that of a run, whose metrics are then still to be computed."""
+    for name in FINDINGS:
+        run.delete(name)
+    adopt_spec(run, spec)
 
 
 def adopt_spec(run: Run, spec: AnySpec) -> None:

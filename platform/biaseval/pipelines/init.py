@@ -68,13 +68,16 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
 
 def _of_questions(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     name = init_name(found.uri)
+    data = _quoted(_place(found.uri, folder))
+    if found.answers not in (None, "answers"):
+        data = f"{{file: {data}, fields: {{answers: {found.answers}}}}}"
     text = f"""# Does a QA model lean on shortcuts? Models are named by path, or by their predictions.
 kind: qa_bias
 name: {_quoted(name)}
 models:
   - {{name: model, path: {_quoted(_place(model, folder) if model else _MODEL)}}}
   # - {{name: system, predictions: {{{name}: predictions.json}}}}  as SQuAD's scorer takes them: question's id to answer
-datasets: {{in_distribution: {{{name}: {_quoted(_place(found.uri, folder))}}}}}
+datasets: {{in_distribution: {{{name}: {data}}}}}
 heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
 """
     if found.n_rows < _PUBLISHED_QUESTIONS:
@@ -82,7 +85,7 @@ heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
             f"bootstrap: {{sample: {max(2, found.n_rows // 4)}, replacement: true}}  # of each of two groups; 800 "
             f"without, as published, need {_PUBLISHED_QUESTIONS:,} questions\n"
         )
-    return FirstSpec(text, [f"{_rows(found)} of questions with their contexts"], [], model is not None)
+    return FirstSpec(text, [f"{_questions(found)} with their contexts"], [], model is not None)
 
 
 def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
@@ -139,7 +142,7 @@ def _instruction(found: Survey) -> str:
 
 def _demonstrations(found: Survey) -> tuple[tuple[int, ...], int]:
     """Return the numbers of demonstrations that the rows are enough for, and the sets of each."""
-    usable = found.n_rows - found.n_repeated - found.n_empty
+    usable = found.n_rows - found.n_repeated - found.n_empty - found.n_unlabelled
     spare = usable - max(2 * len(found.counts), round(usable * 32 / 396)) - max(FEWEST_MAIN_ROWS, usable // 2)
     # Sets that show each label as often leave at least half of the rarest one's rows.
     rarest = min((count for count in found.counts.values() if count >= _FEW), default=0)
@@ -167,7 +170,9 @@ def _cautions(found: Survey) -> list[str]:
     total = sum(found.counts.values())
     cautions = []
     if found.n_empty:
-        cautions.append(f"{found.n_empty:,} rows have no text or no label: fill them in, or take them out")
+        cautions.append(f"{found.n_empty:,} rows have no text: they are left out")
+    if found.n_unlabelled:
+        cautions.append(f"{found.n_unlabelled:,} rows have no label: fill it in, or take them out")
     if found.n_repeated:
         contradicting = f", {found.n_contradicting:,} of them with another label" if found.n_contradicting else ""
         cautions.append(f"{found.n_repeated:,} rows repeat another's text{contradicting}: they are left out")
@@ -181,6 +186,10 @@ def _cautions(found: Survey) -> list[str]:
     if not found.has_text_labels and not found.options:
         cautions.append("labels are no words: say in data.labels what prompts show for each")
     return cautions
+
+
+def _questions(found: Survey) -> str:
+    return f"{found.n_rows:,} questions" if found.is_whole else f"more than {found.n_rows:,} questions"
 
 
 def _rows(found: Survey) -> str:

@@ -43,6 +43,7 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
     with problems.noted():
         facts, tokenizer = model_inputs(spec.model)
     problems.refuse()
+    spec.members([source.name for source in sources.tasks])
 
     prompt = spec.prompt
     n_settings = sum(
@@ -148,6 +149,11 @@ def _changes(spec: LabelBiasSpec, environment: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def _refuse_analysis(run: Run, spec: LabelBiasSpec) -> None:
+    """Make sure that the suites of a spec are of the tasks that a run has; Raises InputError: they are not."""
+    spec.members(run.read_table("tasks")["task"].to_pylist())
+
+
 def _page(run: Run) -> Page:
     from biaseval.report import label_bias_page
 
@@ -169,6 +175,7 @@ LABEL_BIAS = Kind(
     extend=extend_causal,
     stages=_stages,
     changes=_changes,
+    refuse_analysis=_refuse_analysis,
     derive=derive_label_bias,
     page=_page,
     headline=lambda spec: HEADLINE,

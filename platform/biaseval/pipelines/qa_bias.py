@@ -31,7 +31,7 @@ from biaseval.pipelines.training_plan import (
     write_training,
 )
 from biaseval.qa_bias.attributes import attributes
-from biaseval.qa_bias.data import QuestionSet, Role, question_rows, read_questions
+from biaseval.qa_bias.data import QuestionSet, Role, question_rows
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.user_heuristics import look_in, source_digest
@@ -87,7 +87,7 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
                 sets[name] = (read_source(spec, uri, name, "measured", max_examples=limit), role)
     if "tfidf" in resources_of(spec.heuristics) and spec.datasets.train is not None:
         with problems.noted():
-            train = read_questions(spec.datasets.train, name="train", on_bad_example=spec.datasets.on_bad_example)
+            train = read_source(spec, spec.datasets.train, "train", "train")
     if not problems.found:
         with problems.noted():
             _refuse_small_sets(spec, _sizes(sets))

@@ -15,8 +15,8 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.lease import held
 from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import (
-    FINDINGS,
-    adopt_spec,
+    Change,
+    adopt_analysis,
     extend_plan,
     is_planned,
     read_plan,
@@ -39,6 +39,8 @@ from biaseval.units import Done, Unit, files_of, missing_units
 
 def run_spec(spec: AnySpec, run_uri: str) -> Run:
     """Plan, train, score, analyse and report a run; on a directory that has it already, only what is missing.
+
+    The metrics are those of the spec, also where the run was analysed otherwise before.
 
     Returns:
         The complete run.
@@ -134,10 +136,12 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     with held(run) as run:
         run.sweep()
         if is_planned(run):
-            is_more = refuse_another(run, kind, spec)
+            change = refuse_another(run, kind, spec)
             sweep_unplanned(run, read_plan(run))
-            if is_more:
+            if change is Change.MORE:
                 extend_plan(run, kind, spec)
+            elif change is Change.ANALYSIS:
+                adopt_analysis(run, spec)
         else:
             write_plan(run, kind, spec, kind.read(spec) if inputs is None else inputs)
         yield run
@@ -252,9 +256,7 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         refuse_unfinished(run)
         kind.refuse_analysis(run, spec)
         if spec != own:
-            for name in FINDINGS:
-                run.delete(name)
-            adopt_spec(run, spec)
+            adopt_analysis(run, spec)
         analyse(run, kind, spec)
         _write_page(run, kind)
     return run

@@ -13,7 +13,7 @@ from biaseval.pipelines.study import BIAS_MODEL, Reader, guides_of, measured, re
 from biaseval.pipelines.words import cost_lines
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
 from biaseval.qa_bias.planted import planted_questions
-from biaseval.spec import GUIDED, DataSource, QaBaseSpec, QaBiasSpec, QaTrainSpec
+from biaseval.spec import GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaBiasSpec, QaTrainSpec, TableSpec
 from biaseval.store import Run
 from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.estimate import ModelShape, TrainingCost, cost_of, training_flops
@@ -69,10 +69,15 @@ def read_source(
     Raises:
         InputError: the file cannot be read, or has bad questions.
     """
-    if isinstance(source, str):
-        on_bad_example = spec.datasets.on_bad_example
+    if not isinstance(source, GeneratedSpec):
+        fields = source.fields if isinstance(source, TableSpec) else {}
         return read_questions(
-            source, name=name, on_bad_example=on_bad_example, max_examples=max_examples, seed=spec.seed
+            source.file if isinstance(source, TableSpec) else source,
+            name=name,
+            fields={str(held): column for held, column in fields.items()},
+            on_bad_example=spec.datasets.on_bad_example,
+            max_examples=max_examples,
+            seed=spec.seed,
         )
     planted = source.planted
     found = planted_questions(
@@ -203,7 +208,12 @@ def training_lines(train: QaTrainSpec, inputs: TrainingInputs) -> list[tuple[str
 
 def _is_asked(spec: QaBiasSpec, role: str, name: str, source: DataSource, asked: Mapping[str, QuestionSet]) -> bool:
     """Return whether a set for validation is one that the run measures, and not a part of it."""
-    return role == "validation" and name in asked and spec.datasets.max_examples is None and isinstance(source, str)
+    return (
+        role == "validation"
+        and name in asked
+        and spec.datasets.max_examples is None
+        and not isinstance(source, GeneratedSpec)
+    )
 
 
 def _shape(spec: QaBiasSpec, base: QaBaseSpec) -> ModelShape:

@@ -1,32 +1,23 @@
-"""Questions of a QA data set: SQuAD's JSON, Hugging Face rows (JSON, JSON lines, Parquet), MRQA's JSON lines."""
+"""Questions of a QA data set, each of which can be measured, and what of a file cannot be used."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from biaseval.errors import InputError
+from biaseval.qa_bias.files import FileQuestion, file_questions, is_whole
 from biaseval.qa_bias.squad_metric import normalize_answer
-from biaseval.records import decompressed, json_values, read_file
+from biaseval.records import Records
 from biaseval.tables import QA_EXAMPLES
 
-_KNOWN_FORMATS = (
-    "SQuAD JSON (v1.1 or v2), rows of id, question, context and answers {text: [...], answer_start: [...]} as JSON "
-    "list, JSON lines or Parquet, and MRQA JSON lines are read, each plain or gzipped"
-)
-_COLUMNS = ("id", "question", "context", "answers")
-_OPTIONAL_COLUMNS = ("title", "is_impossible")
 _SHOWN_IDS = 5
-_SHOWN_PROBLEMS = 10
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 
 _NO_ID = "without an id"
 _NO_QUESTION = "without the question's text"
@@ -34,6 +25,7 @@ _NO_CONTEXT = "without a context"
 _NO_CHARACTER = "with half a surrogate pair (\\ud800 to \\udfff), which is no character"
 _NO_ANSWER = "without an answer"
 _NO_LISTS = "with answers that are not texts and starts, as many of each"
+_NO_JSON_LIST = 'with answers in brackets that are no JSON list, as ["one", "two"] is'
 _EMPTY_ANSWER = "with an empty answer"
 _ABSENT_ANSWER = "with an answer that is nowhere in the context"
 _SAME_ID = "with the id of an earlier question"
@@ -70,19 +62,25 @@ def read_questions(
     uri: str,
     *,
     name: str,
+    fields: Mapping[str, str] = MappingProxyType({}),
     on_bad_example: Literal["error", "drop"] = "error",
     max_examples: int | None = None,
     seed: int = 42,
 ) -> QuestionSet:
     """Return the questions of a file, each of which can be measured.
 
-    The format is told by the content: SQuAD's articles (``data[].paragraphs[].qas[]``), rows with ``answers`` as two
-    lists (a JSON list, ``{"data": [...]}``, JSON lines, Parquet), MRQA's lines, gzipped or not. Other fields are
-    ignored. Where the context does not have an answer's text at its start, the start is moved to the nearest place
-    that has it (the first of two equally near). Of an MRQA answer's spans the first counts; where that has the answer
-    in other case, punctuation or articles, which is the same to the metric, the answer is written as the span has it.
-    Questions that SQuAD v2 marks ``is_impossible`` are left out: P3's metric has no null answer. All of this is
-    counted in the notes, and so are questions that stand there again under another id, which are kept.
+    The format is told by the content: SQuAD's articles (``data[].paragraphs[].qas[]``), MRQA's lines, or rows of a
+    table (CSV, TSV, a JSON list, ``{"data": [...]}``, JSON lines, Parquet, as :class:`~biaseval.records.Records` reads
+    them). A table has the columns ``question``, ``context`` and ``answers``, and if it likes ``id`` (else the number of
+    the row, from 0), ``title`` and ``answer_start``. Answers are a text, a list of texts (in CSV as JSON), or Hugging
+    Face's two lists ``text`` and ``answer_start``; where the file says no start it is the first place that has the
+    text. Other fields are ignored.
+
+    Where the context does not have an answer's text at its start, the start is moved to the nearest place that has it
+    (the first of two equally near). Of an MRQA answer's spans the first counts; where that has the answer in other
+    case, punctuation or articles, which is the same to the metric, the answer is written as the span has it. Questions
+    that SQuAD v2 marks ``is_impossible`` are left out: P3's metric has no null answer. All of this is counted in the
+    notes, and so are questions that stand there again under another id, which are kept.
 
     Bad are questions without id, text, context or answer, with an answer that the context does not have, or with the
     id of an earlier question, good or bad.
@@ -90,6 +88,7 @@ def read_questions(
     Args:
         uri: a local path, or one on an object store.
         name: of the set; notes begin with it.
+        fields: columns of a table by what they hold, where they have other names: ``{"answers": "gold"}``.
         on_bad_example: ``drop`` leaves bad questions out, counted in the notes.
         max_examples: at most so many good questions, drawn without replacement, in the file's order. The draw is that
             of the seed, the name and the number of good questions; fewer are a part of more.
@@ -99,9 +98,9 @@ def read_questions(
         InputError: the file cannot be read, has none of the formats, has JSON mistakes, has bad questions and
             ``on_bad_example`` is ``error``, or no question is left. One message, with places or ids and the remedy.
     """
-    content = read_file(uri)
+    records = Records(uri)
     found = _Found(contexts={}, ids=set(), texts=set(), questions=[], bad={})
-    for row in _rows(uri, content):
+    for row in file_questions(records, fields):
         found.add(row)
     bad = "; ".join(f"{len(ids):,} {reason} ({first_ids(ids)})" for reason, ids in found.bad.items())
     n_bad = sum(map(len, found.bad.values()))
@@ -121,7 +120,7 @@ def read_questions(
         order = _stream(seed, name).permutation(len(questions))
         questions = [questions[index] for index in sorted(order[:max_examples].tolist())]
         notes.append(f"{name}: drew {len(questions):,} of {len(found.questions):,} questions (max_examples)")
-    return QuestionSet(name=name, questions=questions, notes=notes, sha256=hashlib.sha256(content).hexdigest())
+    return QuestionSet(name=name, questions=questions, notes=notes, sha256=records.sha256)
 
 
 Role = Literal["in_distribution", "out_of_distribution", "train", "validation"]
@@ -149,7 +148,7 @@ def question_rows(questions: QuestionSet, role: Role) -> pa.Table:
 
 def is_id(value: object) -> bool:
     """Return whether a value can be a question's id: text, or a whole number, which becomes text."""
-    return _is_whole(value) or _is_filled(value)
+    return is_whole(value) or _is_filled(value)
 
 
 def is_text(value: object) -> bool:
@@ -166,124 +165,6 @@ def is_text(value: object) -> bool:
 def first_ids(ids: Sequence[str]) -> str:
     """Return the first of many ids, for a message."""
     return ", ".join(ids[:_SHOWN_IDS]) + (", …" if len(ids) > _SHOWN_IDS else "")
-
-
-class _Row(NamedTuple):
-    """A question as a file has it, unchecked."""
-
-    place: str
-    example_id: Any
-    title: Any
-    question: Any
-    context: Any
-    answers: Any
-    is_impossible: bool
-
-
-def _rows(uri: str, content: bytes) -> Iterator[_Row]:
-    """Yield the questions of a file.
-
-    Raises:
-        InputError: the content is none of the known formats.
-    """
-    unpacked = content
-    if content.startswith(_GZIP):
-        try:
-            is_parquet = decompressed(content).read(len(_PARQUET)) == _PARQUET
-            unpacked = gzip.decompress(content) if is_parquet else content
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{uri}: is no complete gzip file ({error}); fetch it again") from error
-    if unpacked.startswith(_PARQUET):
-        yield from _parquet_rows(uri, unpacked)
-        return
-    problems: list[str] = []
-    for place, value in json_values(
-        uri, content, known_formats=_KNOWN_FORMATS, is_lines=uri.removesuffix(".gz").endswith(".jsonl")
-    ):
-        if place:
-            # MRQA's files begin with a line that says what they are.
-            is_header = place == "line 1" and isinstance(value, dict) and value.keys() == {"header"}
-            entries = [] if is_header else [(place, value)]
-        elif isinstance(value, dict) and "data" in value and "question" not in value:
-            entries = _numbered("data", value["data"], problems)
-        elif isinstance(value, list):
-            entries = _numbered("", value, problems)
-        else:
-            entries = [("the object", value)]
-        for entry_place, entry in entries:
-            yield from _entry_rows(entry_place, entry, "", problems)
-    if problems:
-        n_more = len(problems) - _SHOWN_PROBLEMS
-        more = [f"{uri}: {n_more:,} more places like these"] if n_more > 0 else []
-        shown = [f"{uri}: {problem}" for problem in problems[:_SHOWN_PROBLEMS]]
-        raise InputError(f"{InputError.of([*shown, *more])}; {_KNOWN_FORMATS}")
-
-
-def _parquet_rows(uri: str, content: bytes) -> Iterator[_Row]:
-    try:
-        file = pq.ParquetFile(pa.BufferReader(content))
-        columns = file.schema_arrow.names
-        missing = [column for column in _COLUMNS if column not in columns]
-        if missing:
-            raise InputError(
-                f"{uri}: is a Parquet table without {', '.join(missing)} (it has {', '.join(columns)}); "
-                f"{_KNOWN_FORMATS}"
-            )
-        wanted = [column for column in (*_COLUMNS, *_OPTIONAL_COLUMNS) if column in columns]
-        number = 0
-        for batch in file.iter_batches(columns=wanted, batch_size=4096):
-            for row in batch.to_pylist():
-                yield _flat_row(f"row {number}", row)
-                number += 1
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{uri}: is no readable Parquet file ({error}); fetch it again") from error
-
-
-def _entry_rows(place: str, entry: object, title: object, problems: list[str]) -> Iterator[_Row]:
-    """Yield the questions of an article, of a paragraph, or the one of a flat row."""
-    if not isinstance(entry, dict):
-        problems.append(f"{place}: is {_kind(entry)}, not an object with a question")
-    elif "paragraphs" in entry:
-        for inner_place, paragraph in _numbered(f"{place}.paragraphs", entry["paragraphs"], problems):
-            yield from _entry_rows(inner_place, paragraph, entry.get("title"), problems)
-    elif "qas" in entry:
-        for inner_place, qa in _numbered(f"{place}.qas", entry["qas"], problems):
-            if isinstance(qa, dict):
-                yield _flat_row(inner_place, {"title": title, **qa, "context": entry.get("context")})
-            else:
-                problems.append(f"{inner_place}: is {_kind(qa)}, not an object with a question")
-    elif not entry.keys() & {"question", "context"}:
-        keys = ", ".join(list(entry)[:_SHOWN_IDS]) or "none"
-        problems.append(f"{place}: has neither question nor context (its keys: {keys})")
-    else:
-        yield _flat_row(place, entry)
-
-
-def _flat_row(place: str, row: Mapping[str, Any]) -> _Row:
-    # MRQA's questions have the id of their source besides; predictions go by qid.
-    return _Row(
-        place=place,
-        example_id=row["qid"] if "qid" in row else row.get("id"),
-        title=row.get("title"),
-        question=row.get("question"),
-        context=row.get("context"),
-        answers=row["detected_answers"] if "detected_answers" in row else row.get("answers"),
-        is_impossible=row.get("is_impossible") is True,
-    )
-
-
-def _numbered(place: str, values: object, problems: list[str]) -> list[tuple[str, object]]:
-    if not isinstance(values, list):
-        problems.append(f"{place}: is {_kind(values)}, not a list")
-        return []
-    return [(f"{place}[{index}]", value) for index, value in enumerate(values)]
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, dict):
-        return f"an object with the keys {', '.join(list(value)[:_SHOWN_IDS]) or 'none'}"
-    names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 @dataclass
@@ -303,8 +184,9 @@ class _Found:
     n_moved: int = 0
     n_moved_questions: int = 0
     n_respelled: int = 0
+    n_ambiguous: int = 0
 
-    def add(self, row: _Row) -> None:
+    def add(self, row: FileQuestion) -> None:
         """Take a question in, or say why not."""
         if row.is_impossible:
             self.n_impossible += 1
@@ -331,11 +213,14 @@ class _Found:
         if self.n_respelled:
             n = _counted(self.n_respelled, "answer")
             yield f"wrote {n} as the context has it at its span, in other case, punctuation or articles"
+        if self.n_ambiguous:
+            n = _counted(self.n_ambiguous, "answer")
+            yield f"took the first place in the context of {n} that stand there more than once without answer_start"
         if self.n_repeated:
             n = _counted(self.n_repeated, "question")
             yield f"kept {n} whose context and text an earlier one has under another id"
 
-    def _question(self, row: _Row) -> Question | str:
+    def _question(self, row: FileQuestion) -> Question | str:
         """Return the question, or why it is bad."""
         if not is_id(row.example_id):
             return _NO_ID
@@ -351,73 +236,37 @@ class _Found:
         title = row.title if isinstance(row.title, str) else ""
         if not all(map(is_text, (example_id, title, row.question, row.context))):
             return _NO_CHARACTER
-        answers = _answers(row.answers)
-        if answers is None:
+        if row.answers is None:
             return _NO_LISTS
-        if not answers:
+        if not row.answers:
             return _NO_ANSWER
         context = self.contexts.setdefault(row.context, row.context)
         texts, starts = [], []
-        n_moved = n_respelled = 0
-        for answer in answers:
+        n_moved = n_respelled = n_ambiguous = 0
+        for answer in row.answers:
             if not answer.text.strip():
                 return _EMPTY_ANSWER
-            start, text = _nearest(context, answer.text, answer.start), answer.text
+            named = answer.start or 0
+            start, text = _nearest(context, answer.text, named), answer.text
             span = answer.span_of(context)
             # Another place that has the text may be another thing: "us" is found in "industry".
-            is_elsewhere = start is None or start >= answer.end or start + len(text) <= answer.start
+            is_elsewhere = start is None or start >= answer.end or start + len(text) <= named
             if span and is_elsewhere and normalize_answer(span) == normalize_answer(text):
-                start, text = answer.start, span
+                start, text = named, span
                 n_respelled += 1
             if start is None:
-                return _ABSENT_ANSWER
-            n_moved += start != answer.start
+                return _NO_JSON_LIST if text.startswith("[") else _ABSENT_ANSWER
+            if answer.start is None:
+                n_ambiguous += context.find(text, start + 1) >= 0
+            else:
+                n_moved += start != named
             starts.append(start)
             texts.append(text)
         self.n_moved += n_moved
         self.n_moved_questions += n_moved > 0
         self.n_respelled += n_respelled
+        self.n_ambiguous += n_ambiguous
         return Question(example_id, title, row.question, context, tuple(texts), tuple(starts))
-
-
-class _Answer(NamedTuple):
-    text: str
-    start: int
-    end: int
-    """Behind the span that the file names; 0 where it names none."""
-
-    def span_of(self, context: str) -> str:
-        """Return what the context has at the span; empty where the file names none or a wrong one."""
-        return context[self.start : self.end] if 0 <= self.start < self.end <= len(context) else ""
-
-
-def _answers(value: object) -> list[_Answer] | None:
-    """Return the answers of one question; None where they have no known form."""
-    if value is None:
-        return []
-    if isinstance(value, dict):
-        texts, starts = value.get("text"), value.get("answer_start")
-        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
-            return None
-        found = [(text, start, 0) for text, start in zip(texts, starts, strict=True)]
-    elif isinstance(value, list) and all(isinstance(answer, dict) for answer in value):
-        found = [(answer.get("text"), *_span(answer)) for answer in value]
-    else:
-        return None
-    if not all(isinstance(text, str) and _is_whole(start) and _is_whole(end) for text, start, end in found):
-        return None
-    return [_Answer(*answer) for answer in found]
-
-
-def _span(answer: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the first character of an answer and the one behind it, or 0 for that where the file does not say."""
-    match answer.get("char_spans"):
-        case None:
-            return answer.get("answer_start"), 0
-        # MRQA's ends are inclusive.
-        case [[start, end], *_] if _is_whole(end):
-            return start, end + 1
-    return None, None
 
 
 def _nearest(context: str, text: str, start: int) -> int | None:
@@ -434,10 +283,6 @@ def _nearest(context: str, text: str, start: int) -> int | None:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' if number > 1 else ''}"
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_filled(value: object) -> bool:

@@ -146,7 +146,10 @@ def read_findings(run: Run) -> Findings:
         scope=scope,
         by_suite={
             suite: sorted((row for row in means if row["suite"] == suite), key=_setting_order)
-            for suite in sorted({row["suite"] for row in means if row["suite"] == "all" or row["n_tasks"] > 1})
+            for suite in sorted(
+                {row["suite"] for row in means if row["suite"] == "all" or row["n_tasks"] > 1},
+                key=lambda suite: (suite != "all", suite),
+            )
         },
         by_task=by_task,
         remedies=sorted(shown["remedies"], key=_setting_order),

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from biaseval.errors import InputError
 from biaseval.spec.data import BASE, LABEL, DataSpec, FormatSpec, ItemSpec, item_pieces, label_key, template_fields
 from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
-from biaseval.spec.growth import grown_keys, of_analysis
+from biaseval.spec.growth import analysed_as, grown_keys, of_analysis
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
@@ -27,7 +27,7 @@ from biaseval.spec.qa_bias import (
     QaTextSpec,
     WindowsSpec,
 )
-from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec
+from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, TableSpec
 from biaseval.spec.score import ScoreSpec
 from biaseval.spec.search import ObjectiveSpec, SearchedSpec, SearchSpec, StopEarlySpec
 from biaseval.spec.sections import ExecutionSpec, Method, ModelSpec, ScoringSpec
@@ -174,9 +174,11 @@ __all__ = [
     "Source",
     "Spec",
     "StopEarlySpec",
+    "TableSpec",
     "TasksSpec",
     "TrainingSpec",
     "WindowsSpec",
+    "analysed_as",
     "differences",
     "dump_spec",
     "grown_keys",

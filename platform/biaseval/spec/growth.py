@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from biaseval.prompting.calibration import Variant
-from biaseval.spec.files import changed_keys, differences
+from biaseval.spec.files import S, changed_keys, differences
 from biaseval.spec.sections import RunSpec, is_among
 
 _CALIBRATION = "calibration"
@@ -34,10 +36,29 @@ def grown_keys(old: RunSpec, new: RunSpec) -> list[str]:
     return [] if differences(old, type(new).model_validate(after)) else grown
 
 
+def analysed_as(old: S, new: S) -> S:
+    """Return ``new`` with the analysis of ``old``, or as it is where that does not go with its other keys.
+
+    Args:
+        old: the spec of a run.
+        new: of the same kind.
+    """
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    sections = {key.split(".")[0] for key in _analysis(new)}
+    try:
+        return type(new).model_validate({**after, **{section: before[section] for section in sections}})
+    except ValidationError:
+        return new
+
+
+def _analysis(spec: RunSpec) -> Sequence[str]:
+    # Readers are trained against segments, which are of these keys.
+    return spec.ANALYSIS if getattr(spec, "train", None) is None else ()
+
+
 def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
     """Return what keeps ``new`` from being another analysis of what a run of ``old`` has stored, a line each."""
-    # Readers are trained against segments, which are of these keys.
-    analysis = new.ANALYSIS if getattr(new, "train", None) is None else ()
+    analysis = _analysis(new)
     allowed = ", ".join(_shown(new)) if analysis else "none where readers are trained"
     lines = [
         f"{key}: is no key of the analysis of a run of the kind {new.kind} ({allowed})"

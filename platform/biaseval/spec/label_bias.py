@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
+from biaseval.errors import InputError, did_you_mean
 from biaseval.prompting.calibration import permuting
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
@@ -26,6 +28,9 @@ from biaseval.spec.sections import (
     refuse,
 )
 from biaseval.spec.training import LoraSpec, other_adapters, untrainable
+
+KNOWN_SUITES = ("all", "semantically_equivalent")
+"""Every run has them."""
 
 
 class TasksSpec(Section):
@@ -197,7 +202,7 @@ class LabelBiasSpec(RunSpec):
     )
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
-    ANALYSIS = ("scoring.*",)
+    ANALYSIS = ("scoring.*", "suites.*")
     GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
@@ -214,6 +219,8 @@ class LabelBiasSpec(RunSpec):
     them, and a search may choose on them (``choose_on: held_out``)."""
     calibration: list[Method] = []
     scoring: ScoringSpec = ScoringSpec()
+    suites: dict[Name, Annotated[list[str], Field(min_length=1)]] = {}
+    """Further sets of tasks over which means are taken: name to names of tasks, or globs over them."""
     lora: LoraSpec | None = None
     execution: ExecutionSpec = ExecutionSpec()
 
@@ -237,6 +244,34 @@ class LabelBiasSpec(RunSpec):
         """How instances are drawn."""
         return "per_task" if self.tasks is None else self.tasks.sampling
 
+    def members(self, tasks: Sequence[str]) -> dict[str, list[str]]:
+        """Return the tasks of each of ``suites``, in their order.
+
+        Args:
+            tasks: those of the run.
+
+        Raises:
+            InputError: a name or glob stands for no task, or a suite has a single one, which is no mean.
+        """
+        found = {
+            suite: [task for task in tasks if any(fnmatchcase(task, glob) for glob in globs)]
+            for suite, globs in self.suites.items()
+        }
+        problems = [
+            f"suites.{suite}: no task is called {glob}{did_you_mean(glob, tasks)}"
+            for suite, globs in self.suites.items()
+            for glob in globs
+            if not any(fnmatchcase(task, glob) for task in tasks)
+        ]
+        problems += [
+            f"suites.{suite}: has {own[0]} alone; name two or more (label_bias_by_task has the values of one)"
+            for suite, own in found.items()
+            if len(own) == 1
+        ]
+        if problems:
+            raise InputError.of(problems)
+        return found
+
     def models_used(self) -> dict[tuple[str, ...], ModelSpec]:
         """Return the one model."""
         return {("model",): self.model}
@@ -251,6 +286,15 @@ class LabelBiasSpec(RunSpec):
         if tasks is not None and tasks.suite == "selection" and tasks.table is None:
             raise SpecError("tasks.table: suite: selection needs the CSV of task names, categories and languages")
         return tasks
+
+    @field_validator("suites")
+    @classmethod
+    def _suites_are_others(cls, suites: dict[str, list[str]]) -> dict[str, list[str]]:
+        taken = [suite for suite in suites if suite in KNOWN_SUITES]
+        refuse(
+            [f"suites.{suite}: is the name of a suite that every run has; choose another" for suite in taken], SpecError
+        )
+        return suites
 
     @field_validator("data", mode="before")
     @classmethod

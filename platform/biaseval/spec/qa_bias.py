@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from biaseval.qa_bias.heuristics import HEURISTICS
 from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS
-from biaseval.spec.qa_training import DataSource, QaBaseSpec, QaTrainSpec
+from biaseval.spec.qa_training import DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, QuestionFile, file_of
 from biaseval.spec.sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
 
 
@@ -61,7 +61,7 @@ class QaModelSpec(Section):
 class QaDatasetsSpec(Section):
     """The questions of a QA-bias run."""
 
-    train: str | None = None
+    train: QuestionFile | None = None
     """Training questions: ``cos_sim`` takes its document frequencies from their contexts."""
     in_distribution: Annotated[dict[Name, DataSource], Field(min_length=1)]
     """Name to file: sets like the one that the models were trained on."""
@@ -119,8 +119,11 @@ class QaBiasSpec(RunSpec):
         "models.*.adapter",
         "models.*.predictions.*",
         "datasets.train",
+        "datasets.train.file",
         "datasets.in_distribution.*",
+        "datasets.in_distribution.*.file",
         "datasets.out_of_distribution.*",
+        "datasets.out_of_distribution.*.file",
         "text.nltk_data",
         "text.spacy",
         "text.modules",
@@ -160,8 +163,8 @@ class QaBiasSpec(RunSpec):
         """Return the files of questions, and those of predictions from elsewhere."""
         sets = {**self.datasets.in_distribution, **self.datasets.out_of_distribution}
         return {
-            "datasets.train": self.datasets.train,
-            **{f"datasets.{name}": uri for name, uri in sets.items() if isinstance(uri, str)},
+            "datasets.train": file_of(self.datasets.train),
+            **{f"datasets.{name}": uri for name, own in sets.items() if (uri := file_of(own)) is not None},
             **{
                 f"predictions of {model.name} for {name}": uri
                 for model in self.models
@@ -179,10 +182,10 @@ class QaBiasSpec(RunSpec):
         }
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what is generated otherwise: these keys stand where files have their places."""
-        for key in dict.fromkeys([*before, *after]):
-            if ".planted." in key and before.get(key) != after.get(key):
-                yield f"{key}: the run has {before.get(key)!r}, the spec {after.get(key)!r}"
+        """Yield what is generated, or read of columns, otherwise: these keys stand where files have their places."""
+        for key in sorted(before.keys() & after.keys()):
+            if (".planted." in key or ".fields." in key) and before[key] != after[key]:
+                yield f"{key}: the run has {before[key]!r}, the spec {after[key]!r}"
 
     @field_validator("models")
     @classmethod
@@ -251,7 +254,7 @@ class QaBiasSpec(RunSpec):
             problems += [
                 f"train.validation.{name}: is not the file that datasets calls {name}; give one of them another name"
                 for name, source in train.validation.items()
-                if name in measured and (measured[name] != source or not isinstance(source, str))
+                if name in measured and (measured[name] != source or isinstance(source, GeneratedSpec))
             ]
         taken = {model.name for model in known.get("models", ())}
         problems += [
@@ -274,7 +277,7 @@ def _training_files(train: QaTrainSpec) -> dict[str, str | None]:
     """Return the files of training, by their keys."""
     sets = {f"train.{key}.{name}": own for key in ("data", "validation") for name, own in getattr(train, key).items()}
     return {
-        **{key: own for key, own in sets.items() if isinstance(own, str)},
+        **{key: uri for key, own in sets.items() if (uri := file_of(own)) is not None},
         "train.bias_model.predictions": train.bias_model.predictions,
     }
 

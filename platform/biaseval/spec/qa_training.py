@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.qa_bias.planted import SHORTCUTS
 from biaseval.spec.sections import Name, Section, Seed, SpecError, named_twice, refuse
@@ -49,8 +49,38 @@ class GeneratedSpec(Section):
     planted: PlantedSpec
 
 
-DataSource = str | GeneratedSpec
+class TableSpec(Section):
+    """A table of questions whose columns have names of their own."""
+
+    file: str
+    fields: Annotated[
+        dict[Literal["id", "title", "question", "context", "answers", "answer_start"], str], Field(min_length=1)
+    ]
+    """What a column holds to its name."""
+
+
+QuestionFile = str | TableSpec
+"""A file of questions."""
+
+
+def _source_of(value: object) -> str:
+    """Return what a section is meant to be, so that mistakes in it are those of one kind."""
+    is_table = isinstance(value, TableSpec) or (isinstance(value, dict) and not {"file", "fields"}.isdisjoint(value))
+    return "table" if is_table else "generated"
+
+
+DataSource = (
+    str
+    | Annotated[
+        Annotated[TableSpec, Tag("table")] | Annotated[GeneratedSpec, Tag("generated")], Discriminator(_source_of)
+    ]
+)
 """A file of questions, or what to generate."""
+
+
+def file_of(source: QuestionFile | GeneratedSpec | None) -> str | None:
+    """Return the place of a file of questions; None where they are generated, or there are none."""
+    return source.file if isinstance(source, TableSpec) else source if isinstance(source, str) else None
 
 
 class QaBaseSpec(Section):
@@ -151,7 +181,9 @@ class QaTrainSpec(TrainingSpec):
     PATHS: ClassVar[tuple[str, ...]] = (
         "train.bases.*.path",
         "train.data.*",
+        "train.data.*.file",
         "train.validation.*",
+        "train.validation.*.file",
         "train.bias_model.predictions",
         "train.deepspeed_config",
     )

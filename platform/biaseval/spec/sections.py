@@ -48,7 +48,7 @@ class RunSpec(Section):
     RESOURCES: ClassVar[tuple[str, ...]]
     """Change what a run costs, not what it computes: a resumed run may change them, but for `further_differences`."""
     ANALYSIS: ClassVar[tuple[str, ...]] = ()
-    """Change only what is computed from outputs that a run has stored already. A resumed run keeps them."""
+    """Change only what is computed from outputs that a run has stored already: a finished run may change them."""
     GROWS: ClassVar[tuple[str, ...]] = ()
     """Where more is asked for (a longer list, a larger number), a finished run makes what is new and keeps the rest."""
 
