@@ -73,8 +73,7 @@ def _train(config: dict[str, Any]) -> None:
     job: Job = config["job"]
     run = Run.open(job.run_uri)
     context = ray.train.get_context()
-    # Ray gives who asks for no CPU one thread, by which an optimizer on the CPU (ZeRO offload) would wait for itself.
-    torch.set_num_threads(job.groups.n_threads or max(1, n_cores() // context.get_local_world_size()))
+    torch.set_num_threads(job.groups.threads(n_cores(), context.get_local_world_size()))
     rank = context.get_world_rank()
     base: Base | None = None
     for unit in config["units"]:

@@ -126,6 +126,17 @@ class Groups:
     caution: str | None = None
     """What a person should know of it, behind the name of the work."""
 
+    def threads(self, n_cores: int, n_local: int) -> int:
+        """Return the threads of a worker: with a GPU its part of the cores of its machine.
+
+        Ray gives who asks for no CPU one thread, by which an optimizer on the CPU (ZeRO offload) would wait for itself.
+
+        Args:
+            n_cores: of its machine.
+            n_local: workers of its group there.
+        """
+        return self.n_threads or max(1, n_cores // n_local)
+
 
 def local_cpus(execution: ExecutionSpec, n_cores: int) -> int:
     """Return the logical CPUs of a Ray of this machine's own."""
