@@ -1,4 +1,4 @@
-"""A stage whose units are parts: a worker writes each file itself, in one step, and what travels back is facts.
+"""A stage whose units are parts: each file is written where it is made, in one step, and what travels back is facts.
 
 So a part is complete when its files exist, whatever dies before or after.
 """

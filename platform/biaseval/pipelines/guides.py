@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.logits_files import FileLogits, Sides
 from biaseval.pipelines.questions import use_threads
 from biaseval.qa_bias.tfidf_bias import SentenceCosines, token_log_probabilities
@@ -18,7 +19,6 @@ from biaseval.tables import QA_GUIDE_LOGITS
 
 if TYPE_CHECKING:
     from biaseval.execute.resources import Allocation
-    from biaseval.execute.tasks import Task
 
 
 class GuideWorker:
@@ -29,8 +29,8 @@ class GuideWorker:
         self._run, self._allocation, self._spec, self._train = run, allocation, spec, train
         self._guides: dict[str, Callable[[Mapping[str, Any], pa.Table], Sides]] = {}
 
-    def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
-        """Write a part of ``qa_guide_logits``."""
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of ``qa_guide_logits``."""
         [file] = task.files
         work = task.work
         if work["guide"] not in self._guides:
@@ -47,8 +47,7 @@ class GuideWorker:
             },
             schema=QA_GUIDE_LOGITS.schema,
         )
-        self._run.write_table(file, table)
-        return {}
+        return Made({file: table})
 
     def _loaded(self, work: Mapping[str, Any]) -> Callable[[Mapping[str, Any], pa.Table], Sides]:
         if work["source"] == "tfidf":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from biaseval.environment import read_environment
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import n_cores
+from biaseval.execute.tasks import Made, Task
 from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
 from biaseval.pipelines.planning import tokenizer_of
@@ -25,7 +26,6 @@ from biaseval.units import Unit
 if TYPE_CHECKING:
     from biaseval.execute.parts import Parts
     from biaseval.execute.resources import Allocation
-    from biaseval.execute.tasks import Task
     from biaseval.scoring.outputs import ReadPart
 
 _FLOPS_OF_A_CORE = 2e10
@@ -108,7 +108,7 @@ def _table(file: str) -> tuple[str, str]:
 
 
 class LabelScoresWorker:
-    """Holds the model; scores a part and writes it."""
+    """Holds the model; scores a part."""
 
     def __init__(
         self,
@@ -141,18 +141,19 @@ class LabelScoresWorker:
             cache_budget=budgets.get("cache_budget"),
         )
 
-    def make(self, task: Task, prepared: ReadPart) -> Mapping[str, Any]:
-        """Score a part, by the model and by the adapted model, and return the scorer's facts."""
+    def make(self, task: Task, prepared: ReadPart) -> Made:
+        """Score a part, by the model and by the adapted model; the scorer's facts are beside it."""
         from biaseval.scoring.outputs import part_outputs
 
+        tables = {}
         missing = dict(map(_table, task.files))
         for adapter, names in ((None, {table: table for table in ADAPTED}), (task.work.get("adapter"), ADAPTED)):
             asked = {table: name for table, name in names.items() if name in missing}
             if asked:
                 self._use(adapter)
                 for table, rows in part_outputs(self.scorer, prepared, self._predict, asked):
-                    self._run.write_table(f"{asked[table]}/{missing[asked[table]]}", rows)
-        return self.scorer.facts()
+                    tables[f"{asked[table]}/{missing[asked[table]]}"] = rows
+        return Made(tables, self.scorer.facts())
 
     def _use(self, adapter: str | None) -> None:
         """Have the model score with an adapter of the run, or with none; one stays in place until another comes."""

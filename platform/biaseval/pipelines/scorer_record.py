@@ -21,7 +21,7 @@ class ScorerRecord:
 
     Of several actors the slowest path, the smallest budgets (on one kind of device) and the largest difference count.
     An actor's time goes from the arrival of its first part to the end of its last; ``busy_share`` is the part of all
-    actors' time in which they scored and wrote.
+    actors' time in which they scored.
     """
 
     def __init__(self, run: Run) -> None:
