@@ -20,7 +20,7 @@ class GpuHours:
         gpus_per_actor: of this stage.
     """
 
-    def __init__(self, run: Run, most: float | None, gpus_per_actor: int) -> None:
+    def __init__(self, run: Run, most: float | None, gpus_per_actor: float) -> None:
         self._run, self._most, self._n_gpus = run, most, gpus_per_actor
         self._before = float(read_environment(run).get("gpu_hours", 0.0))
         self._spans: dict[str, tuple[float, float]] = {}

@@ -59,7 +59,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     from ray.exceptions import RayError
 
     resources = cluster.resources()
-    allocation = allocate(parts.execution, len(missing), resources)
+    allocation = allocate(parts.execution, len(missing), resources, parts.weights_bytes)
     if allocation.caution is not None:
         logger.warning("%s %s", parts.name, allocation.caution)
     units = {unit.number: unit for unit in missing}

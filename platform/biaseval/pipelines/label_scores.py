@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.environment import read_environment
 from biaseval.errors import BiasevalError
-from biaseval.execute.machine import n_cores
+from biaseval.execute.machine import n_cores, take_share
 from biaseval.execute.tasks import Made, Task
 from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
@@ -63,8 +63,16 @@ def scoring_stage(
             "known": environment.get("scorer", {}),
         },
         seconds=_seconds(execution, n_parameters),
+        weights_bytes=None if n_parameters is None else int(n_parameters * _width(model)),
         recorder=ScorerRecord,
     )
+
+
+def _width(model: ModelSpec) -> float:
+    """Return the bytes of a weight, of those that are many."""
+    if model.quantization is not None:
+        return {"8bit": 1.0, "4bit": 0.5}[model.quantization]
+    return 4.0 if model.dtype == "float32" else 2.0
 
 
 def _seconds(execution: ExecutionSpec, n_parameters: int | None) -> Callable[[Unit], float] | None:
@@ -119,14 +127,10 @@ class LabelScoresWorker:
         predict: Sequence[Prediction],
         known: Mapping[str, Any],
     ) -> None:
-        import torch
-
         from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
         from biaseval.scoring import LabelScorer
 
-        if allocation.n_threads is not None:
-            # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
-            torch.set_num_threads(allocation.n_threads)
+        take_share(allocation.n_threads, allocation.num_gpus)
         self._run = run
         self._predict = predict
         self._adapter: str | None = None

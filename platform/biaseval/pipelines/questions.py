@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.environment import amend_environment, read_environment
+from biaseval.execute.machine import take_share
 from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.kind import Stage
 from biaseval.qa_bias.attributes import attributes
@@ -149,7 +150,7 @@ class AnswersWorker:
         from biaseval.models import Loading, ModelSource
         from biaseval.reading import WindowSettings, load_reader
 
-        use_threads(allocation)
+        take_share(allocation.n_threads, allocation.num_gpus)
         self._run = run
         self._name = model.name
         self._reader = load_reader(
@@ -173,7 +174,7 @@ class TrainedAnswersWorker:
     """Holds readers that the run trained, one at a time."""
 
     def __init__(self, run: Run, allocation: Allocation, *, windows: WindowsSpec, table: str) -> None:
-        use_threads(allocation)
+        take_share(allocation.n_threads, allocation.num_gpus)
         self._run, self._allocation, self._windows, self._table = run, allocation, windows, table
         self._readers: dict[str, ExtractiveReader] = {}
 
@@ -194,15 +195,6 @@ class TrainedAnswersWorker:
         loading, windows = Loading("float32", self._allocation.device), WindowSettings(**self._windows.model_dump())
         with self._run.local_folder(folder) as path:
             return ExtractiveReader.load(ModelSource(path, trust_remote_code=is_trusted), loading, windows)
-
-
-def use_threads(allocation: Allocation) -> None:
-    """Have torch use the threads that this actor may."""
-    import torch
-
-    if allocation.n_threads is not None:
-        # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
-        torch.set_num_threads(allocation.n_threads)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def device_kind(device: str) -> str:
     return device.split(": ", 1)[-1]
 
 
-def known_budgets(known: Mapping[str, Any], num_gpus: int) -> dict[str, int]:
+def known_budgets(known: Mapping[str, Any], num_gpus: float) -> dict[str, int]:
     """Return the memory budgets that a run knows for this kind of device: what did not fit once is not tried again.
 
     Args:
