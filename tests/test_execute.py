@@ -171,7 +171,7 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     record.close()
     expected = {"path": "prefix_cache", "token_budget": 1024, "cache_budget": 4000, "self_test_difference": 1e-6}
     expected |= {"path_beyond_window": None, "paths_left": left}
-    expected |= {"device": "cuda:0: NVIDIA X", "scoring_s": 6, "elapsed_s": 10, "busy_share": 0.6}
+    expected |= {"device": "cuda:0: NVIDIA X", "scoring_s": 6, "elapsed_s": 10, "busy_share": 0.6, "tokens": 3}
     assert environment(tmp_path) == {"seed": 42, "scorer": expected}
 
     again = ScorerRecord(run)
@@ -179,7 +179,7 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     again.add(part("c", 0, 10, 9, path="full_text", self_test_difference=1e-7))
     assert again.busy_share == 0.9
     again.close()
-    expected |= {"path": "full_text", "scoring_s": 15, "elapsed_s": 20, "busy_share": 0.75}
+    expected |= {"path": "full_text", "scoring_s": 15, "elapsed_s": 20, "busy_share": 0.75, "tokens": 4}
     assert environment(tmp_path)["scorer"] == expected
 
     # Another kind of device: its budgets are its own.

@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
+from biaseval.execute.budget import HALT
+from biaseval.execute.groups import is_halted
 from biaseval.spec import InstructSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.training.loop import StepRecord
@@ -98,6 +100,12 @@ def work_together(rank: int, folder: Path, model: str) -> None:
         assert outcome.n_steps < 4
     left = train_two_on_one(folder, few_shot(model, zero=3, workers=2), rank)
     (folder / f"left-{rank}.json").write_text(json.dumps(left))
+    # The first worker looks, for all of them.
+    looked_in = Run.open(str(folder / f"looked-in-by-{rank}"))
+    assert not is_halted(looked_in, rank, N_WORKERS)
+    if rank == 0:
+        looked_in.write_text(HALT, "")
+    assert is_halted(looked_in, rank, N_WORKERS)
     trained(folder / "adapter", tuning(model, {"r": 4, "alpha": 8}, zero=3, workers=2), **place)
     # Begun by one worker alone, gone on with under ZeRO 2, ended under ZeRO 3.
     with pytest.raises(KilledError):
