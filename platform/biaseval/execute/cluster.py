@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import biaseval
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, TransientError
 from biaseval.execute.machine import n_cores
 from biaseval.execute.node_types import node_types
 from biaseval.execute.resources import Resources, local_cpus, share_of
@@ -21,6 +23,9 @@ from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
 
 _LOCAL = "local"
+
+ANSWER_S = 30.0
+"""How long a head may take to listen: Ray itself would wait for it for ever."""
 
 _SETTLING_S = 60.0
 """How long what a stage held may take to be free again."""
@@ -112,6 +117,7 @@ class Cluster:
             # Workers run this very code, installed there or not.
             options["runtime_env"] = {"py_modules": [str(Path(biaseval.__file__).parent)]}
         say("starting Ray" if address == _LOCAL else f"connecting to Ray at {address}")
+        _refuse_silence(address)
         try:
             with _without_chatter():
                 ray.init(address=address, **options)
@@ -126,6 +132,29 @@ class Cluster:
 def _address() -> str:
     """Return where Ray is, or that one of this run's own is to start."""
     return os.environ.get("RAY_ADDRESS") or _LOCAL
+
+
+def _refuse_silence(address: str) -> None:
+    """Make sure that something listens where Ray is to be, if that is a host and a port.
+
+    Raises:
+        TransientError: nothing does.
+    """
+    place = urlsplit(address if "://" in address else f"//{address}")
+    if not place.hostname or not place.port:
+        return
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            socket.create_connection((place.hostname, place.port), timeout=ANSWER_S).close()
+            return
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                raise TransientError(
+                    f"no Ray answers at {address!r} ({error.strerror or error}): start its head, or correct "
+                    "RAY_ADDRESS; without one a run starts a Ray of its own"
+                ) from error
+        time.sleep(1)
 
 
 @contextmanager
