@@ -6,10 +6,13 @@ import csv
 import io
 import json
 import math
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +23,7 @@ import pytest
 import typer
 
 from biaseval import cli
+from biaseval.cli.arguments import resumable
 from biaseval.cli.printing import print_json
 from biaseval.pipelines import run_status
 from biaseval.spec import MIN_INSTANCES
@@ -266,6 +270,21 @@ def test_a_plan_says_what_would_run_and_writes_nothing(
     assert as_json["plan"]["n_prompts"] == int(shown["prompts"].replace(",", ""))
     assert as_json["plan"]["model"]["family"] == "llama"
     assert digests(tmp_path) == before
+
+
+def test_a_command_that_is_asked_to_end_says_that_it_can_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    @resumable()
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    with pytest.raises(SystemExit) as stop:
+        work()
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "stopped; complete parts are kept, run the same command again to resume\n"
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_plan_of_a_run_that_has_begun_says_its_rate(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,7 +121,7 @@ class Cluster:
         say("starting Ray" if address == _LOCAL else f"connecting to Ray at {address}")
         _refuse_silence(address)
         try:
-            with _without_chatter():
+            with _without_chatter(), _own_handler():
                 ray.init(address=address, **options)
         except Exception as error:  # Ray raises bare ones where a node does not start
             raise BiasevalError(
@@ -155,6 +157,15 @@ def _refuse_silence(address: str) -> None:
                     "RAY_ADDRESS; without one a run starts a Ray of its own"
                 ) from error
         time.sleep(1)
+
+
+@contextmanager
+def _own_handler() -> Iterator[None]:
+    """Keep what this process does when it is asked to end, where it has something of its own: Ray sets another."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager
