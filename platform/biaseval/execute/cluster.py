@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import biaseval
@@ -42,9 +42,14 @@ class Cluster:
     Args:
         execution: of the spec; its actors decide how many logical CPUs a Ray of this run's own has.
         at_once: runs of a search that share it equally, of which this is one; None: it has all of it.
+        hands_on: at the end of this one Ray is left to the next of this process, or to `leave`; not behind an error.
     """
 
-    def __init__(self, execution: ExecutionSpec, at_once: int | None = None) -> None:
+    _handed_on: ClassVar[list[bool]] = []
+    """Whether a Ray that was left is this machine's own; empty where none was."""
+
+    def __init__(self, execution: ExecutionSpec, at_once: int | None = None, *, hands_on: bool = False) -> None:
+        self._hands_on = hands_on
         self._execution = execution
         self._at_once = at_once
         self._is_connected = False
@@ -56,10 +61,19 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Leave Ray where this run connected to it."""
+        """Leave Ray where this run connected to it, or hand it on."""
         if self._is_ours:
+            self._handed_on.append(self._is_local)
+            if not self._hands_on or error is not None:
+                self.leave()
+
+    @classmethod
+    def leave(cls) -> None:
+        """Leave a Ray that was handed on and that nobody took."""
+        if cls._handed_on:
             import ray
 
+            cls._handed_on.clear()
             ray.shutdown()
 
     @property
@@ -108,7 +122,8 @@ class Cluster:
         # Ray's coming default: a task without a GPU keeps the machine's CUDA_VISIBLE_DEVICES. Unset, it warns.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         if ray.is_initialized():
-            self._is_local = len(ray.nodes()) == 1
+            self._is_ours = bool(self._handed_on)
+            self._is_local = self._handed_on.pop() if self._is_ours else len(ray.nodes()) == 1
             self._is_connected = True
             return
         address = _address()
