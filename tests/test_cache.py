@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from biaseval.cache import FOLDER, local_copy
+from biaseval.cache import FOLDER, file_digest, local_copy
 from biaseval.errors import InputError
 from biaseval.models import Loading, ModelSource, describe_reader, fingerprint_model, load_model, load_tokenizer
 from biaseval.pipelines import run_spec
@@ -33,6 +35,31 @@ def uploaded(folder: Path, uri: str) -> str:
     fs, root = pafs.FileSystem.from_uri(uri)
     pafs.copy_files(str(folder), root, source_filesystem=pafs.LocalFileSystem(), destination_filesystem=fs)
     return uri
+
+
+def test_the_digest_of_a_large_file_is_remembered_until_it_changes(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, digested = tmp_path / "model.safetensors", []
+    monkeypatch.setattr("biaseval.cache._REMEMBERED_FROM_BYTES", 8)
+    digest = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *arguments: digested.append(1) or digest(*arguments))
+    for content, n_digested in ((b"12345678", 1), (b"12345678", 1), (b"87654321", 2), (b"small", 3), (b"small", 4)):
+        if not file.exists() or file.read_bytes() != content:
+            file.write_bytes(content)
+            os.utime(file, ns=(0, 0))  # a copy that keeps times is another file all the same
+        assert file_digest(file) == hashlib.sha256(content).hexdigest()
+        assert len(digested) == n_digested
+    assert len(list((cache / "digests").iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_costs_the_memory_of_digests_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"12345678")
+    monkeypatch.setattr("biaseval.cache._REMEMBERED_FROM_BYTES", 8)
+    monkeypatch.setenv(FOLDER, str(tmp_path / "file"))  # no folder
+    assert file_digest(tmp_path / "file") == hashlib.sha256(b"12345678").hexdigest()
 
 
 def copies(cache: Path) -> list[Path]:

@@ -6,10 +6,13 @@ import csv
 import io
 import json
 import math
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -20,9 +23,11 @@ import pytest
 import typer
 
 from biaseval import cli
+from biaseval.cli.arguments import resumable
 from biaseval.cli.printing import print_json
 from biaseval.pipelines import run_status
 from biaseval.spec import MIN_INSTANCES
+from biaseval.store import Run
 from tests.commands import call
 from tests.taskfiles import write_task
 from tests.test_pipelines import digests, write_spec
@@ -265,6 +270,49 @@ def test_a_plan_says_what_would_run_and_writes_nothing(
     assert as_json["plan"]["n_prompts"] == int(shown["prompts"].replace(",", ""))
     assert as_json["plan"]["model"]["family"] == "llama"
     assert digests(tmp_path) == before
+
+
+def test_a_command_that_is_asked_to_end_says_that_it_can_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    @resumable()
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    with pytest.raises(SystemExit) as stop:
+        work()
+    assert stop.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().err == "stopped; complete parts are kept, run the same command again to resume\n"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_plan_of_a_run_that_has_begun_says_its_rate(
+    tmp_path: Path,
+    tiny_llama: Path,
+    here: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec, run_dir = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]}), str(tmp_path / "run")
+    options = ("--run-dir", run_dir)
+    assert "rate so far" not in call(capsys, monkeypatch, "plan", str(spec), *options).out
+    assert call(capsys, monkeypatch, "run", str(spec), *options).code == 0
+    run = Run.open(run_dir)
+    tokens = [part["tokens"] for part in run.read_json("plan.json")["parts"]]
+    environment = run.read_json("environment.json")
+    assert environment["scorer"]["tokens"] == sum(tokens)
+    # As if half of all had taken an hour, and one part were missing.
+    environment["scorer"] |= {"tokens": sum(tokens) / 2, "elapsed_s": 3600}
+    run.write_json("environment.json", environment)
+    run.delete("label_scores/part-00001.parquet")
+    found = json.loads(call(capsys, monkeypatch, "plan", str(spec), *options, "--json").out)["measured"]
+    assert found["tokens_per_s"] == pytest.approx(sum(tokens) / 7200)
+    assert (found["hours"], found["hours_left"]) == pytest.approx((2, 2 * tokens[1] / sum(tokens)))
+    assert found["device"] == "cpu"
+    shown = call(capsys, monkeypatch, "plan", str(spec), *options).out
+    assert f"by its rate so far         2 hours of one actor on cpu, {found['hours_left']:.3g} of them left (" in shown
+    assert "rate so far" not in call(capsys, monkeypatch, "plan", str(spec), *options, "--set", "seed=7").out
 
 
 def test_a_run_can_be_asked_in_every_format(

@@ -26,6 +26,15 @@ def test_a_plan_says_them_a_line_an_accelerator() -> None:
     assert list(cost_lines("FLOPs", 1)) == [("FLOPs", "1"), ("GPU-hours at 100 TFLOP/s", "under 0.01")]
 
 
+def test_a_plan_says_which_hours_are_more_than_a_run_may_take() -> None:
+    hours = FLOPS / (1e14 * 3600)
+    for most, expected in ((9.5, ["stops", "stops"]), (hours - 1, ["stops", ""]), (hours + 1, ["", ""])):
+        execution = ExecutionSpec(prices={"H200": 4.5}, max_gpu_hours=most)
+        [_, at_a_rate, on_h200] = [value for _, value in cost_lines("FLOPs", int(FLOPS), execution)]
+        for value, word in zip((at_a_rate, on_h200), expected, strict=True):
+            assert value.endswith(f"; execution.max_gpu_hours stops it at {most:g}") == bool(word)
+
+
 def test_accelerators_are_known_by_name() -> None:
     with pytest.raises(ValidationError, match="prices: V9000 is no known accelerator; name T4, A10G, L4, A100"):
         ExecutionSpec(prices={"V9000": 1})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from biaseval.execute import here
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.machine import n_cores
 from biaseval.execute.parts import Parts
+from biaseval.execute.tasks import Made
 from biaseval.pipelines import run_status
 from biaseval.pipelines.causal import part_entry
 from biaseval.pipelines.label_scores import scoring_stage
@@ -32,11 +32,11 @@ class Writer:
     def __init__(self, run: Run, allocation: Any, *, error: Exception | None = None) -> None:
         self._run, self._error = run, error
 
-    def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
+    def make(self, task: Any, prepared: Any) -> Made:
         if self._error is not None and task.number == 1:
             raise self._error
         self._run.write_text(task.files[0], prepared)
-        return {"number": task.number}
+        return Made({}, {"number": task.number})
 
 
 def stage(seconds: float | None = 1.0, gpus_per_actor: Literal["auto", 0] = "auto", **arguments: Any) -> Parts:

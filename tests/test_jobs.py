@@ -183,6 +183,9 @@ def test_a_job_that_is_stopped_leaves_a_run_that_the_same_command_finishes(
     client.stop_job(job)
     wait(job, lambda: client.get_job_status(job) in states)
     assert client.get_job_status(job) == JobStatus.STOPPED
+    log = client.get_job_logs(job)
+    assert "stopped; complete parts are kept, run the same command again to resume" in log.splitlines()
+    assert "Traceback" not in log
     kept = digests(tmp_path / "run" / "label_scores")
     again = submitted()
     wait(again, lambda: client.get_job_status(again) in states)

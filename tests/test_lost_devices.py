@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from biaseval.execute.datasets import _may_pass
 from biaseval.execute.devices import is_broken_device
 from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Allocation, NodeType, Resources
+from biaseval.execute.tasks import Made
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
 from biaseval.units import Unit, missing_units
@@ -37,13 +37,13 @@ class TroubledWorker:
             except ConnectionError as error:
                 raise InputError("org/model: no usable config.json: the hub does not answer; check") from error
 
-    def make(self, task: Any, prepared: None) -> Mapping[str, Any]:
+    def make(self, task: Any, prepared: None) -> Made:
         if task.number == 1 and len(self._run.files("broken")) < self._times:
             self._run.write_text(f"broken/{time.monotonic_ns()}", BROKEN)
             raise RuntimeError(BROKEN)
         self._run.write_text(task.files[0], "written by it")
         time.sleep(self._seconds)
-        return {}
+        return Made({})
 
 
 def made(run: Run, times: int, max_gpu_hours: float | None = None) -> list[int]:

@@ -307,7 +307,9 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_
         # Another actor takes its place, and does the part again.
         wait_until(second.exists, process)
     kept = digests(run_dir / "label_scores")
-    assert (len(before), len(kept)) == (N_BEFORE, 2 * N_BEFORE)
+    # One may have been on its way to the disk when the next one waited.
+    assert len(before) in (N_BEFORE, N_BEFORE + 1)
+    assert len(kept) in (2 * N_BEFORE, 2 * N_BEFORE + 1)
     assert kept.items() >= before.items()
     status = run_status(str(run_dir))
     assert 0 < status.n_parts_done < status.n_parts

@@ -332,7 +332,7 @@ def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path) -> 
     allocation = Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=1, n_preparing=1)
     worker = answers.worker(run, allocation, **answers.arguments)
     unit = answers.units[0]
-    worker.make(Task(unit.number, unit.work, unit.files), None)
+    worker.make(Task(unit.number, unit.work, unit.files), None).write(run)
     assert run.read_part("qa_predictions", 0).num_rows == PART_ROWS
 
 

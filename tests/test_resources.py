@@ -144,6 +144,13 @@ def test_as_many_groups_train_and_trials_run_as_nodes_can_come() -> None:
     assert share_of(ON_DEMAND, 4).reachable_gpus == 4
 
 
+def test_workers_with_gpus_share_the_cores_of_their_machine() -> None:
+    on_gpus = share(LoraSpec(workers=4), ExecutionSpec(), 9, ON_DEMAND)
+    assert [on_gpus.threads(n_cores, n_local) for n_cores, n_local in ((48, 4), (8, 3), (2, 4))] == [12, 2, 1]
+    on_cpus = share(LoraSpec(workers=2), ExecutionSpec(gpus_per_actor=0), 1, Resources([node(6)], False, n_cores=64))
+    assert on_cpus.threads(64, 2) == 3  # what Ray gave each
+
+
 def test_a_model_over_several_gpus_is_said_to_use_them_in_turn() -> None:
     assert allocate(ExecutionSpec(gpus_per_actor=1), 9, EIGHT).caution is None
     caution = allocate(ExecutionSpec(gpus_per_actor=2), 9, EIGHT).caution

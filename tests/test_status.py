@@ -157,6 +157,50 @@ def test_a_run_in_a_bucket_is_live_for_who_looks_from_another_machine(
     assert not run_status(run.uri).is_live
 
 
+SCORE = """
+import sys, time
+from pathlib import Path
+from biaseval.pipelines import label_scores, score_prompts
+from biaseval.spec import ExecutionSpec, ModelSpec
+from tests.inprocess import in_this_process
+
+class Waiting(label_scores.LabelScoresWorker):
+    def make(self, task, prepared):
+        if len(self._run.parts("label_scores")) == 2:
+            time.sleep(3600)
+        return super().make(task, prepared)
+
+label_scores.LabelScoresWorker = Waiting
+model, prompts, out = sys.argv[1:]
+with in_this_process():
+    score_prompts(ModelSpec(path=model), ExecutionSpec(part_rows=3), Path(prompts), out)
+"""
+
+
+def test_a_bucket_that_a_job_works_on_can_be_looked_at(
+    object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    run = Run.open(f"{object_store}/status/{tmp_path.name}")
+    with killed_in_the_end(SCORE, str(tiny_llama), str(write_prompts(tmp_path)), run.uri) as job:
+        wait_until(lambda: len(run.parts("label_scores")) == 2, job)
+        shown = call(capsys, monkeypatch, "status", run.uri)
+        assert shown.code == 0
+        assert shown.err == ""
+        assert f"driver  live: process {job.pid} on " in shown.out
+        found = json.loads(call(capsys, monkeypatch, "status", run.uri, "--json").out)
+        [stage] = found["stages"]
+        assert (stage["n_units_done"], stage["n_units"]) == (2, N_PARTS)
+        assert found["driver"]["is_live"] is True
+        assert found["pace"]["last_part_age_s"] < 30
+    before = {name: run.read_bytes(name) for name in run.files("label_scores")}
+    assert not run_status(run.uri).is_live
+    with in_this_process():
+        score_prompts(ModelSpec(path=str(tiny_llama)), ExecutionSpec(part_rows=3), tmp_path / "prompts.jsonl", run.uri)
+    assert run_status(run.uri).is_complete
+    assert {name: run.read_bytes(name) for name in before} == before
+
+
 def test_watching_goes_on_until_the_run_is_complete(begun: Run, finished: Path) -> None:
     command = [sys.executable, "-m", "biaseval", "status", "--watch=0.1", begun.uri, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT) as watching:

@@ -13,6 +13,7 @@ from typing import Any
 
 import ray
 
+from biaseval.execute.tasks import Made
 from biaseval.pipelines.label_scores import LabelScoresWorker
 from biaseval.pipelines.questions import AnswersWorker
 from biaseval.store import Run
@@ -32,7 +33,7 @@ class WaitingWorker(LabelScoresWorker):
         super().__init__(run, allocation, **arguments)
         self._folder = Path(run.uri).parent
 
-    def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
+    def make(self, task: Any, prepared: Any) -> Made:
         n_made = len(self._run.parts("label_scores"))
         for number, marker in enumerate(MARKERS, start=1):
             if n_made >= number * N_BEFORE and not (self._folder / marker).exists():
@@ -46,15 +47,15 @@ class IdleWorker:
     def __init__(self, run: Run, allocation: Any, **arguments: Any) -> None:
         self._marker = Path(run.uri).parent / MARKERS[0]
 
-    def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
+    def make(self, task: Any, prepared: Any) -> Made:
         say_and_wait(self._marker)
-        return {}
+        return Made({})
 
 
 class WaitingReader(AnswersWorker):
     """Waits for ever when one part is complete, once."""
 
-    def make(self, task: Any, prepared: Any) -> Mapping[str, Any]:
+    def make(self, task: Any, prepared: Any) -> Made:
         marker = Path(self._run.uri).parent / MARKERS[0]
         if self._run.parts("qa_predictions") and not marker.exists():
             say_and_wait(marker)

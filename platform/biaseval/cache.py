@@ -1,4 +1,7 @@
-"""Copies of what lies on an object store and is read from a disk: models, adapters, folders of tasks; one a machine."""
+"""What is kept on this machine: digests of large files, and copies of what lies on an object store, one a machine.
+
+Copies are of models, adapters and folders of tasks, which are read from a disk.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import hashlib
 import json
 import os
 import shutil
+import uuid
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -16,11 +21,13 @@ from biaseval.errors import InputError
 from biaseval.progress import say
 
 FOLDER = "BIASEVAL_CACHE"
-"""The environment variable that names the folder of all copies; they stay until somebody deletes them."""
+"""The environment variable that names the folder of all of it, which stays until somebody deletes it."""
 
 _DEFAULT = "~/.cache/biaseval"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _SAID_FROM_BYTES = 2**30
+_REMEMBERED_FROM_BYTES = 2**28
+"""A file that takes about a second to digest."""
 
 
 def is_remote(path: str) -> bool:
@@ -70,8 +77,37 @@ def _place(uri: str, files: dict[str, pafs.FileInfo]) -> Path:
     """Return the folder of the copy of files as they are now."""
     facts = [uri.rstrip("/"), sorted((name, info.size, info.mtime_ns) for name, info in files.items())]
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get(FOLDER) or _DEFAULT).expanduser()
-    return folder / f"{PurePosixPath(uri.rstrip('/')).name}-{digest}"
+    return _folder() / f"{PurePosixPath(uri.rstrip('/')).name}-{digest}"
+
+
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file, read in blocks; of a large one it is remembered until the file changes.
+
+    A file that was written since has other times, which is what is looked at, beside its path and its size.
+    """
+    before = _state(file)
+    kept = _folder() / "digests" / hashlib.sha256(json.dumps(before).encode()).hexdigest()
+    with suppress(OSError):
+        return kept.read_text(encoding="ascii")
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if file.stat().st_size >= _REMEMBERED_FROM_BYTES and _state(file) == before:
+        with suppress(OSError):  # it is computed again
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            incomplete = kept.with_name(f"{kept.name}.{uuid.uuid4().hex}")
+            incomplete.write_text(digest, encoding="ascii")
+            incomplete.replace(kept)
+    return digest
+
+
+def _state(file: Path) -> tuple[str, int, int, int, int]:
+    """Return what says that a file is as it was."""
+    own = file.stat()
+    return str(file.resolve()), own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns
+
+
+def _folder() -> Path:
+    return Path(os.environ.get(FOLDER) or _DEFAULT).expanduser()
 
 
 def _fetch(uri: str, fs: pafs.FileSystem, files: dict[str, pafs.FileInfo], place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +17,8 @@ from transformers import AutoModel, ConvBertConfig, FNetConfig, PreTrainedModel,
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import Loading, ModelSource, encoder_window
-from biaseval.reading import ExtractiveReader, WindowSettings
+from biaseval.reading import ExtractiveReader, WindowSettings, extractive
+from biaseval.reading.spans import Answer, window_answers
 from tests.reading.families import (
     CONTEXTS,
     FAMILIES,
@@ -83,6 +85,41 @@ def test_batches_on_several_threads_give_the_same_answers() -> None:
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(1)
+
+
+def test_spans_are_ranked_while_the_model_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, make = FAMILIES["bert"]
+    reader = ExtractiveReader(random_reader(config()), make(), WINDOWS, token_budget=100)
+    reader._batches.n_workers = 1
+    expected = reader.read(questions())
+    n_read, n_batches = 0, len(_counted(reader, questions()))
+    read = reader._logits
+
+    def counting(*arguments: Any) -> Any:
+        nonlocal n_read
+        n_read += 1
+        return read(*arguments)
+
+    def waiting(*arguments: Any) -> list[Answer]:
+        before, deadline = n_read, time.monotonic() + 60
+        while n_read == before < n_batches:
+            assert time.monotonic() < deadline, "nothing is read while spans are ranked"
+            time.sleep(0.001)
+        return window_answers(*arguments)
+
+    monkeypatch.setattr(reader, "_logits", counting)
+    monkeypatch.setattr(extractive, "window_answers", waiting)
+    assert reader.read(questions()).equals(expected)
+
+
+def _counted(reader: ExtractiveReader, asked: pa.Table) -> list[Any]:
+    """Return what a reader ran, batch by batch."""
+    ran: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        read = reader._logits
+        patch.setattr(reader, "_logits", lambda windows, rows: ran.append(rows) or read(windows, rows))
+        reader.read(asked)
+    return ran
 
 
 def test_the_same_question_is_read_once() -> None:

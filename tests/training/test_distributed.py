@@ -14,12 +14,14 @@ from typer.testing import CliRunner
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups
+from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.training import deal
 from biaseval.pipelines import describe, train_lora
 from biaseval.pipelines.adapters import TrainingSummary, adapter_stage, training_summary
 from biaseval.pipelines.run import planned_run
 from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.store import Run
+from biaseval.training import outcome
 from biaseval.training.recipe import adapters_recipe, tuning_recipe
 from biaseval.training.work import few_shot_adapter, tuned_model
 from biaseval.units import Done, Unit
@@ -133,6 +135,34 @@ def test_a_deepspeed_file_is_checked_whenever_training_begins(tmp_path: Path, ti
     changed = load_spec(tmp_path / "spec.yaml", ["lora.zero=2", f"lora.deepspeed_config={tmp_path / 'ds.json'}"])
     with pytest.raises(InputError, match="train_batch_size 4 contradicts"):
         train_lora(changed, str(tmp_path / "run"))
+
+
+def test_gpu_hours_that_are_used_up_begin_no_other_adapter_and_more_of_them_train_it(
+    tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the group had a GPU, and its driver heard of each adapter at once."""
+    monkeypatch.setattr("biaseval.execute.training.GpuHours", lambda run, most, n_gpus: GpuHours(run, most, 1))
+    plain = outcome.train
+
+    def train_and_halt(run: Run, *arguments: Any) -> Any:
+        found = plain(run, *arguments)
+        run.write_text(HALT, "")
+        return found
+
+    path = write_spec(tmp_path, tiny_llama)
+    with monkeypatch.context() as patch:
+        patch.setattr(outcome, "train", train_and_halt)
+        with pytest.raises(BiasevalError, match=r"max_gpu_hours: 1e-09 are used up .* before all is made; raise it"):
+            train_lora(load_spec(path, ["execution.max_gpu_hours=0.000000001"]), str(tmp_path / "run"))
+    run = Run.open(str(tmp_path / "run"))
+    assert len([name for name in run.files("adapters") if name.endswith("adapter_config.json")]) == 1
+    assert not run.has(HALT)
+    [used] = [own["seconds"] for own in run.read_json("environment.json")["training"]]
+    assert run.read_json("environment.json")["gpu_hours"] == pytest.approx(used / 3600, abs=2e-6)
+    with pytest.raises(BiasevalError, match="max_gpu_hours: 1e-09 are used up"):
+        train_lora(load_spec(path, ["execution.max_gpu_hours=0.000000001"]), str(tmp_path / "run"))
+    train_lora(load_spec(path, ["execution.max_gpu_hours=9"]), str(tmp_path / "run"))
+    assert len([name for name in run.files("adapters") if name.endswith("adapter_config.json")]) == 2
 
 
 def test_planning_says_what_training_costs(tmp_path: Path, tiny_llama: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
+from biaseval.execute.budget import HALT
+from biaseval.execute.groups import is_halted
 from biaseval.spec import InstructSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.training.loop import StepRecord
@@ -70,6 +74,17 @@ def trained(
     return train(Run.open(str(folder)), base, Work(objective, {"model": "tiny"}), recipe, result, hear)
 
 
+def train_two_on_one(folder: Path, what: tuple[Recipe, Objective, str], rank: int) -> list[str]:
+    """Train an adapter twice on one base model, as a group does; return what is left in memory of either."""
+    recipe, objective, result = what
+    base = load_base(recipe, CPU, rank, N_WORKERS)
+    for name in ("first", "second"):
+        train(Run.open(str(folder / name)), base, Work(objective, {"model": "tiny"}), recipe, result, lambda _: None)
+    gc.collect()
+    names = [type(each).__name__ for each in gc.get_objects()]
+    return [name for name in names if name in ("DeepSpeedEngine", "DeepSpeedZeroOptimizer_Stage3", "Loss")]
+
+
 def work_together(rank: int, folder: Path, model: str) -> None:
     """Train everything one after another; what one worker of two does."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(N_WORKERS)}
@@ -83,6 +98,14 @@ def work_together(rank: int, folder: Path, model: str) -> None:
         outcome = trained(folder / f"stopped-{zero}", stopping, **place)
         assert not outcome.is_complete
         assert outcome.n_steps < 4
+    left = train_two_on_one(folder, few_shot(model, zero=3, workers=2), rank)
+    (folder / f"left-{rank}.json").write_text(json.dumps(left))
+    # The first worker looks, for all of them.
+    looked_in = Run.open(str(folder / f"looked-in-by-{rank}"))
+    assert not is_halted(looked_in, rank, N_WORKERS)
+    if rank == 0:
+        looked_in.write_text(HALT, "")
+    assert is_halted(looked_in, rank, N_WORKERS)
     trained(folder / "adapter", tuning(model, {"r": 4, "alpha": 8}, zero=3, workers=2), **place)
     # Begun by one worker alone, gone on with under ZeRO 2, ended under ZeRO 3.
     with pytest.raises(KilledError):
@@ -137,6 +160,14 @@ def test_two_workers_train_the_same_as_one(together: Path, alone: Path, zero: in
 
 def test_adapters_may_be_tuned_on_a_partitioned_model(together: Path, alone: Path) -> None:
     assert_same(together / "adapter", alone / "adapter")
+
+
+def test_adapters_on_one_partitioned_model_are_as_alone_and_leave_nothing_in_memory(
+    together: Path, alone: Path
+) -> None:
+    for name in ("first", "second"):
+        assert_same(together / name, alone / "few-shot")
+    assert [json.loads((together / f"left-{rank}.json").read_text()) for rank in range(N_WORKERS)] == [[], []]
 
 
 def test_a_training_may_go_on_under_another_stage(together: Path, alone: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -38,6 +42,8 @@ RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run dire
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
+_KEPT = "complete parts are kept, run the same command again to resume"
+
 WATCH_S = 5.0
 """Seconds between two looks of a command that watches, where none are given."""
 
@@ -65,12 +71,23 @@ def load(spec: Path, overrides: Sequence[str] | None) -> Spec:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Say, when a person interrupts, that nothing complete is lost."""
+    """Say, when a person interrupts or a job is stopped (SIGTERM), that nothing complete is lost."""
+    is_main = threading.current_thread() is threading.main_thread()  # no other hears signals
+    before = signal.signal(signal.SIGTERM, _stop) if is_main else None
     try:
         yield
     except KeyboardInterrupt:
-        say("interrupted; complete parts are kept, run the same command again to resume")
+        say(f"interrupted; {_KEPT}")
         raise
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """Say it at once: what stopped the process may kill it seconds later."""
+    say(f"stopped; {_KEPT}")
+    sys.exit(128 + number)
 
 
 def _is_number(text: str) -> bool:

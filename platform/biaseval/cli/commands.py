@@ -2,8 +2,8 @@
 
 Results go to standard output, chatter to standard error.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell, 130 interrupted (run the same command again to
-resume).
+Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell, 130 interrupted, 143 stopped (run the same
+command again to resume).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from biaseval.progress import say
 
 app = typer.Typer(
     help="Measure biases of language models (labels, majority labels, QA shortcuts): every number a SQL query.",
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell (check), 130 interrupted (run it "
-    "again to resume).",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell (check), 130 interrupted and "
+    "143 stopped (run it again to resume).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

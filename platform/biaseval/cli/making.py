@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from biaseval.cli.arguments import JsonOption, RunArgument, RunDirOption, SetOption, SpecArgument, load, resumable
-from biaseval.cli.printing import print_json, print_plan, say_made, show_finished
+from biaseval.cli.printing import print_json, print_lines, print_plan, say_made, show_finished
 from biaseval.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,23 +60,29 @@ def tune(
     _make(loaded, run_dir, as_json=as_json)
 
 
-def plan(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+def plan(
+    spec: SpecArgument, run_dir: RunDirOption = None, overrides: SetOption = None, as_json: JsonOption = False
+) -> None:
     """Say what a spec would run: tasks or questions, prompts, tokens with and without shared prefixes, GPU-hours.
 
     Where it would train (a section lora, or the kind instruct), also the steps, time, memory and GPUs of training.
+
+    Where the run has begun in its directory, also the hours by the rate at which it was scored there.
 
     Checks all that a run would read; loads no weights and writes nothing.
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.pipelines import describe
+    from biaseval.pipelines import describe, measured
 
     loaded = load(spec, overrides)
-    found = describe(loaded)
+    found, rate = describe(loaded), measured(loaded, run_dir or _run_dir(loaded))
     if as_json:
-        print_json({"kind": loaded.kind, "name": loaded.name, "plan": found.facts, "training": found.training})
+        own = {"kind": loaded.kind, "name": loaded.name}
+        print_json({**own, "plan": found.facts, "training": found.training, "measured": rate})
     else:
         print_plan(found)
+        print_lines([] if rate is None else [rate.line])
 
 
 def init(
@@ -224,8 +230,13 @@ def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
     from biaseval.pipelines import run_spec
 
     with resumable():
-        finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
+        finished = run_spec(loaded, run_dir or _run_dir(loaded))
     show_finished(finished, loaded, as_json=as_json)
+
+
+def _run_dir(loaded: Spec) -> str:
+    """Return where a run is that nobody names a directory for."""
+    return f"runs/{loaded.name}"
 
 
 def _model_path(name: str) -> str:

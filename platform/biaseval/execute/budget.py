@@ -8,22 +8,23 @@ from biaseval.store import Run
 from biaseval.units import Done
 
 HALT = "halt"
-"""The file of a run that tells its actors to begin no other part; it goes with the sitting."""
+"""The file of a run that tells its actors and groups to begin nothing else; it goes with the sitting."""
 
 
 class GpuHours:
-    """Counts what actors take, from the arrival of their first part to the end of their last.
+    """Counts what actors take, from the arrival of their first part to the end of their last, and what trainings take.
 
     Args:
         run: whose earlier sittings count, too.
         most: GPU-hours that the spec allows; None: any number.
-        gpus_per_actor: of this stage.
+        gpus_per_actor: of this stage; of a group that trains.
     """
 
-    def __init__(self, run: Run, most: float | None, gpus_per_actor: int) -> None:
+    def __init__(self, run: Run, most: float | None, gpus_per_actor: float) -> None:
         self._run, self._most, self._n_gpus = run, most, gpus_per_actor
         self._before = float(read_environment(run).get("gpu_hours", 0.0))
         self._spans: dict[str, tuple[float, float]] = {}
+        self._trained_s = 0.0
         if self.is_used_up:
             raise self.error()
         run.delete(HALT)
@@ -31,7 +32,7 @@ class GpuHours:
     @property
     def used(self) -> float:
         """GPU-hours so far, of all sittings."""
-        seconds = sum(ended - arrived for arrived, ended in self._spans.values())
+        seconds = self._trained_s + sum(ended - arrived for arrived, ended in self._spans.values())
         return self._before + self._n_gpus * seconds / 3600
 
     @property
@@ -40,16 +41,24 @@ class GpuHours:
         return self._n_gpus > 0 and self._most is not None and self.used >= self._most
 
     def add(self, done: Done) -> None:
-        """Count a part, and tell actors to begin no other once all is used up."""
+        """Count a part; once all is used up actors are told to begin no other."""
         first, last = self._spans.get(done.actor, (done.arrived_s, done.ended_s))
         self._spans[done.actor] = (min(first, done.arrived_s), max(last, done.ended_s))
+        self._halt_if_used_up()
+
+    def add_training(self, done: Done) -> None:
+        """Count a training, which is known when it ends."""
+        self._trained_s += done.busy_s
+        self._halt_if_used_up()
+
+    def _halt_if_used_up(self) -> None:
         if self.is_used_up and not self._run.has(HALT):
             self._run.write_text(HALT, "")
 
     def close(self) -> None:
         """Keep what was used."""
         self._run.delete(HALT)
-        if self._n_gpus and self._spans:
+        if self._n_gpus and (self._spans or self._trained_s):
             amend_environment(self._run, gpu_hours=round(self.used, 6))
 
     def error(self) -> BiasevalError:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
 
 import biaseval
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, TransientError
 from biaseval.execute.machine import n_cores
 from biaseval.execute.node_types import node_types
 from biaseval.execute.resources import Resources, local_cpus, share_of
@@ -21,6 +25,9 @@ from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
 
 _LOCAL = "local"
+
+ANSWER_S = 30.0
+"""How long a head may take to listen: Ray itself would wait for it for ever."""
 
 _SETTLING_S = 60.0
 """How long what a stage held may take to be free again."""
@@ -35,9 +42,14 @@ class Cluster:
     Args:
         execution: of the spec; its actors decide how many logical CPUs a Ray of this run's own has.
         at_once: runs of a search that share it equally, of which this is one; None: it has all of it.
+        hands_on: at the end of this one Ray is left to the next of this process, or to `leave`; not behind an error.
     """
 
-    def __init__(self, execution: ExecutionSpec, at_once: int | None = None) -> None:
+    _handed_on: ClassVar[list[bool]] = []
+    """Whether a Ray that was left is this machine's own; empty where none was."""
+
+    def __init__(self, execution: ExecutionSpec, at_once: int | None = None, *, hands_on: bool = False) -> None:
+        self._hands_on = hands_on
         self._execution = execution
         self._at_once = at_once
         self._is_connected = False
@@ -49,10 +61,19 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Leave Ray where this run connected to it."""
+        """Leave Ray where this run connected to it, or hand it on."""
         if self._is_ours:
+            self._handed_on.append(self._is_local)
+            if not self._hands_on or error is not None:
+                self.leave()
+
+    @classmethod
+    def leave(cls) -> None:
+        """Leave a Ray that was handed on and that nobody took."""
+        if cls._handed_on:
             import ray
 
+            cls._handed_on.clear()
             ray.shutdown()
 
     @property
@@ -101,7 +122,8 @@ class Cluster:
         # Ray's coming default: a task without a GPU keeps the machine's CUDA_VISIBLE_DEVICES. Unset, it warns.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         if ray.is_initialized():
-            self._is_local = len(ray.nodes()) == 1
+            self._is_ours = bool(self._handed_on)
+            self._is_local = self._handed_on.pop() if self._is_ours else len(ray.nodes()) == 1
             self._is_connected = True
             return
         address = _address()
@@ -112,8 +134,9 @@ class Cluster:
             # Workers run this very code, installed there or not.
             options["runtime_env"] = {"py_modules": [str(Path(biaseval.__file__).parent)]}
         say("starting Ray" if address == _LOCAL else f"connecting to Ray at {address}")
+        _refuse_silence(address)
         try:
-            with _without_chatter():
+            with _without_chatter(), _own_handler():
                 ray.init(address=address, **options)
         except Exception as error:  # Ray raises bare ones where a node does not start
             raise BiasevalError(
@@ -126,6 +149,38 @@ class Cluster:
 def _address() -> str:
     """Return where Ray is, or that one of this run's own is to start."""
     return os.environ.get("RAY_ADDRESS") or _LOCAL
+
+
+def _refuse_silence(address: str) -> None:
+    """Make sure that something listens where Ray is to be, if that is a host and a port.
+
+    Raises:
+        TransientError: nothing does.
+    """
+    place = urlsplit(address if "://" in address else f"//{address}")
+    if not place.hostname or not place.port:
+        return
+    deadline = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            socket.create_connection((place.hostname, place.port), timeout=ANSWER_S).close()
+            return
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                raise TransientError(
+                    f"no Ray answers at {address!r} ({error.strerror or error}): start its head, or correct "
+                    "RAY_ADDRESS; without one a run starts a Ray of its own"
+                ) from error
+        time.sleep(1)
+
+
+@contextmanager
+def _own_handler() -> Iterator[None]:
+    """Keep what this process does when it is asked to end, where it has something of its own: Ray sets another."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Parts on Ray Data: one actor, one loop.
 
-While an actor works on a part, CPU tasks prepare the next ones: an actor that waits is an accelerator that waits.
+While an actor works on a part, CPU tasks prepare the next ones, and it writes the one before: an actor that waits is
+an accelerator that waits.
 Actors that die are replaced, and their parts done again.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,6 +42,12 @@ _MOST_DEATHS = 3
 
 _PAUSES_S = (5.0, 25.0)
 
+_CALLS = 2
+"""Of an actor at a time: one part is made while another one is written."""
+
+_IN_FLIGHT = 3
+"""Parts that are sent to an actor: those, and the next, so that it need not wait for it."""
+
 
 def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
     """Make the missing units of a stage on a cluster, in any order, and yield each when it is complete.
@@ -51,7 +59,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     from ray.exceptions import RayError
 
     resources = cluster.resources()
-    allocation = allocate(parts.execution, len(missing), resources)
+    allocation = allocate(parts.execution, len(missing), resources, parts.weights_bytes)
     if allocation.caution is not None:
         logger.warning("%s %s", parts.name, allocation.caution)
     units = {unit.number: unit for unit in missing}
@@ -142,7 +150,7 @@ def _prepare(
 
 
 class _Actor:
-    """Holds a worker; has it make a part, and says what came of it."""
+    """Holds a worker; has it make one part at a time, writes it, and says what came of it: it is there or it is not."""
 
     def __init__(
         self,
@@ -157,6 +165,7 @@ class _Actor:
         self._is_bounded = is_bounded
         self._name = name
         self._id = uuid.uuid4().hex
+        self._making = threading.Lock()
         self._versions = versions()
         self._error: str | None = None
         self._worker: Worker | None = None
@@ -171,25 +180,30 @@ class _Actor:
         arrived = time.monotonic()
         error = self._error or (batch["error"][0].as_py() if "error" in batch.column_names else None)
         done = None
-        if error is None and not (self._is_bounded and self._run.has(HALT)):
+        if error is None:
             try:
-                done = json.dumps(self._made(batch, arrived))
+                done = self._done(batch, arrived)
             except Exception as caught:
                 if is_broken_device(caught):
                     leave_broken_device(self._run, _task(batch).number, caught)
                 error = _as_row(caught, self._name)
         return pa.table({"done": pa.array([done], pa.string()), "error": pa.array([error], pa.string())})
 
-    def _made(self, batch: pa.Table, arrived: float) -> dict[str, Any]:
+    def _done(self, batch: pa.Table, arrived: float) -> str | None:
+        """Return what came of a part, as JSON, or nothing where it is left for another sitting."""
         task = _task(batch)
         # Made by `_prepare` in this very run, never read from a file.
         prepared = pickle.loads(batch["prepared"][0].as_buffer()) if "prepared" in batch.column_names else None
-        started = time.monotonic()
-        facts = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
-        ended = time.monotonic()
-        times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
-        facts_of_it = {"tokens": task.work.get("tokens", 0), "facts": facts, "actor": self._id}
-        return {"number": task.number, "versions": self._versions, **facts_of_it, **times}
+        with self._making:
+            if self._is_bounded and self._run.has(HALT):
+                return None
+            started = time.monotonic()
+            made = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
+            busy = time.monotonic() - started
+        made.write(self._run)
+        times = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
+        facts = {"tokens": task.work.get("tokens", 0), "facts": dict(made.facts), "actor": self._id}
+        return json.dumps({"number": task.number, "versions": self._versions, **facts, **times})
 
 
 def _made(make: Callable[[], Worker]) -> Worker:
@@ -228,10 +242,15 @@ def _as_row(error: Exception, name: str) -> str:
 def _pool(allocation: Allocation) -> ray.data.ActorPoolStrategy:
     import ray.data
 
-    if isinstance(allocation.n_actors, int):
-        return ray.data.ActorPoolStrategy(size=allocation.n_actors)
-    at_least, at_most = allocation.n_actors
-    return ray.data.ActorPoolStrategy(min_size=at_least, max_size=at_most)
+    n_actors = allocation.n_actors
+    at_least, at_most = (n_actors, n_actors) if isinstance(n_actors, int) else n_actors
+    return ray.data.ActorPoolStrategy(
+        min_size=at_least,
+        max_size=at_most,
+        max_tasks_in_flight_per_actor=_IN_FLIGHT,
+        max_concurrent_calls_per_actor=_CALLS,
+        enable_true_multi_threading=True,
+    )
 
 
 def _set_context(resources: Resources) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 import ray.train
 
+from biaseval.execute.budget import HALT
 from biaseval.execute.machine import n_cores, quiet_worker
 from biaseval.execute.messages import outcome_file, progress_file
 from biaseval.execute.resources import Groups
@@ -41,6 +42,8 @@ class Job:
     groups: Groups
     recipes: Mapping[int, Recipe] = field(default_factory=dict)
     """Of units that are trained otherwise, by their number."""
+    is_bounded: bool = False
+    """There may come a word to begin no other unit."""
 
 
 @ray.remote(num_cpus=0, max_retries=0)
@@ -73,11 +76,12 @@ def _train(config: dict[str, Any]) -> None:
     job: Job = config["job"]
     run = Run.open(job.run_uri)
     context = ray.train.get_context()
-    # Ray gives who asks for no CPU one thread, by which an optimizer on the CPU (ZeRO offload) would wait for itself.
-    torch.set_num_threads(job.groups.n_threads or max(1, n_cores() // context.get_local_world_size()))
+    torch.set_num_threads(job.groups.threads(n_cores(), context.get_local_world_size()))
     rank = context.get_world_rank()
     base: Base | None = None
     for unit in config["units"]:
+        if job.is_bounded and is_halted(run, rank, context.get_world_size()):
+            return
         recipe = job.recipes.get(unit.number, job.recipe)
         if base is None or recipe.adapter is None:  # an adapter is taken off again, all else has become another
             base = None  # two of them need not fit a device
@@ -92,6 +96,16 @@ def _train(config: dict[str, Any]) -> None:
             facts["versions"] = versions()
             facts["is_complete"] = outcome.is_complete or work.row is not None  # which says what became of it
             run.write_text(outcome_file(unit), json.dumps(facts) + "\n")
+
+
+def is_halted(run: Run, rank: int, n_workers: int) -> bool:
+    """Return whether no other unit should begin: what the first worker of a group finds, for all of them."""
+    found = [rank == 0 and run.has(HALT)]
+    if n_workers > 1:
+        import torch.distributed
+
+        torch.distributed.broadcast_object_list(found, src=0)
+    return found[0]
 
 
 def _nothing(record: StepRecord) -> None:

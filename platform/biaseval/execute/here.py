@@ -54,10 +54,11 @@ def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]
             arrived = time.monotonic()
             prepared = None if parts.prepare is None else parts.prepare(run, task, **parts.arguments)
             started = time.monotonic()
-            facts = worker.make(task, prepared)
+            made = worker.make(task, prepared)
+            made.write(run)
             ended = time.monotonic()
             times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
-            yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, actor=_NAME, **times)
+            yield Done(unit, tokens=unit.work.get("tokens", 0), facts=made.facts, actor=_NAME, **times)
     except Exception as error:
         raise as_ours(error, parts.name) from error
 

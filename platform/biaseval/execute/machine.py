@@ -16,6 +16,22 @@ def n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def take_share(n_threads: int | None, num_gpus: float) -> None:
+    """Have torch use the threads, and of a GPU's memory the part, that this process may.
+
+    Args:
+        n_threads: None: what torch takes by itself.
+        num_gpus: below one where others share the GPU.
+    """
+    import torch
+
+    if n_threads is not None:
+        # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
+        torch.set_num_threads(n_threads)
+    if 0 < num_gpus < 1:
+        torch.cuda.set_per_process_memory_fraction(num_gpus)
+
+
 def quiet_worker() -> None:
     """Keep libraries in a worker from phoning home, from warning, and from losing GPU memory between pieces in use.
 

@@ -1,4 +1,4 @@
-"""A stage whose units are parts: a worker writes each file itself, in one step, and what travels back is facts.
+"""A stage whose units are parts: each file is written where it is made, in one step, and what travels back is facts.
 
 So a part is complete when its files exist, whatever dies before or after.
 """
@@ -45,6 +45,8 @@ class Parts:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[..., Any] | None = None
     """What a CPU task does before: ``prepare(run, task, **arguments)``; the worker gets what it returns."""
+    weights_bytes: int | None = None
+    """Of the model that each worker holds; None: nobody knows."""
     recorder: Callable[[Run], Recorder] | None = None
     seconds: Callable[[Unit], float] | None = None
     """Returns about how long this process would take for a unit; None: nobody knows, or actors are asked for."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from biaseval.errors import InputError
+from biaseval.execute.gpu_sharing import actors_of_a_gpu, fits_one_gpu, gpu_bytes
 from biaseval.spec import ExecutionSpec, TrainingSpec
 
 SPARE_CPUS = 2
@@ -28,6 +29,9 @@ _IN_TURN = (
 )
 
 
+_SPARE = "the others would do nothing; set execution.gpus_per_actor to 1"
+
+
 @dataclass(frozen=True)
 class NodeType:
     """Nodes that come on demand."""
@@ -44,7 +48,7 @@ class Resources:
     """What there is to share."""
 
     nodes: Sequence[Mapping[str, float]]
-    """``CPU`` and ``GPU`` of each node."""
+    """``CPU`` and ``GPU`` of each node, and what Ray calls its kind of GPU, ``accelerator_type:A100``."""
     is_local: bool
     """The cluster is this machine's own Ray, whose logical CPUs may be more than its cores."""
     n_cores: int
@@ -95,7 +99,8 @@ class Allocation:
     n_actors: int | tuple[int, int]
     """A number, or (at least, at most)."""
     num_cpus: float
-    num_gpus: int
+    num_gpus: float
+    """Below one where several actors share a GPU."""
     n_threads: int | None
     n_preparing: int
     """Tasks that prepare parts at a time: one for each actor where they share this machine's cores, else more."""
@@ -107,7 +112,7 @@ class Allocation:
         """Where an actor's model lies; several GPUs share it (``device_map``)."""
         if self.num_gpus == 0:
             return "cpu"
-        return "cuda" if self.num_gpus == 1 else "auto"
+        return "cuda" if self.num_gpus <= 1 else "auto"
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,17 @@ class Groups:
     """One worker on the CPUs of this machine, which needs no process but the one that leads its group."""
     caution: str | None = None
     """What a person should know of it, behind the name of the work."""
+
+    def threads(self, n_cores: int, n_local: int) -> int:
+        """Return the threads of a worker: with a GPU its part of the cores of its machine.
+
+        Ray gives who asks for no CPU one thread, by which an optimizer on the CPU (ZeRO offload) would wait for itself.
+
+        Args:
+            n_cores: of its machine.
+            n_local: workers of its group there.
+        """
+        return self.n_threads or max(1, n_cores // n_local)
 
 
 def local_cpus(execution: ExecutionSpec, n_cores: int) -> int:
@@ -145,7 +161,7 @@ def share_of(resources: Resources, at_once: int) -> Resources:
     for node in resources.nodes:
         n_gpus = min(left, int(node.get("GPU", 0)))
         left -= n_gpus
-        nodes.append({"CPU": (node.get("CPU", 0) - LEADER_CPUS * at_once) / at_once, "GPU": float(n_gpus)})
+        nodes.append({**node, "CPU": (node.get("CPU", 0) - LEADER_CPUS * at_once) / at_once, "GPU": float(n_gpus)})
     types = [
         replace(each, at_most=each.at_most // at_once)
         if each.resources.get("GPU", 0)
@@ -207,13 +223,16 @@ def blocks_at_once(asked: int | Literal["auto"], n_blocks: int, resources: Resou
     return min(n_blocks, most if asked == "auto" else asked)
 
 
-def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Allocation:
+def allocate(
+    execution: ExecutionSpec, n_parts: int, resources: Resources, weights_bytes: int | None = None
+) -> Allocation:
     """Return what each actor gets, for work in ``n_parts`` parts.
 
     Args:
         execution: what the spec asks for.
         n_parts: at least 1.
         resources: of the cluster.
+        weights_bytes: of the model that each actor holds; None: nobody knows.
 
     Raises:
         InputError: an actor is to have more GPUs than any node has, or will have.
@@ -233,8 +252,9 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
         )
     if num_gpus:
         at_most = max(1, min(n_parts, _MOST_ACTORS))
+        together = _together(execution, n_parts, resources, weights_bytes)
         if is_local or resources.types:
-            at_most = max(1, min(at_most, resources.reachable_gpus // num_gpus))
+            at_most = max(1, min(at_most, together * resources.reachable_gpus // num_gpus))
         n_actors: int | tuple[int, int] = (1, at_most) if execution.actors == "auto" else execution.actors
         if is_local and execution.actors == "auto":
             n_actors = at_most
@@ -243,10 +263,10 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
         return Allocation(
             n_actors,
             num_cpus=0,
-            num_gpus=num_gpus,
+            num_gpus=num_gpus if together == 1 else _share_of_a_gpu(together),
             n_threads=None,
             n_preparing=n_preparing,
-            caution=None if num_gpus == 1 else _IN_TURN,
+            caution=_caution(num_gpus, resources, weights_bytes),
         )
     caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     n_actors = (1 if is_local else max(1, len(cpus))) if execution.actors == "auto" else execution.actors
@@ -265,6 +285,30 @@ def allocate(execution: ExecutionSpec, n_parts: int, resources: Resources) -> Al
         n_preparing=max(2, _PREPARING_AT_ONCE * n_actors),
         caution=caution,
     )
+
+
+def _together(execution: ExecutionSpec, n_parts: int, resources: Resources, weights_bytes: int | None) -> int:
+    """Return how many actors share a GPU: one where a person says how many there are, or nodes are still to come."""
+    memory = gpu_bytes(resources.nodes)
+    is_asked = (execution.actors, execution.gpus_per_actor) != ("auto", "auto")
+    if is_asked or resources.types or weights_bytes is None or memory is None:
+        return 1
+    return actors_of_a_gpu(weights_bytes, memory, resources.n_gpus, n_parts)
+
+
+def _share_of_a_gpu(n_actors: int) -> float:
+    """Return a part of a GPU as Ray counts: in ten-thousandths, of which that many do not exceed one."""
+    return (10_000 // n_actors) / 10_000
+
+
+def _caution(num_gpus: int, resources: Resources, weights_bytes: int | None) -> str | None:
+    """Return what a person should know of models that lie on several GPUs."""
+    if num_gpus == 1:
+        return None
+    memory = gpu_bytes(resources.nodes)
+    if memory is not None and weights_bytes is not None and fits_one_gpu(weights_bytes, memory):
+        return f"on {num_gpus} GPUs for each model, which one has room for: {_SPARE}"
+    return _IN_TURN
 
 
 def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resources: Resources) -> Groups:

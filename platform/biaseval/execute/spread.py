@@ -36,6 +36,8 @@ def spread(
     keep: Callable[..., None],
     execution: ExecutionSpec,
     name: str,
+    *,
+    hands_on: bool,
 ) -> Iterator[tuple[Facts, Callable[..., None]]]:
     """Yield, in order, the facts of what is made of each item, and what has the rest kept: ``keep(kept, *arguments)``.
 
@@ -47,6 +49,7 @@ def spread(
         keep: runs in another.
         execution: of the run.
         name: what is done, for messages.
+        hands_on: leave Ray to what comes next (`Cluster`).
 
     Raises:
         BiasevalError: our own, from a task.
@@ -55,7 +58,7 @@ def spread(
     import ray
     from ray.exceptions import RayError, RayTaskError
 
-    with Cluster(execution) as cluster:
+    with Cluster(execution, hands_on=hands_on) as cluster:
         resources = cluster.resources()
         n_workers = min(resources.n_cores, int(sum(resources.cpus))) if resources.is_local else int(sum(resources.cpus))
         making = ray.remote(num_cpus=1, num_returns=2)(_quietly)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from biaseval.errors import BiasevalError
+from biaseval.store import Run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -19,11 +23,26 @@ class Task:
     """Those that are missing."""
 
 
-class Worker(Protocol):
-    """Makes the files of one part after another."""
+@dataclass(frozen=True)
+class Made:
+    """What a worker made of a part."""
 
-    def make(self, task: Task, prepared: Any) -> Mapping[str, Any]:
-        """Write the files that a task lacks, and return facts of how; JSON values."""
+    tables: Mapping[str, pa.Table]
+    """By the files that the task lacked."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Of how; JSON values."""
+
+    def write(self, run: Run) -> None:
+        """Write each file in one step."""
+        for file, rows in self.tables.items():
+            run.write_table(file, rows)
+
+
+class Worker(Protocol):
+    """Makes one part after another. Whoever has it make them writes them, if need be while it makes the next."""
+
+    def make(self, task: Task, prepared: Any) -> Made:
+        """Return the files that a task lacks."""
 
 
 def as_ours(error: Exception, name: str) -> BiasevalError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.environment import amend_environment, read_environment
 from biaseval.errors import BiasevalError
+from biaseval.execute.budget import GpuHours
 from biaseval.execute.messages import OUTCOMES, PROGRESS, STORAGE, outcome_file, progress_file
 from biaseval.execute.resources import Groups, share
 from biaseval.execute.versions import Versions
@@ -23,7 +24,7 @@ from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
 from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.recipe import Recipe
-from biaseval.units import Done, Unit
+from biaseval.units import Done, Unit, missing_units
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
@@ -75,8 +76,8 @@ class Training:
 
         Raises:
             InputError: the model cannot be trained, or Ray lacks the resources asked for.
-            BiasevalError: training failed, or a loss or gradient of a unit with checkpoints was not finite. What is
-                complete stays, and so does the last checkpoint.
+            BiasevalError: training failed, or a loss or gradient of a unit with checkpoints was not finite, or
+                ``max_gpu_hours`` are used up. What is complete stays, and so does the last checkpoint.
         """
         from biaseval.execute.groups import Job, lead
         from biaseval.execute.workers import ATTEMPTS, this_node
@@ -89,7 +90,9 @@ class Training:
         groups = share(self.recipe.training, self.execution, len(missing), cluster.resources())
         if groups.caution is not None:
             logger.warning("%s %s", self.name, groups.caution)
-        job = Job(run.uri, self.recipe, self.work, self.arguments, groups, self.recipes)
+        most = self.execution.max_gpu_hours
+        hours = GpuHours(run, most, groups.n_workers if groups.use_gpu else 0)
+        job = Job(run.uri, self.recipe, self.work, self.arguments, groups, self.recipes, is_bounded=most is not None)
         # Where workers have processes of their own, Ray Train begins anew when one dies; otherwise Ray does.
         held = {"num_cpus": groups.resources_per_worker["CPU"], "max_retries": ATTEMPTS - 1} if groups.is_alone else {}
         leader = lead.options(scheduling_strategy=this_node(), **held)
@@ -98,6 +101,7 @@ class Training:
         stopped: Done | None = None
         try:
             for done in self._ended(run, missing, started, groups):
+                hours.add_training(done)
                 if self.recipe.checkpoint_steps is not None and not done.facts["is_complete"]:
                     stopped = done
                     continue
@@ -105,11 +109,15 @@ class Training:
                 yield done
         finally:
             run.delete(STORAGE)
+            hours.close()
             if ended:
                 sittings = [*read_environment(run).get("training", []), self._sitting(ended)]
                 amend_environment(run, training=sittings)
         if stopped is not None:
             raise self._stopped(stopped.facts)
+        given_up = {done.unit.number for done in ended if not done.is_complete}
+        if hours.is_used_up and any(unit.number not in given_up for unit in missing_units(run, missing)):
+            raise hours.error()
 
     def _ended(self, run: Run, missing: Sequence[Unit], started: Sequence[Any], groups: Groups) -> Iterator[Done]:
         """Yield each unit of which something came, and say how far a training with checkpoints is."""

@@ -20,7 +20,7 @@ from urllib.parse import urlparse
 
 from safetensors import SafetensorError, safe_open
 
-from biaseval.cache import is_remote, local_copy
+from biaseval.cache import file_digest, is_remote, local_copy
 from biaseval.errors import InputError
 
 if TYPE_CHECKING:
@@ -179,7 +179,8 @@ def fingerprint_model(source: ModelSource) -> dict[str, Any]:
     """Return what identifies a model by content, wherever it lies.
 
     Local directory: SHA-256 of every configuration, tokenizer and generation file; each weights file by name, size and
-    SHA-256 (a few seconds for a 7B model). Hub: the commit that ``revision`` stands for.
+    SHA-256 (a few seconds for a 7B model; remembered on this machine until it changes). Hub: the commit that
+    ``revision`` stands for.
 
     Returns:
         ``{"model": {...}, "adapter": {...} or None, "digest": str}``; the digest covers the rest and no path.
@@ -209,16 +210,11 @@ def _fingerprint(path: str, config_name: str, revision: str | None) -> dict[str,
     files = [file for file in own if file.suffix in _IDENTITY_SUFFIXES]
     weights = [file for file in own if file.suffix == ".safetensors"]
     with ThreadPoolExecutor() as threads:  # hashing takes no lock: the shards of a large model go side by side
-        digests = dict(zip([*files, *weights], threads.map(_sha256, [*files, *weights]), strict=True))
+        digests = dict(zip([*files, *weights], threads.map(file_digest, [*files, *weights]), strict=True))
     return {
         "files": {file.name: digests[file] for file in files},
         "weights": {file.name: {"bytes": file.stat().st_size, "sha256": digests[file]} for file in weights},
     }
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _has_hub() -> bool:

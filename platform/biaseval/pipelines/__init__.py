@@ -3,14 +3,15 @@
 ``kind`` is what it knows of a kind of run, ``kinds`` lists them, and each has a file. ``directory`` guards run
 directories. ``causal`` is what the kinds that score labels share, with the stages ``label_scores`` and ``adapters``;
 ``questions`` has the stages of QA models. ``imported`` makes a run of scores that are there, ``exported`` gives scores
-away, ``publication`` figures and tables. ``train`` makes the stages that train alone, ``status`` looks at a directory,
-``init`` writes a first spec.
+away, ``publication`` figures and tables. ``train`` makes the stages that train alone, ``status`` and ``measured`` look
+at a directory, ``init`` writes a first spec.
 """
 
 from biaseval.pipelines.directory import read_spec
 from biaseval.pipelines.exported import export_samples
 from biaseval.pipelines.init import first_spec, init_name
 from biaseval.pipelines.kind import Description, Trained
+from biaseval.pipelines.measured import measured
 from biaseval.pipelines.publication import write_figures
 from biaseval.pipelines.run import (
     analyse_run,
@@ -37,6 +38,7 @@ __all__ = [
     "headline",
     "import_scores",
     "init_name",
+    "measured",
     "read_spec",
     "reanalyse_run",
     "report_run",

@@ -10,7 +10,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.kind import Plan, Stage
 from biaseval.pipelines.words import cost_lines
-from biaseval.spec import AnySpec, CausalSpec, LoraSpec
+from biaseval.spec import AnySpec, CausalSpec, ExecutionSpec, LoraSpec
 from biaseval.store import Run
 from biaseval.tables import ADAPTED
 from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
@@ -140,14 +140,16 @@ def adapter_cost(
     )
 
 
-def adapter_lines(cost: TrainingCost, adapters: Sequence[Mapping[str, Any]], lora: LoraSpec) -> list[tuple[str, str]]:
+def adapter_lines(
+    cost: TrainingCost, adapters: Sequence[Mapping[str, Any]], lora: LoraSpec, execution: ExecutionSpec
+) -> list[tuple[str, str]]:
     """Return what a plan says of training its adapters."""
     tokens = sum(adapter["tokens"] for adapter in adapters)
     return [
         ("adapters to train", f"{len(adapters):,}"),
         ("optimizer steps", f"{sum(n_steps_of(adapter['n_rows'], lora) for adapter in adapters):,}"),
         ("tokens of training rows", f"{tokens:,} (longest row {cost.row_tokens:,})"),
-        *cost_lines("training FLOPs", cost.flops),
+        *cost_lines("training FLOPs", cost.flops, execution),
     ]
 
 

@@ -237,7 +237,7 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
     if spec.lora is None:
         return Description(lines, notes, facts)
     cost = adapter_cost(spec, spec.lora, adapters, inputs.model)
-    return Description(lines, notes, facts, adapter_lines(cost, adapters, spec.lora), cost)
+    return Description(lines, notes, facts, adapter_lines(cost, adapters, spec.lora, spec.execution), cost)
 
 
 def _detectable(summary: PlanSummary) -> float:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from biaseval.execute.machine import take_share
+from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.logits_files import FileLogits, Sides
-from biaseval.pipelines.questions import use_threads
 from biaseval.qa_bias.tfidf_bias import SentenceCosines, token_log_probabilities
 from biaseval.spec import QaBiasSpec, QaTrainSpec
 from biaseval.store import Run
@@ -18,19 +19,18 @@ from biaseval.tables import QA_GUIDE_LOGITS
 
 if TYPE_CHECKING:
     from biaseval.execute.resources import Allocation
-    from biaseval.execute.tasks import Task
 
 
 class GuideWorker:
     """Has one guide after another read windows, whatever it is."""
 
     def __init__(self, run: Run, allocation: Allocation, *, spec: QaBiasSpec, train: QaTrainSpec) -> None:
-        use_threads(allocation)
+        take_share(allocation.n_threads, allocation.num_gpus)
         self._run, self._allocation, self._spec, self._train = run, allocation, spec, train
         self._guides: dict[str, Callable[[Mapping[str, Any], pa.Table], Sides]] = {}
 
-    def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
-        """Write a part of ``qa_guide_logits``."""
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of ``qa_guide_logits``."""
         [file] = task.files
         work = task.work
         if work["guide"] not in self._guides:
@@ -47,8 +47,7 @@ class GuideWorker:
             },
             schema=QA_GUIDE_LOGITS.schema,
         )
-        self._run.write_table(file, table)
-        return {}
+        return Made({file: table})
 
     def _loaded(self, work: Mapping[str, Any]) -> Callable[[Mapping[str, Any], pa.Table], Sides]:
         if work["source"] == "tfidf":

@@ -157,7 +157,7 @@ def _describe(spec: InstructSpec, inputs: InstructInputs) -> Description:
             f"{plan.n_rows:,}, {f'of {cost.row_tokens:,} tokens' if is_packed else 'one conversation each'}",
         ),
         ("optimizer steps", f"{plan.n_steps:,}"),
-        *cost_lines("training FLOPs", cost.flops),
+        *cost_lines("training FLOPs", cost.flops, spec.execution),
     ]
     notes = [f"note: {note}" for note in plan.notes]
     if plan.why_not_packed is not None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.environment import read_environment
 from biaseval.errors import BiasevalError
-from biaseval.execute.machine import n_cores
+from biaseval.execute.machine import n_cores, take_share
+from biaseval.execute.tasks import Made, Task
 from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
 from biaseval.pipelines.planning import tokenizer_of
@@ -25,7 +26,6 @@ from biaseval.units import Unit
 if TYPE_CHECKING:
     from biaseval.execute.parts import Parts
     from biaseval.execute.resources import Allocation
-    from biaseval.execute.tasks import Task
     from biaseval.scoring.outputs import ReadPart
 
 _FLOPS_OF_A_CORE = 2e10
@@ -63,8 +63,16 @@ def scoring_stage(
             "known": environment.get("scorer", {}),
         },
         seconds=_seconds(execution, n_parameters),
+        weights_bytes=None if n_parameters is None else int(n_parameters * _width(model)),
         recorder=ScorerRecord,
     )
+
+
+def _width(model: ModelSpec) -> float:
+    """Return the bytes of a weight, of those that are many."""
+    if model.quantization is not None:
+        return {"8bit": 1.0, "4bit": 0.5}[model.quantization]
+    return 4.0 if model.dtype == "float32" else 2.0
 
 
 def _seconds(execution: ExecutionSpec, n_parameters: int | None) -> Callable[[Unit], float] | None:
@@ -108,7 +116,7 @@ def _table(file: str) -> tuple[str, str]:
 
 
 class LabelScoresWorker:
-    """Holds the model; scores a part and writes it."""
+    """Holds the model; scores a part."""
 
     def __init__(
         self,
@@ -119,14 +127,10 @@ class LabelScoresWorker:
         predict: Sequence[Prediction],
         known: Mapping[str, Any],
     ) -> None:
-        import torch
-
         from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
         from biaseval.scoring import LabelScorer
 
-        if allocation.n_threads is not None:
-            # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
-            torch.set_num_threads(allocation.n_threads)
+        take_share(allocation.n_threads, allocation.num_gpus)
         self._run = run
         self._predict = predict
         self._adapter: str | None = None
@@ -141,18 +145,19 @@ class LabelScoresWorker:
             cache_budget=budgets.get("cache_budget"),
         )
 
-    def make(self, task: Task, prepared: ReadPart) -> Mapping[str, Any]:
-        """Score a part, by the model and by the adapted model, and return the scorer's facts."""
+    def make(self, task: Task, prepared: ReadPart) -> Made:
+        """Score a part, by the model and by the adapted model; the scorer's facts are beside it."""
         from biaseval.scoring.outputs import part_outputs
 
+        tables = {}
         missing = dict(map(_table, task.files))
         for adapter, names in ((None, {table: table for table in ADAPTED}), (task.work.get("adapter"), ADAPTED)):
             asked = {table: name for table, name in names.items() if name in missing}
             if asked:
                 self._use(adapter)
                 for table, rows in part_outputs(self.scorer, prepared, self._predict, asked):
-                    self._run.write_table(f"{asked[table]}/{missing[asked[table]]}", rows)
-        return self.scorer.facts()
+                    tables[f"{asked[table]}/{missing[asked[table]]}"] = rows
+        return Made(tables, self.scorer.facts())
 
     def _use(self, adapter: str | None) -> None:
         """Have the model score with an adapter of the run, or with none; one stays in place until another comes."""

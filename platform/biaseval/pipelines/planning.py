@@ -203,7 +203,7 @@ class CausalInputs:
 
         Args:
             spec: the run's.
-            with_files: whether there is anything to write.
+            with_files: whether there is anything to write, and the run goes on from there.
 
         Raises:
             InputError: with every problem.
@@ -219,7 +219,7 @@ class CausalInputs:
         problems.found += self.problems
         make = functools.partial(_made, spec.model, with_files)
         with problems.noted():
-            for outline, write in spread(self.pieces(), make, _write, spec.execution, "planning"):
+            for outline, write in spread(self.pieces(), make, _write, spec.execution, "planning", hands_on=with_files):
                 problems.found += outline.problems
                 yield outline, lambda run, *numbers, write=write: write(run.uri, *numbers)
         problems.refuse()

@@ -144,4 +144,4 @@ def describe_questions(spec: QaBiasSpec, plan: QuestionsPlan, training: Training
         "tokens": own.tokens,
         "flops": {"steps": own.cost.flops, **own.reading_flops},
     }
-    return Description(lines, notes, facts, training_lines(spec.train, own), own.cost)
+    return Description(lines, notes, facts, training_lines(spec.train, own, spec.execution), own.cost)

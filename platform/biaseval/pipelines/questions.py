@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.environment import amend_environment, read_environment
+from biaseval.execute.machine import take_share
+from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.kind import Stage
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.heuristics import Variant, resources_of
@@ -32,7 +34,6 @@ from biaseval.units import Done, Unit
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
     from biaseval.execute.resources import Allocation
-    from biaseval.execute.tasks import Task
     from biaseval.reading import ExtractiveReader
 
 _MOST_MEASURING_ACTORS = 8
@@ -132,15 +133,14 @@ class AttributesWorker:
             tfidf=Tfidf.from_table(run.read_table("qa_tfidf")) if "tfidf" in needed else None,
         )
 
-    def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
-        """Write a part of ``qa_attributes``, or of ``qa_training_attributes``, which say a question's role."""
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of ``qa_attributes``, or of ``qa_training_attributes``, which say a question's role."""
         [file] = task.files
         examples = self._run.read_part(self._table, task.work["part"])
         found = self._measure(examples)
         if self._table == "qa_training_examples" and found.num_rows:
             found = found.add_column(0, "role", pa.array([examples["role"][0].as_py()] * found.num_rows, pa.string()))
-        self._run.write_table(file, found)
-        return {}
+        return Made({file: found})
 
 
 class AnswersWorker:
@@ -150,7 +150,7 @@ class AnswersWorker:
         from biaseval.models import Loading, ModelSource
         from biaseval.reading import WindowSettings, load_reader
 
-        use_threads(allocation)
+        take_share(allocation.n_threads, allocation.num_gpus)
         self._run = run
         self._name = model.name
         self._reader = load_reader(
@@ -162,32 +162,31 @@ class AnswersWorker:
             allow_untrained_head=model.allow_untrained_head,
         )
 
-    def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
-        """Write a part of ``qa_predictions``, and return the reader's facts."""
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of ``qa_predictions``, with the reader's facts."""
         [file] = task.files
         examples = self._run.read_part("qa_examples", task.work["part"])
-        self._run.write_table(file, prediction_rows(self._name, examples, self._reader.read(examples)))
-        return self._reader.facts()
+        rows = prediction_rows(self._name, examples, self._reader.read(examples))
+        return Made({file: rows}, self._reader.facts())
 
 
 class TrainedAnswersWorker:
     """Holds readers that the run trained, one at a time."""
 
     def __init__(self, run: Run, allocation: Allocation, *, windows: WindowsSpec, table: str) -> None:
-        use_threads(allocation)
+        take_share(allocation.n_threads, allocation.num_gpus)
         self._run, self._allocation, self._windows, self._table = run, allocation, windows, table
         self._readers: dict[str, ExtractiveReader] = {}
 
-    def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
-        """Write a part of predictions, and return the reader's facts."""
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of predictions, with the reader's facts."""
         [file] = task.files
         folder = task.work["folder"]
         if folder not in self._readers:
             self._readers.clear()  # two of them need not fit a device
             self._readers[folder] = self._loaded(folder, is_trusted=task.work["is_trusted"])
         reader, examples = self._readers[folder], self._run.read_part(self._table, task.work["part"])
-        self._run.write_table(file, prediction_rows(task.work["model"], examples, reader.read(examples)))
-        return reader.facts()
+        return Made({file: prediction_rows(task.work["model"], examples, reader.read(examples))}, reader.facts())
 
     def _loaded(self, folder: str, *, is_trusted: bool) -> ExtractiveReader:
         from biaseval.models import Loading, ModelSource
@@ -196,15 +195,6 @@ class TrainedAnswersWorker:
         loading, windows = Loading("float32", self._allocation.device), WindowSettings(**self._windows.model_dump())
         with self._run.local_folder(folder) as path:
             return ExtractiveReader.load(ModelSource(path, trust_remote_code=is_trusted), loading, windows)
-
-
-def use_threads(allocation: Allocation) -> None:
-    """Have torch use the threads that this actor may."""
-    import torch
-
-    if allocation.n_threads is not None:
-        # Ray sets OMP_NUM_THREADS to the actor's logical CPUs, which need not be the cores it may use.
-        torch.set_num_threads(allocation.n_threads)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from biaseval.execute.tasks import Made, Task
 from biaseval.spec import QaBaseSpec
 from biaseval.store import Run
 from biaseval.tables import QA_PREDICTIONS
@@ -16,7 +17,6 @@ from biaseval.units import Done, Unit
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
     from biaseval.execute.resources import Allocation
-    from biaseval.execute.tasks import Task
 
 
 class FeaturesWorker:
@@ -29,8 +29,8 @@ class FeaturesWorker:
         self._settings = {"max_tokens": max_tokens, "stride": stride}
         self._tokenizers: dict[str, Any] = {}
 
-    def make(self, task: Task, prepared: None) -> Mapping[str, Any]:
-        """Write a part of ``qa_features``."""
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of ``qa_features``."""
         from biaseval.models import ModelSource, load_reader_tokenizer
         from biaseval.training.features import question_features
 
@@ -43,8 +43,7 @@ class FeaturesWorker:
         dataset = questions["dataset"][0].as_py()
         for name, value in (("dataset", dataset), ("base", base)):
             found = found.add_column(0, name, pa.array([value] * found.num_rows, pa.string()))
-        self._run.write_table(file, found)
-        return {}
+        return Made({file: found})
 
 
 @dataclass(frozen=True)

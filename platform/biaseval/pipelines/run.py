@@ -127,24 +127,29 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
         InputError: bad input, or the directory is another's.
         TransientError: another process is working on it, or took it over.
     """
+    from biaseval.execute.cluster import Cluster
+
     kind = kind_of(spec)
     run = Run.open(run_uri)
     refuse_foreign(run)
     refuse_missing_extras(kind, spec)
     inputs = None if is_planned(run) else kind.read(spec)
     run.create()
-    with held(run) as run:
-        run.sweep()
-        if is_planned(run):
-            change = refuse_another(run, kind, spec)
-            sweep_unplanned(run, read_plan(run))
-            if change is Change.MORE:
-                extend_plan(run, kind, spec)
-            elif change is Change.ANALYSIS:
-                adopt_analysis(run, spec)
-        else:
-            write_plan(run, kind, spec, kind.read(spec) if inputs is None else inputs)
-        yield run
+    try:
+        with held(run) as run:
+            run.sweep()
+            if is_planned(run):
+                change = refuse_another(run, kind, spec)
+                sweep_unplanned(run, read_plan(run))
+                if change is Change.MORE:
+                    extend_plan(run, kind, spec)
+                elif change is Change.ANALYSIS:
+                    adopt_analysis(run, spec)
+            else:
+                write_plan(run, kind, spec, kind.read(spec) if inputs is None else inputs)
+            yield run
+    finally:
+        Cluster.leave()  # where planning began a Ray and nothing was made
 
 
 def make_missing(

@@ -21,12 +21,13 @@ class ScorerRecord:
 
     Of several actors the slowest path, the smallest budgets (on one kind of device) and the largest difference count.
     An actor's time goes from the arrival of its first part to the end of its last; ``busy_share`` is the part of all
-    actors' time in which they scored and wrote.
+    actors' time in which they scored.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._scoring_s = 0.0
+        self._tokens = 0
         self._spans: dict[str, tuple[float, float]] = {}
         self.facts: dict[str, Any] = read_environment(run).get("scorer", {})
 
@@ -44,6 +45,7 @@ class ScorerRecord:
         first, last = self._spans.get(done.actor, (done.arrived_s, done.ended_s))
         self._spans[done.actor] = (min(first, done.arrived_s), max(last, done.ended_s))
         self._scoring_s += done.busy_s
+        self._tokens += done.tokens
         for path, reason in done.facts["paths_left"].items():
             if path not in self.facts.get("paths_left", {}):
                 say(f"the scorer's {path} path {reason}; scoring goes on with {done.facts['path']}")
@@ -56,7 +58,11 @@ class ScorerRecord:
         scoring_s = self.facts.get("scoring_s", 0.0) + self._scoring_s
         elapsed_s = self.facts.get("elapsed_s", 0.0) + self._elapsed_s
         times = {"scoring_s": scoring_s, "elapsed_s": elapsed_s, "busy_share": scoring_s / elapsed_s}
-        self._write({**self.facts, **{name: round(value, 3) for name, value in times.items()}})
+        rounded = {name: round(value, 3) for name, value in times.items()}
+        # Sittings of older versions have no tokens, and their times would pass for those of others.
+        has_all = "tokens" in self.facts or "elapsed_s" not in self.facts
+        tokens = {"tokens": self.facts.get("tokens", 0) + self._tokens} if has_all else {}
+        self._write({**self.facts, **rounded, **tokens})
         say(f"the scorer was busy {self.busy_share:.0%} of the time")
 
     def _write(self, facts: dict[str, Any]) -> None:
@@ -86,7 +92,7 @@ def device_kind(device: str) -> str:
     return device.split(": ", 1)[-1]
 
 
-def known_budgets(known: Mapping[str, Any], num_gpus: int) -> dict[str, int]:
+def known_budgets(known: Mapping[str, Any], num_gpus: float) -> dict[str, int]:
     """Return the memory budgets that a run knows for this kind of device: what did not fit once is not tried again.
 
     Args:

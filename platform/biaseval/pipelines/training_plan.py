@@ -13,7 +13,16 @@ from biaseval.pipelines.study import BIAS_MODEL, Reader, guides_of, measured, re
 from biaseval.pipelines.words import cost_lines
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
 from biaseval.qa_bias.planted import planted_questions
-from biaseval.spec import GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaBiasSpec, QaTrainSpec, TableSpec
+from biaseval.spec import (
+    GUIDED,
+    DataSource,
+    ExecutionSpec,
+    GeneratedSpec,
+    QaBaseSpec,
+    QaBiasSpec,
+    QaTrainSpec,
+    TableSpec,
+)
 from biaseval.store import Run
 from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.estimate import ModelShape, TrainingCost, cost_of, training_flops
@@ -173,7 +182,7 @@ def write_training(run: Run, inputs: TrainingInputs, part_questions: int) -> dic
     }
 
 
-def training_lines(train: QaTrainSpec, inputs: TrainingInputs) -> list[tuple[str, str]]:
+def training_lines(train: QaTrainSpec, inputs: TrainingInputs, execution: ExecutionSpec) -> list[tuple[str, str]]:
     """Return what a plan says of training: readers in order, their steps, and what they cost."""
     lines = [
         (f"questions, {questions.name} ({role})", f"{len(questions.questions):,}") for role, questions in inputs.sets
@@ -190,7 +199,8 @@ def training_lines(train: QaTrainSpec, inputs: TrainingInputs) -> list[tuple[str
     lines.append(("passes for logits of guides", f"{len(guides_of(train)):,}"))
     lines.append(("FLOPs of steps, at most", f"{inputs.cost.flops:.3g}"))
     lines += [(f"FLOPs of {name}, about", f"{flops:.3g}") for name, flops in inputs.reading_flops.items()]
-    lines += cost_lines("FLOPs, all together", inputs.cost.flops + sum(inputs.reading_flops.values()))
+    flops = inputs.cost.flops + sum(inputs.reading_flops.values())
+    lines += cost_lines("FLOPs, all together", flops, execution)
     disk = sum(
         4 * shape.n_parameters * sum(reader.base == base.name for reader in inputs.readers)
         for base, shape in zip(train.bases, inputs.cost.shapes, strict=True)

@@ -14,9 +14,11 @@ def cost_lines(name: str, flops: int, execution: ExecutionSpec | None = None) ->
     Args:
         name: of the operations.
         flops: their number.
-        execution: has the prices of GPUs, and how many of them there are; None: neither is said.
+        execution: has the prices of GPUs, how many of them there are, and the hours that they may take; None: nothing
+            of it is said.
     """
-    lines = [(name, f"{flops:.3g}"), ("GPU-hours at 100 TFLOP/s", _amount(flops / _FLOPS_AN_HOUR))]
+    hours = flops / _FLOPS_AN_HOUR
+    lines = [(name, f"{flops:.3g}"), ("GPU-hours at 100 TFLOP/s", f"{_amount(hours)}{_beyond(hours, execution)}")]
     if execution is None:
         return lines
     return [*lines, *price_lines(flops, execution)]
@@ -29,7 +31,8 @@ def price_lines(flops: float, execution: ExecutionSpec) -> list[tuple[str, str]]
         hours = f"{_amount(facts['gpu_hours'])} GPU-hours at {EFFICIENCY:.0%} of its peak"
         wall = "" if n_gpus is None else f", {_amount(facts['gpu_hours'] / n_gpus)} hours with {n_gpus} of them"
         price = f"{execution.prices[accelerator]:g} an hour"
-        lines.append((f"on {accelerator}", f"{hours}{wall}: {_amount(facts['cost'])} at {price}"))
+        beyond = _beyond(facts["gpu_hours"], execution)
+        lines.append((f"on {accelerator}", f"{hours}{wall}: {_amount(facts['cost'])} at {price}{beyond}"))
     return lines
 
 
@@ -40,6 +43,12 @@ def costs(flops: float, execution: ExecutionSpec) -> dict[str, dict[str, float]]
         for accelerator, price in execution.prices.items()
         for hours in [gpu_hours(flops, accelerator)]
     }
+
+
+def _beyond(hours: float, execution: ExecutionSpec | None) -> str:
+    """Return what is said of more GPU-hours than a run may take."""
+    most = None if execution is None else execution.max_gpu_hours
+    return "" if most is None or hours <= most else f"; execution.max_gpu_hours stops it at {most:g}"
 
 
 def _amount(number: float) -> str:

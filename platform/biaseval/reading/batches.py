@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError
 from biaseval.reading.questions import Integers
-from biaseval.scoring.memory import is_out_of_memory
+from biaseval.scoring.memory import free_bytes, is_out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def token_budget_of(model: PreTrainedModel, longest: int) -> int:
     n_heads = getattr(config, "num_attention_heads", 0)
     per_token = model.dtype.itemsize * 12 * widest + (model.dtype.itemsize + 4) * n_heads * longest
     devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
-    free = min(torch.cuda.mem_get_info(device)[0] for device in devices)
+    free = min(map(free_bytes, devices))
     return int(min(max(free // 3 // per_token, SMALLEST_BUDGET), _LARGEST_CUDA_BUDGET))
 
 

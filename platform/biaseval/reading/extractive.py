@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +24,8 @@ from biaseval.reading.windows import AS_PUBLISHED, Windows, WindowSettings, cut_
 from biaseval.scoring.memory import is_out_of_memory
 
 logger = logging.getLogger(__name__)
+
+Rank = Callable[[Integers, Spans], None]
 
 _TYPED_FAMILIES = ("bert", "electra", "albert", "convbert", "funnel", "mobilebert", "rembert", "roformer", "xlnet")
 """Families whose tokenizers made token types up to transformers 4, when their checkpoints were trained.
@@ -146,15 +151,18 @@ class ExtractiveReader:
         self._self_test(windows)
         found: list[list[Answer]] = [[] for _ in names]
 
-        def run(batch: Integers) -> None:
-            start_logits, end_logits = self._logits(windows, batch)
-            spans = self._spans(windows, batch, names, start_logits, end_logits)
+        def rank(batch: Integers, spans: Spans) -> None:
             for place, window in enumerate(batch.tolist()):
                 context = contexts[rows[windows.pair[window]]]
                 characters = windows.characters(window)
                 found[window] = window_answers(spans, place, context, characters, self.settings.n_best)
 
-        self._batches.run(windows.n_tokens, run, lambda window: f"question {names[window]!r}")
+        with _later(rank, has_threads=self._batches.n_workers > 1) as rank_later:
+
+            def run(batch: Integers) -> None:
+                rank_later(batch, self._spans(windows, batch, names, *self._logits(windows, batch)))
+
+            self._batches.run(windows.n_tokens, run, lambda window: f"question {names[window]!r}")
         bounds = np.searchsorted(windows.pair, np.arange(len(rows) + 1))
         best = [merged(found[start:stop], self.settings.n_best) for start, stop in pairwise(bounds)]
         return _answers(ids, [best[pair] for pair in pair_of_row])
@@ -251,6 +259,24 @@ def reader_inputs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
             "use the tokenizer that belongs to the model"
         )
     return names
+
+
+@contextmanager
+def _later(rank: Rank, *, has_threads: bool) -> Iterator[Rank]:
+    """Yield what ranks a batch's spans while the model reads the next; all are ranked behind the block.
+
+    Args:
+        rank: texts are cut and compared in Python, for which a GPU would wait.
+        has_threads: batches run on several threads, each of which ranks its own.
+    """
+    if has_threads:
+        yield rank
+        return
+    with ThreadPoolExecutor(1) as executor:
+        ranked: list[Future[None]] = []
+        yield lambda batch, spans: ranked.append(executor.submit(rank, batch, spans))
+        for each in ranked:
+            each.result()
 
 
 def _answers(ids: list[str], best: list[list[Answer]]) -> pa.Table:

@@ -66,7 +66,14 @@ def vocabulary_of(model: PreTrainedModel) -> int:
 def _third_of_free(model: PreTrainedModel) -> int:
     """Return a third of what is free on the fullest GPU that holds a part of the model."""
     devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
-    return min(torch.cuda.mem_get_info(device)[0] for device in devices) // 3
+    return min(map(free_bytes, devices)) // 3
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return what this process may still take of a GPU: what is free, and of its share what it has not reserved."""
+    free, total = torch.cuda.mem_get_info(device)
+    share = torch.cuda.get_per_process_memory_fraction(device)
+    return int(min(free, share * total - torch.cuda.memory_reserved(device)))
 
 
 def _cache_bytes(model: PreTrainedModel) -> int:

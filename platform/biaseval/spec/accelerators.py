@@ -14,6 +14,9 @@ PEAK_TFLOPS = {
 }
 """Dense products of 16-bit numbers, 1e12 operations a second, of NVIDIA's data sheets (A10G: of AWS's)."""
 
+MEMORY_GIB = {"T4": 15, "A10G": 22, "L4": 22, "A100": 39, "L40S": 44, "H100": 79, "H200": 139, "B200": 178}
+"""What one has for programs, rounded down; of several sizes the smallest."""
+
 EFFICIENCY = 0.4
 """The part of it that scoring is taken to reach. Not measured: the roofline of a 7B model says 0.45 to 0.55."""
 

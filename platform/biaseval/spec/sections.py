@@ -116,7 +116,7 @@ class ExecutionSpec(Section):
     gpus_per_actor: Literal["auto"] | Annotated[int, Field(ge=0)] = "auto"
     part_rows: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
     max_gpu_hours: Annotated[float, Field(gt=0)] | None = None
-    """Of scoring and reading: when they are used up no other part begins; None: any number."""
+    """When they are used up no other part, and no other training, begins; None: any number."""
     prices: dict[str, Annotated[float, Field(ge=0)]] = {}
     """Of an hour of a GPU, by its name, in any currency; what a plan says of costs."""
 

@@ -46,6 +46,7 @@ class DeepSpeedOptimization:
     ) -> None:
         deepspeed = _deepspeed(device)
         self._stage = training.zero or 0
+        self._loss = loss
         self._parameters = list(parameters)
         self._n_workers = n_workers()
         self._has_moments = False
@@ -146,9 +147,11 @@ class DeepSpeedOptimization:
     def close(self) -> None:
         """Take DeepSpeed's hooks off the model; a partitioned base model stays so, for the next adapter."""
         self._engine.destroy()
+        if self._stage == 3:
+            _forget_partitioned(self._loss)
         # The engine and its optimizer refer to each other: their buffers, some GiB for a large model, would wait for
         # Python's next look while the next adapter asks for its own.
-        del self._engine, self._optimizer
+        del self._engine, self._optimizer, self._loss
         gc.collect()
 
 
@@ -170,6 +173,24 @@ def partition(model: PreTrainedModel, training: TrainingSpec, device: torch.devi
     deepspeed.zero.Init(module=model, config_dict_or_path=deepspeed_config(training, 1))
     for buffer in model.buffers():
         buffer.data = buffer.data.to(device)
+
+
+def _forget_partitioned(loss: torch.nn.Module) -> None:
+    """Let go of an engine that is closed: the base model, and DeepSpeed, would keep all of them and what they trained.
+
+    What is taken off the base model's layers is made anew for the next engine, which would else use the first one's.
+    """
+    from deepspeed.runtime.zero import parameter_offload
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+    for module in loss.modules():
+        for name in ("pre_bwd_fn", "post_bwd_fn"):
+            vars(module).pop(name, None)
+    for parameter in loss.parameters():
+        vars(parameter).pop("_z3_optimizer", None)
+    parameter_offload.FWD_MODULE_STACK.clear()
+    cached = vars(PartitionedParameterCoordinator)["_PartitionedParameterCoordinator__params_to_release"]
+    cached.__closure__[0].cell_contents.cache_clear()  # a cache of the class, whose keys are engines' own
 
 
 def _deepspeed(device: torch.device) -> Any:

@@ -67,12 +67,13 @@ def _cut(uri: str, base: str, n_parts: int, windows: WindowsSpec) -> tuple[float
     bases = {"base": QaBaseSpec(name="base", path=base)}
     alone = Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=None, n_preparing=1)
     sizes = {"max_tokens": windows.max_tokens, "stride": windows.stride}
-    worker = FeaturesWorker(Run.open(uri), alone, bases=bases, **sizes)
+    run = Run.open(uri)
+    worker = FeaturesWorker(run, alone, bases=bases, **sizes)
     peaks = [_highest_mib()]
     started = time.perf_counter()
     for part in range(n_parts):
         task = Task(part, {"base": "base", "part": part}, (f"qa_features/{part_name(part)}",))
-        worker.make(task, None)
+        worker.make(task, None).write(run)
         peaks.append(_highest_mib())
     return time.perf_counter() - started, peaks
 
