@@ -105,7 +105,7 @@ def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
     assert cautions == [
         "1 rows have no text: they are left out",
         "2 rows have no label: fill it in, or take them out",
-        "2 rows repeat another's text, 1 of them with another label: they are left out",
+        "2 rows repeat an earlier one's text, 1 of them with another label: they are left out",
         "99% of the labels are good: of the others little can be said",
         "bad: fewer than five rows, of which little can be said",
     ]

@@ -2,7 +2,7 @@
 -- Of rsd, bias_score, accuracy and macro_f1: *_before, without it; the mean with it; *_verdict, the word that the
 -- difference supports for other tasks like these, and *_same_tasks_verdict, for other rows of these very tasks
 -- (label_bias_verdicts). majority_accuracy: of always giving the most frequent gold label; is_below_majority: accuracy
--- is below that. n_prompts: calibration inputs that are scored. n_tasks_constant: of n_tasks, those where nearly all answers
+-- is below that; is_told_below_majority: and so is its interval (label_bias_by_model). n_prompts: calibration inputs that are scored. n_tasks_constant: of n_tasks, those where nearly all answers
 -- are the same.
 -- What these words amount to for other tasks like these (same_tasks_*: for these very tasks): accuracy_evidence: 'higher',
 -- 'lower', 'no loss' where the band that holds for the whole family lies above minus least_effect (non-inferiority), else
@@ -11,7 +11,7 @@
 -- falls' (or macro_f1 is lower), 'mixed' (one of rsd and bias_score is lower, one higher), 'bias rises' or 'not shown'.
 -- advice: what to do, of evidence and what else speaks against a remedy: 'do not use: bias rises or performance falls',
 -- where a bias is higher, or accuracy or macro_f1 lower; 'do not use: nothing is left to measure', where a bias falls and
--- accuracy is below the majority class or the answers are nearly all the same in every task; else evidence.
+-- the interval of accuracy lies below the majority class or the answers are nearly all the same in every task; else evidence.
 -- is_supported, is_supported_on_these_tasks: the first or the second of these, accuracy is not below the majority class, and
 -- the answers are not nearly all the same in every task.
 -- n_units: those that the test of rsd is over. *_n_needed: units like these (tasks, or rows of one task) of which a test
@@ -116,7 +116,7 @@ graded as (
         case
             when rises and not falls or list_contains([word.accuracy, word.macro_f1], 'lower')
                 then 'do not use: bias rises or performance falls'
-            when falls and not rises and (is_below_majority or is_constant)
+            when falls and not rises and (is_told_below_majority or is_constant)
                 then 'do not use: nothing is left to measure'
             else evidence
         end as advice
@@ -127,7 +127,7 @@ graded as (
             suite,
             n_demos,
             method,
-            is_below_majority,
+            is_told_below_majority,
             n_tasks_constant = n_tasks as is_constant
         from label_bias_by_model
     ) using (model, suite, n_demos, method)
@@ -193,7 +193,8 @@ select
     like_these.evidence,
     these.evidence as same_tasks_evidence,
     like_these.advice,
-    these.advice as same_tasks_advice
+    these.advice as same_tasks_advice,
+    own.is_told_below_majority
 from words
 inner join (select * from graded where tasks = 'like_these') as like_these
     using (model, suite, n_demos, method, against_n_demos, against_method)

@@ -133,7 +133,7 @@ def test_options_without_an_item_take_another_instruction_and_separator(tmp_path
     }
     told = {"told": {"instruction_text": "Choose.", "separator": "\n"}}
     plan = plan_of(own_spec(tmp_path, data=data, prompt={"formats": told}))
-    assert texts(plan, "told")["reviews/k0.s0/main/0"] == "Choose.\n" + texts(plan, "base")["reviews/k0.s0/main/0"]
+    assert texts(plan, "told")["quiz/k0.s0/main/0"] == "Choose.\n" + texts(plan, "base")["quiz/k0.s0/main/0"]
     with pytest.raises(InputError, match=r"prompt\.formats\.x\.item: cannot name options without prompt\.item"):
         plans(own_spec(tmp_path, data=data, prompt={"formats": {"x": {"item": "{input} {label}"}}}))
 

@@ -82,11 +82,11 @@ def test_without_a_template_options_stand_a_line_each(tmp_path: Path) -> None:
     row = next(row for row in plan.splits.to_pylist() if row["role"] == "main")
     number = int(row["instance_id"].split("-")[1])
     item = f"which is {number}?\nA. cat {number}\nB. dog {number}\nC. cow {number}\nAnswer:"
-    assert texts(plan, "main")["animals/k0.s0/main/0"] == item
-    few = texts(plan, "main")["animals/k2.s0/main/0"]
+    assert texts(plan, "main")["rows/k0.s0/main/0"] == item
+    few = texts(plan, "main")["rows/k2.s0/main/0"]
     assert few.endswith(f"\n\n{item}")
     assert few.split("\n\n")[0][-9:-1] == "Answer: "
-    assert texts(plan, "cc")["animals/k0.s0/cc/0"] == "N/A\nA. N/A\nB. N/A\nC. N/A\nAnswer:"
+    assert texts(plan, "cc")["rows/k0.s0/cc/0"] == "N/A\nA. N/A\nB. N/A\nC. N/A\nAnswer:"
 
 
 def test_a_template_may_name_the_columns(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from biaseval.label_bias.data import in_rounds
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.spec import LabelBiasSpec, load_spec
+from biaseval.spec.label_bias import own_name
 from tests.tinymodels import make_tokenizer
 
 ITEM = "Review: {review}\nShop: {shop}\nMood: {label}"
@@ -242,4 +243,27 @@ def test_a_spec_has_tasks_or_data(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(base + "data: {train: a.csv, test: b.csv}\n")
     spec = load_spec(tmp_path / "spec.yaml")
     assert isinstance(spec, LabelBiasSpec)
-    assert spec.files() == {"data of x, train": str(tmp_path / "a.csv"), "data of x, test": str(tmp_path / "b.csv")}
+    assert spec.files() == {"data of a, train": str(tmp_path / "a.csv"), "data of a, test": str(tmp_path / "b.csv")}
+
+
+@pytest.mark.parametrize("column", ["number", "review"])
+def test_a_column_of_names_or_texts_is_no_label(tmp_path: Path, column: str) -> None:
+    rows = [{"number": str(number), "review": f"text {number}", "mood": f"mood {number}"} for number in range(60)]
+    write_csv(tmp_path / "reviews.csv", rows)
+    spec = spec_of(tmp_path, data={"label": column, "fields": {"input": "mood"}})
+    with pytest.raises(InputError, match=r"60 labels in 60 rows, 60 of which occur once; .* name it in data\.label"):
+        plan_of(spec)
+
+
+@pytest.mark.parametrize(
+    ("train", "name"),
+    [
+        ("reviews.csv", "reviews"),
+        ("s3://bucket/some/my reviews.jsonl.gz", "my-reviews"),
+        ("data/clinic/train.csv", "clinic"),
+        ("train.csv", "train"),
+        ("saved/", "saved"),
+    ],
+)
+def test_a_data_set_is_called_as_its_file_in_every_spec(train: str, name: str) -> None:
+    assert own_name(train) == name

@@ -48,6 +48,7 @@ def graded(**words: Any) -> dict[str, Any]:
             **dict.fromkeys(METRICS, 0.5),
             "majority_accuracy": given.get("majority", 0.4),
             "is_below_majority": given.get("majority", 0.4) > 0.5,
+            "is_told_below_majority": given.get("majority", 0.4) > 0.5 + given.get("reach", 0.0),
             "n_tasks_constant": given.get("n_constant", 0),
             "n_tasks": 30,
         }
@@ -98,3 +99,20 @@ def test_a_remedy_is_supported_where_bias_falls_and_a_loss_is_ruled_out(
     assert row["same_tasks_evidence"] == "not shown"
     assert row["accuracy_same_tasks_evidence"] == "loss not ruled out"
     assert row["is_supported_on_these_tasks"] is False
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ({"majority": 0.6}, "do not use: nothing is left to measure"),
+        ({"majority": 0.6, "reach": 0.2}, "bias falls, no loss"),
+        ({"n_constant": 30}, "do not use: nothing is left to measure"),
+        ({"majority": 0.6, "reach": 0.2, "accuracy": "lower"}, "do not use: bias rises or performance falls"),
+    ],
+)
+def test_a_remedy_is_advised_against_where_its_interval_lies_below_the_majority_class(
+    words: dict[str, Any], advice: str
+) -> None:
+    """A mean that is below by less than its interval reaches says nothing: neither for the remedy nor against it."""
+    row = graded(rsd="lower", low=0.001, **words)
+    assert (row["advice"], row["is_supported"]) == (advice, False)

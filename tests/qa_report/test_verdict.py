@@ -251,8 +251,8 @@ def test_a_model_that_always_answers_the_same_is_told_first(tmp_path: Path) -> N
 
 def test_the_verdict_says_what_to_do_about_a_bias_that_is_shown(findings: QaFindings) -> None:
     assert told(findings)["What to do"] == (
-        "look at the examples of ans_len and sim_word; measure on a set where that shortcut does not lead, and train "
-        "readers against it by train.methods."
+        "look at the examples of ans_len and sim_word; measure on a set where that shortcut does not lead; a reader "
+        "of your own can be trained against it (train.methods in a spec)."
     )
 
 

@@ -43,6 +43,8 @@ _FEWEST_OF_A_LABEL = 2
 """BiasScore rows that a label has, on average, in a small data set."""
 _FEW_ROWS = 5
 """Of a label, with which macro-F1 and RSD have no error over rows (docs/statistics.md)."""
+_MANY_LABELS = 20
+"""From which on labels that mostly occur once are taken for something else."""
 _SHOWN = 3
 
 
@@ -274,9 +276,25 @@ def _dataset(
         where = "another row's, or a test row's," if test else "another row's"
         noted.append(f"{train_key}: {n_same:,} of {len(train):,} rows have {where} text and are left out")
     instances = tuple(_instance(example) for example in (*kept, *test))
+    _refuse_names(train_key, instances, labels)
     noted += [f"{task.name}: {note}" for note in _label_notes(instances, labels)]
     whole = replace(task, instances=instances)
     return DataSet(train_key, whole, len(kept), labels, max_test, tuple(noted), form, n_same, options)
+
+
+def _refuse_names(key: str, instances: Sequence[Instance], labels: Sequence[str]) -> None:
+    """Make sure that the labels are no names or texts, of which nearly every row has its own.
+
+    Raises:
+        InputError: they are many, and most occur once.
+    """
+    counts = Counter(instance.label for instance in instances)
+    n_once = sum(counts[label] == 1 for label in labels)
+    if len(labels) > _MANY_LABELS and n_once > len(labels) / 2:
+        raise InputError(
+            f"{key}: {len(labels):,} labels in {len(instances):,} rows, {n_once:,} of which occur once; that is hardly "
+            "the column of the label: name it in data.label"
+        )
 
 
 def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:

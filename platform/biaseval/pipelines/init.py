@@ -175,7 +175,7 @@ def _cautions(found: Survey) -> list[str]:
         cautions.append(f"{found.n_unlabelled:,} rows have no label: fill it in, or take them out")
     if found.n_repeated:
         contradicting = f", {found.n_contradicting:,} of them with another label" if found.n_contradicting else ""
-        cautions.append(f"{found.n_repeated:,} rows repeat another's text{contradicting}: they are left out")
+        cautions.append(f"{found.n_repeated:,} rows repeat an earlier one's text{contradicting}: they are left out")
     label, most = next(iter(found.counts.items()))
     if most > 0.9 * total:
         cautions.append(f"{most / total:.0%} of the labels are {label}: of the others little can be said")

@@ -136,13 +136,13 @@ def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
         asked = [(_BIASES, "higher", "rise"), (_PERFORMANCES, "lower", "fall")]
     notes = [_band(findings, row, side)] if advised == _OPEN else []
     if advised == _NOTHING_LEFT:
-        notes.append("accuracy below the majority class" if row["is_below_majority"] else "nearly one answer")
+        notes.append("accuracy below the majority class" if row["is_told_below_majority"] else "nearly one answer")
     for metrics, word, verb in asked:
         found = [METRICS[metric] for metric in metrics if row[f"{metric}_{side}verdict"] == word]
         if found:
             notes.append(f"{join(found)} {verb}{'s' if len(found) == 1 else ''}")
     if row["is_below_majority"] and advised != _NOTHING_LEFT:
-        notes.append("accuracy is below the majority class")
+        notes.append(f"accuracy {row['accuracy']:.3f}, the majority class's {row['majority_accuracy']:.3f}")
     return ", ".join(notes)
 
 

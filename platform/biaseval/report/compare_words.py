@@ -30,6 +30,9 @@ TOLD_APART = ("higher", "lower")
 _DOUBTS = {"is_constant": "always the same answer", "is_at_baseline": "not above the majority class"}
 """What a side may be that makes a word no praise: its column to how pages say it."""
 
+_LEVEL = 0.05
+"""At which differences are told from 0 (the macro ``verdict``)."""
+
 _N_SHOWN = 6
 """Differences that a sentence lists."""
 
@@ -78,6 +81,8 @@ def verdict_word(row: Row) -> str:
     if row.get("reason"):
         return f"{_NOT_JUDGED.get(row['verdict'], VERDICTS[row['verdict']])} ({row['reason']})"
     word = VERDICTS[row["verdict"]]
+    if row["verdict"] == "unclear" and row["verdict_p"] is not None and row["verdict_p"] <= _LEVEL:
+        word = f"differs, perhaps by less than {row['least_effect']:g}"
     is_said = row["verdict"] not in (None, "too few")
     return f"{word} on {_these(row)}" if is_said and is_of_these_tasks(row) else word
 
