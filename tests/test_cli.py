@@ -315,6 +315,7 @@ def test_a_plan_of_a_run_that_has_begun_says_its_rate(
     assert "rate so far" not in call(capsys, monkeypatch, "plan", str(spec), *options, "--set", "seed=7").out
 
 
+@pytest.mark.slow
 def test_a_run_can_be_asked_in_every_format(
     tmp_path: Path,
     tiny_llama: Path,

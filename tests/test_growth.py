@@ -108,6 +108,7 @@ def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
         run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run.uri)
 
 
+@pytest.mark.slow
 def test_a_format_is_added_and_what_was_there_says_the_same(
     run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_format_is_added_and_what_was_there_says_the_same(
         run_spec(spec([0, 2, 3], terse={**terse, "separator": "\n\n"}, back=back), run.uri)
 
 
+@pytest.mark.slow
 def test_a_killed_addition_is_begun_again(run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path) -> None:
     more = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2, 4]}, calibration=["cc"])
     with planned_run(more, run.uri):
@@ -242,6 +244,7 @@ def test_what_is_no_analysis_is_refused(run: Run, change: str, problem: str) -> 
     assert digests(Path(run.uri)) == before
 
 
+@pytest.mark.slow
 def test_a_spec_says_how_its_run_is_analysed(
     run: Run, csv_folder: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -380,6 +383,7 @@ def test_a_killed_addition_of_a_data_set_is_swept(run: Run, csv_folder: Path, ti
     assert kept(run) == before
 
 
+@pytest.mark.slow
 def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path, tmp_path: Path) -> None:
     for role, prefix in (("train", "dog"), ("test", "cat")):
         write_jsonl(tmp_path / f"{role}.jsonl", boolq_rows(prefix, 8, 8))
@@ -439,6 +443,7 @@ def _qa_spec(folder: Path, models: Sequence[str], heuristics: Sequence[str]) -> 
     return spec
 
 
+@pytest.mark.slow
 def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> None:
     _questions(tmp_path)
     run = run_spec(_qa_spec(tmp_path, "a", ["word_dist"]), str(tmp_path / "run"))

@@ -129,6 +129,7 @@ def test_scores_are_those_of_plain_forward_passes(finished: tuple[Path, Path], t
             assert found == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_computed_and_by_more_actors_it_is_the_same_but_for_rounding(
     finished: tuple[Path, Path], tmp_path: Path
 ) -> None:

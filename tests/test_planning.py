@@ -54,6 +54,7 @@ def _on_ray(patch: pytest.MonkeyPatch, n_workers: int) -> None:
     patch.setattr(planning, "MUCH", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("sampling", ["per_task", "reif2024"])
 def test_a_plan_is_the_same_to_the_byte_wherever_it_is_made(

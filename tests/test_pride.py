@@ -123,6 +123,7 @@ def folder(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_probabilities_are_those_of_the_formula(folder: Path) -> None:
     grown = str(folder / "grown")
     logs: dict[tuple[str, int, int], list[float]] = {}

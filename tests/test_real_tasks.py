@@ -49,6 +49,7 @@ def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
     assert labels["task909_dialogre_prevalent_speakers"] == ["1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_a_window_of_512_tokens_is_enough_where_prompts_leave_room_for_the_label(
     superni: Path, shared: Path, tmp_path: Path, here: None
 ) -> None:

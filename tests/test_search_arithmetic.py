@@ -68,6 +68,7 @@ def _values(run: Run, specs: Sequence[SearchedSpec], objectives: Objectives) -> 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choose_on", ["half", "published"])
 def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_path: Path, choose_on: Any) -> None:
     run = Run.open(two_tasks().write(tmp_path / "run"))
@@ -102,6 +103,7 @@ def test_all_that_is_measured_gives_what_the_marts_say(tmp_path: Path) -> None:
     assert [own.value for own in found if own.left_out is None] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_strengths_of_majority_bias_give_what_its_marts_say(tmp_path: Path) -> None:
     queries = ["select avg(mean_f1) + max(rb_at_10) as sum from majority_by_model where method like 'cc%'"]
     plan = MajorityPlan(predict=("likelihood",), calibration=("cc",), n_repeats=3)

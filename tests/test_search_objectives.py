@@ -284,6 +284,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[QaPlan, Run, Val
     return plan, run, values(run, *QUERIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sample", "left_out"), [("choice", None), ("evaluation", None), ("choice", 4)])
 def test_an_objective_of_readers_is_that_of_a_run_of_these_questions_alone(
     answered: tuple[QaPlan, Run, Values], tmp_path: Path, sample: str, left_out: int | None
@@ -323,6 +324,7 @@ def test_an_objective_for_each_reader_is_that_of_the_reader(answered: tuple[QaPl
     assert other != bert
 
 
+@pytest.mark.slow
 def test_an_objective_over_proportions_is_that_of_a_run_of_these_rows_alone(tmp_path: Path) -> None:
     plan = MajorityPlan(calibration=("cc", "looc"), n_repeats=6)
     run = Run.open(plan.write(tmp_path / "run"))

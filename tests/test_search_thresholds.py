@@ -90,6 +90,7 @@ def _exhaustive(plan: QaPlan, folder: Path) -> dict[tuple[str, str], float | Non
     return {(row["scope"], rule): row[rule] for row in query([run], sql).to_pylist() for rule in ("paper", "reference")}
 
 
+@pytest.mark.slow
 def test_thresholds_are_those_of_an_exhaustive_search_rule_by_rule(found: tuple[QaPlan, Run], tmp_path: Path) -> None:
     plan, run = found
     expected = _exhaustive(plan, tmp_path)

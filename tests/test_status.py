@@ -177,6 +177,7 @@ with in_this_process():
 """
 
 
+@pytest.mark.slow
 def test_a_bucket_that_a_job_works_on_can_be_looked_at(
     object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -92,6 +92,7 @@ def test_results_open_from_any_directory_with_marts_as_tables(
         assert connection.execute("select count(*) from other.calibrated_predictions").fetchall() == [(2 * 42 * 11,)]
 
 
+@pytest.mark.slow
 def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path: Path) -> None:
     found = str(Path(sys.executable).with_name("duckdb"))  # of duckdb-cli, in the extra dev
     names = views_of("label_bias")

@@ -72,6 +72,7 @@ def words(found: Rows) -> list[str]:
     return [row["verdict"] for row in found if row["verdict"] in WORDS]
 
 
+@pytest.mark.slow
 def test_readers_that_are_alike_are_told_apart_in_few_pages() -> None:
     """All have the same bias, and the same answers on average: any word is wrong."""
     rng = np.random.default_rng(7)

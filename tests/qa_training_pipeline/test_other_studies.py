@@ -85,6 +85,7 @@ def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on
 # Other ways to the same
 
 
+@pytest.mark.slow
 def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path: Path, here: None) -> None:
     """Two bases, two sets, two seeds, two biases: teachers are those of the same base, set and seed."""
     two = {"max_steps": 2}

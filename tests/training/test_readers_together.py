@@ -235,6 +235,7 @@ def test_shares_are_uneven(bert: str) -> None:
         assert own.shown.n_rows > len(own.contexts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", STAGES)
 @pytest.mark.parametrize("reader", DECIDES)
 def test_two_workers_train_the_same_reader_as_one(

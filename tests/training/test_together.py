@@ -152,6 +152,7 @@ def assert_same(found: Path, expected: Path) -> None:
         assert row == {key: pytest.approx(v, abs=1e-4) if isinstance(v, float) else v for key, v in want.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", STAGES)
 def test_two_workers_train_the_same_as_one(together: Path, alone: Path, zero: int | None) -> None:
     assert_same(together / f"few-shot-{zero}", alone / "few-shot")
