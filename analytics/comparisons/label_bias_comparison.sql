@@ -42,14 +42,14 @@ task_metrics as (
             nullif(avg(coalesce(own.accuracy, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(own.rsd, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(own.bias_score, 'nan') order by demo_set), 'nan'),
-            avg(own.relative_variance order by demo_set)
+            nullif(avg(coalesce(own.relative_variance, 'nan') order by demo_set), 'nan')
         ]) as value,
         unnest([
             nullif(avg(coalesce(other.macro_f1, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(other.accuracy, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(other.rsd, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(other.bias_score, 'nan') order by demo_set), 'nan'),
-            avg(other.relative_variance order by demo_set)
+            nullif(avg(coalesce(other.relative_variance, 'nan') order by demo_set), 'nan')
         ]) as other_value,
         unnest([max(own.majority_macro_f1), max(own.majority_accuracy), null, null, null]) as baseline,
         any_value(shared.n_rows) as n_rows,
@@ -161,7 +161,14 @@ row_units as (
         and means.run = shared.run
         and means.other_run = shared.other_run
         and (metric <> 'bias_score' or shared.has_same_bias_score_rows)
-        and (metric <> 'relative_variance' or other.value - own.value is not null)
+        and (
+            metric <> 'relative_variance'
+            or (shared.run, shared.other_run, shared.task, n_demos, method) in (
+                select (run, other_run, task, n_demos, method)
+                from by_task
+                where metric = 'relative_variance' and value is not null and other_value is not null
+            )
+        )
     window test as (partition by shared.run, shared.other_run, n_demos, method, metric)
 
 ),

@@ -10,7 +10,7 @@ select
     nullif(avg(coalesce(accuracy, 'nan') order by demo_set), 'nan') as accuracy,
     nullif(avg(coalesce(rsd, 'nan') order by demo_set), 'nan') as rsd,
     nullif(avg(coalesce(bias_score, 'nan') order by demo_set), 'nan') as bias_score,
-    avg(relative_variance order by demo_set) as relative_variance,
+    nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance,
     nullif(avg(coalesce(rsd_floor, 'nan') order by demo_set), 'nan') as rsd_floor,
     nullif(avg(coalesce(rsd_excess, 'nan') order by demo_set), 'nan') as rsd_excess,
     nullif(avg(coalesce(bias_score_floor, 'nan') order by demo_set), 'nan') as bias_score_floor,

@@ -1,6 +1,5 @@
 -- One row per (model, task, n_demos, method): label_bias_by_task, averaged over demonstration sets.
--- A mean is null where a set lacks the metric; relative_variance is that of sets with a hit. n_demo_sets_without_hit: sets
--- with accuracy 0, whose rsd is 0 for that.
+-- A mean is null where a set lacks the metric. n_demo_sets_without_hit: sets with accuracy 0, whose rsd is 0 for that.
 -- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: over the predictions of all sets;
 -- is_constant: that is above 95 %, so that neither RSD nor the change of it says anything but that.
 -- Baselines, bias_score_of_perfect and numbers of labels are the same in every set.
@@ -53,7 +52,7 @@ means as (
         max(majority_macro_f1) as majority_macro_f1,
         any_value(answers.share_most_frequent) as share_most_frequent,
         any_value(answers.share_most_frequent) > 0.95 as is_constant,
-        avg(relative_variance order by demo_set) as relative_variance
+        nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance
     from label_bias_by_task
     inner join answers using (model, task, n_demos, method)
     group by all

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from contextlib import suppress
@@ -87,8 +88,9 @@ def file_digest(file: Path) -> str:
     """
     before = _state(file)
     kept = _folder() / "digests" / hashlib.sha256(json.dumps(before).encode()).hexdigest()
-    with suppress(OSError):
-        return kept.read_text(encoding="ascii")
+    with suppress(OSError, ValueError):
+        if re.fullmatch("[0-9a-f]{64}", remembered := kept.read_text(encoding="ascii")):
+            return remembered
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     if file.stat().st_size >= _REMEMBERED_FROM_BYTES and _state(file) == before:

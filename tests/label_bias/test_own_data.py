@@ -260,8 +260,8 @@ def test_a_column_of_names_or_texts_is_no_label(tmp_path: Path, column: str) -> 
     [
         ("reviews.csv", "reviews"),
         ("s3://bucket/some/my reviews.jsonl.gz", "my-reviews"),
-        ("data/clinic/train.csv", "clinic"),
-        ("train.csv", "train"),
+        ("data/clinic/train.csv", "train"),
+        ("./train.csv", "train"),
         ("saved/", "saved"),
     ],
 )

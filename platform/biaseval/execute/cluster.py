@@ -158,12 +158,16 @@ def _refuse_silence(address: str) -> None:
         TransientError: nothing does.
     """
     place = urlsplit(address if "://" in address else f"//{address}")
-    if not place.hostname or not place.port:
+    try:
+        port = place.port
+    except ValueError:  # Ray says what is wrong with it
+        return
+    if not place.hostname or not port:
         return
     deadline = time.monotonic() + ANSWER_S
     while True:
         try:
-            socket.create_connection((place.hostname, place.port), timeout=ANSWER_S).close()
+            socket.create_connection((place.hostname, port), timeout=ANSWER_S).close()
             return
         except OSError as error:
             if time.monotonic() >= deadline:

@@ -44,7 +44,8 @@ _FEWEST_OF_A_LABEL = 2
 _FEW_ROWS = 5
 """Of a label, with which macro-F1 and RSD have no error over rows (docs/statistics.md)."""
 _MANY_LABELS = 20
-"""From which on labels that mostly occur once are taken for something else."""
+"""From which on labels that nearly all occur once are taken for something else."""
+_MOSTLY = 0.9
 _SHOWN = 3
 
 
@@ -286,11 +287,11 @@ def _refuse_names(key: str, instances: Sequence[Instance], labels: Sequence[str]
     """Make sure that the labels are no names or texts, of which nearly every row has its own.
 
     Raises:
-        InputError: they are many, and most occur once.
+        InputError: they are many, and nearly all occur once.
     """
     counts = Counter(instance.label for instance in instances)
     n_once = sum(counts[label] == 1 for label in labels)
-    if len(labels) > _MANY_LABELS and n_once > len(labels) / 2:
+    if len(labels) > _MANY_LABELS and n_once > _MOSTLY * len(labels):
         raise InputError(
             f"{key}: {len(labels):,} labels in {len(instances):,} rows, {n_once:,} of which occur once; that is hardly "
             "the column of the label: name it in data.label"

@@ -86,18 +86,15 @@ class LabelDataSpec(DataSpec):
 
 
 def own_name(train: str) -> str:
-    """Return what a data set is called in every spec: its file without endings, or the folder of a file ``train``.
+    """Return what a data set is called in every spec: its file, without endings.
 
     Runs over the same data share its tasks by their names, whatever their specs are called.
 
     Args:
         train: a path or URI.
     """
-    *folders, file = re.split(r"[/\\\\]+", train.rstrip("/"))
-    name = file.split(".")[0]
-    if name == "train" and folders:
-        name = folders[-1]
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("._-")
+    file = re.split(r"[/\\]", train.rstrip("/"))[-1]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", file.split(".")[0]).strip("._-")
 
 
 class LmEvalDataSpec(Section):
