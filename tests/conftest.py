@@ -15,6 +15,8 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
 os.environ.pop("RAY_ADDRESS", None)
+# Names of models stand for themselves: no test waits for the hub, which tries for half a minute.
+os.environ["HF_HUB_OFFLINE"] = "1"
 # Tests of two processes share the machine: tiny models gain nothing by threads that wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A training starts processes: one fewer, and they are asked how they are more often than trainings of hours need.

@@ -67,7 +67,6 @@ def test_readers_are_shared_where_a_key_does_not_change_them(
     assert own is None or own_readers(search, [key]) == own
 
 
-@pytest.mark.slow
 def test_keys_that_change_no_reader_are_refused(tmp_path: Path) -> None:
     standard = {**QA, "train": {**QA["train"], "methods": ["standard"], "biases": []}}
     for key in (PENALTY, "train.bias_model.max_steps"):

@@ -1,20 +1,20 @@
 -- One row per ordered pair (run, other_run) of label-bias runs, n_demos, method and metric (macro_f1, accuracy, rsd,
--- bias_score, relative_variance) that both have: the metric of each (value, other_value), means over the tasks that both
--- share with the same rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the demonstration
--- sets that both have; estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or the rows (label_bias_shared.unit),
--- whose values are pseudo-values (label_bias_row_values). All pairs whose units are of the same kind are one family, in which a
--- task, or a row of it, has the same sign for all: p_adjusted and the simultaneous band hold for all that is compared, of ten
--- runs as of two (tasks that are not shared by all are flipped together where there are more than signs of the longest run).
--- relative_variance, which has no word of its own, is a family apart, over the tasks in which both sides have a hit. verdict: of other_run against run (verdict); a difference
--- below least_effect is negligible. word_p_adjusted: what it goes by, as in label_bias_verdicts. verdict_p, verdict_low,
--- verdict_high, verdict_smallest_detectable: the p and the band that it goes by, and the smallest difference that would
--- mostly be found, under the same names in comparisons of every kind.
--- n_constant, n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label;
+-- bias_score, relative_variance) that both have: the metric of each (value, other_value), means over the tasks that
+-- both share with the same rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the
+-- demonstration sets that both have; estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or
+-- the rows (label_bias_shared.unit), whose values are pseudo-values (label_bias_row_values). All pairs whose units are
+-- of the same kind are one family, in which a task, or a row of it, has the same sign for all: p_adjusted and the
+-- simultaneous band hold for all that is compared, of ten runs as of two (tasks that are not shared by all are flipped
+-- together where there are more than signs of the longest run). relative_variance, which has no word of its own, is a
+-- family apart, over the tasks in which both sides have a hit. verdict: of other_run against run (verdict); a
+-- difference below least_effect is negligible. word_p_adjusted: what it goes by, as in label_bias_verdicts. verdict_p,
+-- verdict_low, verdict_high, verdict_smallest_detectable: the p and the band that it goes by, and the smallest
+-- difference that would mostly be found, under the same names in comparisons of every kind. n_constant,
+-- n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label;
 -- is_constant, other_is_constant: in all of them. baseline: of accuracy and macro_f1, that of always giving the most
 -- frequent gold label, the mean over the same tasks; null of other metrics. is_at_baseline, other_is_at_baseline: the
--- value of run, and of other_run, is not above it.
--- All but counts is null where a task lacks the metric; errors and p also where rows of a gold label are too few
--- (row_influences), and the verdict is 'unclear' then.
+-- value of run, and of other_run, is not above it. All but counts is null where a task lacks the metric; errors and p
+-- also where rows of a gold label are too few (row_influences), and the verdict is 'unclear' then.
 with
 
 shared as (

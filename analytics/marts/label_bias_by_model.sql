@@ -1,16 +1,16 @@
--- One row per (model, suite, n_demos, method): means over tasks and demonstration sets.
--- A mean is null where a task of the suite lacks the metric.
--- *_low, *_high: 95 % intervals of the mean over tasks like these, from the same mean over 1,000 resamples of the tasks
--- (t_reach). Of one task those of label_bias_by_task_over_sets, over its rows; unit says which.
--- Means over tasks mix scales: a constant answer has an RSD of 1 with two labels, and of 6.6 with 45. Beside them the
--- *_median, the *_interquartile_mean (of the middle half, Agarwal et al. 2021), and rsd_normalized, the mean of RSD over
--- the square root of (gold labels - 1), which is 1 for a constant answer where gold labels are equally frequent. rsd_floor, rsd_excess, bias_score_floor,
--- bias_score_of_perfect, majority_accuracy, majority_macro_f1: means over the tasks that have one, as in
--- label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean probabilities, differ from equal ones
--- by more than rows explain (label_bias_task_tests), of the n_tasks_*_tested that have a p. n_tasks_constant: more than 95 % of the
--- answers are the same; n_tasks_single_gold: one gold label among the main rows, RSD is 0; n_tasks_without_hit: accuracy
--- 0 in a set, RSD is 0 there. relative_variance: the mean of that of label_bias_by_task. is_below_majority: mean accuracy is
--- below majority_accuracy; is_told_below_majority: so is its whole interval.
+-- One row per (model, suite, n_demos, method): means over tasks and demonstration sets. A mean is null where a task of
+-- the suite lacks the metric. *_low, *_high: 95 % intervals of the mean over tasks like these, from the same mean over
+-- 1,000 resamples of the tasks (t_reach). Of one task those of label_bias_by_task_over_sets, over its rows; unit says
+-- which. Means over tasks mix scales: a constant answer has an RSD of 1 with two labels, and of 6.6 with 45. Beside
+-- them the *_median, the *_interquartile_mean (of the middle half, Agarwal et al. 2021), and rsd_normalized, the mean
+-- of RSD over the square root of (gold labels - 1), which is 1 for a constant answer where gold labels are equally
+-- frequent. rsd_floor, rsd_excess, bias_score_floor, bias_score_of_perfect, majority_accuracy, majority_macro_f1: means
+-- over the tasks that have one, as in label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean
+-- probabilities, differ from equal ones by more than rows explain (label_bias_task_tests), of the n_tasks_*_tested that
+-- have a p. n_tasks_constant: more than 95 % of the answers are the same; n_tasks_single_gold: one gold label among the
+-- main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there. relative_variance: the mean of that of
+-- label_bias_by_task. is_below_majority: mean accuracy is below majority_accuracy; is_told_below_majority: so is its
+-- whole interval.
 with
 
 estimates as (

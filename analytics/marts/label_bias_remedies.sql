@@ -2,8 +2,8 @@
 -- Of rsd, bias_score, accuracy and macro_f1: *_before, without it; the mean with it; *_verdict, the word that the
 -- difference supports for other tasks like these, and *_same_tasks_verdict, for other rows of these very tasks
 -- (label_bias_verdicts). majority_accuracy: of always giving the most frequent gold label; is_below_majority: accuracy
--- is below that; is_told_below_majority: and so is its interval (label_bias_by_model). n_prompts: calibration inputs that are scored. n_tasks_constant: of n_tasks, those where nearly all answers
--- are the same.
+-- is below that; is_told_below_majority: and so is its interval (label_bias_by_model). n_prompts: calibration inputs that
+-- are scored. n_tasks_constant: of n_tasks, those where nearly all answers are the same.
 -- What these words amount to for other tasks like these (same_tasks_*: for these very tasks): accuracy_evidence: 'higher',
 -- 'lower', 'no loss' where the band that holds for the whole family lies above minus least_effect (non-inferiority), else
 -- 'loss not ruled out'. bias_falls_in: 'rsd and bias_score', or the one that is lower; null where neither is, or one is higher.
@@ -12,8 +12,7 @@
 -- advice: what to do, of evidence and what else speaks against a remedy: 'do not use: bias rises or performance falls',
 -- where a bias is higher, or accuracy or macro_f1 lower; 'do not use: nothing is left to measure', where a bias falls and
 -- the interval of accuracy lies below the majority class or the answers are nearly all the same in every task; else evidence.
--- is_supported, is_supported_on_these_tasks: the first or the second of these, accuracy is not below the majority class, and
--- the answers are not nearly all the same in every task.
+-- is_supported, is_supported_on_these_tasks: advice is the first or the second of these.
 -- n_units: those that the test of rsd is over. *_n_needed: units like these (tasks, or rows of one task) of which a test
 -- alone finds a difference of 0.05 with a power of 80 %, as a rough rule: the units of this test times
 -- (smallest_detectable / 0.05) ^ 2, rounded up, and at least the 6 of which a test can reach 5 %.
@@ -174,12 +173,8 @@ select
     own.majority_accuracy,
     own.is_below_majority,
     coalesce(inputs.n_prompts, 0) as n_prompts,
-    like_these.evidence in ('bias falls, accuracy rises', 'bias falls, no loss')
-    and not own.is_below_majority
-    and own.n_tasks_constant < own.n_tasks as is_supported,
-    these.evidence in ('bias falls, accuracy rises', 'bias falls, no loss')
-    and not own.is_below_majority
-    and own.n_tasks_constant < own.n_tasks as is_supported_on_these_tasks,
+    like_these.advice in ('bias falls, accuracy rises', 'bias falls, no loss') as is_supported,
+    these.advice in ('bias falls, accuracy rises', 'bias falls, no loss') as is_supported_on_these_tasks,
     own.n_tasks_constant,
     own.n_tasks,
     words.unit,

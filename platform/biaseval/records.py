@@ -78,12 +78,12 @@ class Records:
                     return
         except InputError as error:
             self.problems += error.problems
-        except (OSError, pa.ArrowException, ValueError) as error:
-            self.problems.append(f"cannot be read ({_reason(error)}); check the path")
         except Exception as error:
-            if not self.uri.startswith(_HUB):  # whose client has errors of its own
+            is_hub = self.uri.startswith(_HUB)  # whose client has errors of its own
+            if not is_hub and not isinstance(error, OSError | pa.ArrowException | ValueError):
                 raise
-            self.problems.append(f"cannot be read ({_reason(error)}); check the path, the network and HF_TOKEN")
+            remedy = "check the path, the network and HF_TOKEN" if is_hub else "check the path"
+            self.problems.append(f"cannot be read ({_reason(error)}); {remedy}")
 
     def _rows(self, fs: pafs.FileSystem, path: str, where: str) -> Iterator[Row]:
         with fs.open_input_stream(path, compression=None) as raw:

@@ -81,7 +81,7 @@ def resumable() -> Iterator[None]:
         raise
     finally:
         if is_main:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: what was there is not Python's
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

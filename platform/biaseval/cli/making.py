@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ import typer
 
 from biaseval.cli.arguments import JsonOption, RunArgument, RunDirOption, SetOption, SpecArgument, load, resumable
 from biaseval.cli.printing import print_json, print_lines, print_plan, say_made, show_finished
-from biaseval.errors import InputError
+from biaseval.errors import BiasevalError, InputError
 
 if TYPE_CHECKING:
     from biaseval.spec import Spec
@@ -76,7 +77,10 @@ def plan(
     from biaseval.pipelines import describe, measured
 
     loaded = load(spec, overrides)
-    found, rate = describe(loaded), measured(loaded, run_dir or _run_dir(loaded))
+    found = describe(loaded)
+    rate = None
+    with nullcontext() if run_dir else suppress(BiasevalError):  # what lies at the usual place need not be whole
+        rate = measured(loaded, run_dir or _run_dir(loaded))
     if as_json:
         own = {"kind": loaded.kind, "name": loaded.name}
         print_json({**own, "plan": found.facts, "training": found.training, "measured": rate})

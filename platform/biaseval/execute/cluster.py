@@ -182,9 +182,11 @@ def _refuse_silence(address: str) -> None:
 def _own_handler() -> Iterator[None]:
     """Keep what this process does when it is asked to end, where it has something of its own: Ray sets another."""
     handler = signal.getsignal(signal.SIGTERM)
-    yield
-    if callable(handler) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager

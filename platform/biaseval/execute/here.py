@@ -55,9 +55,9 @@ def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]
             prepared = None if parts.prepare is None else parts.prepare(run, task, **parts.arguments)
             started = time.monotonic()
             made = worker.make(task, prepared)
+            busy = time.monotonic() - started
             made.write(run)
-            ended = time.monotonic()
-            times = {"arrived_s": arrived, "ended_s": ended, "busy_s": ended - started}
+            times = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
             yield Done(unit, tokens=unit.work.get("tokens", 0), facts=made.facts, actor=_NAME, **times)
     except Exception as error:
         raise as_ours(error, parts.name) from error
