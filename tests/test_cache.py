@@ -50,7 +50,15 @@ def test_the_digest_of_a_large_file_is_remembered_until_it_changes(
             os.utime(file, ns=(0, 0))  # a copy that keeps times is another file all the same
         assert file_digest(file) == hashlib.sha256(content).hexdigest()
         assert len(digested) == n_digested
-    assert len(list((cache / "digests").iterdir())) == 2
+    remembered = list((cache / "digests").iterdir())
+    assert len(remembered) == 2
+    file.write_bytes(b"12345678")
+    os.utime(file, ns=(0, 0))
+    for damage in (b"", b"\xff\xfe", b"0123"):  # as a machine leaves it that lost its power
+        file_digest(file)
+        for each in (cache / "digests").iterdir():
+            each.write_bytes(damage)
+        assert file_digest(file) == hashlib.sha256(b"12345678").hexdigest()
 
 
 def test_a_folder_that_cannot_be_written_costs_the_memory_of_digests_alone(

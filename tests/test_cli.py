@@ -26,7 +26,7 @@ from biaseval import cli
 from biaseval.cli.arguments import resumable
 from biaseval.cli.printing import print_json
 from biaseval.pipelines import run_status
-from biaseval.spec import MIN_INSTANCES
+from biaseval.spec import MIN_INSTANCES, load_spec
 from biaseval.store import Run
 from tests.commands import call
 from tests.taskfiles import write_task
@@ -313,6 +313,13 @@ def test_a_plan_of_a_run_that_has_begun_says_its_rate(
     shown = call(capsys, monkeypatch, "plan", str(spec), *options).out
     assert f"by its rate so far         2 hours of one actor on cpu, {found['hours_left']:.3g} of them left (" in shown
     assert "rate so far" not in call(capsys, monkeypatch, "plan", str(spec), *options, "--set", "seed=7").out
+    # What lies damaged at the place that nobody named is nobody's record; named, it is a mistake.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    run.write_text("plan.json", "{")
+    Path(run_dir).rename(tmp_path / "runs" / load_spec(spec).name)
+    assert call(capsys, monkeypatch, "plan", str(spec)).code == 0
+    assert call(capsys, monkeypatch, "plan", str(spec), "--run-dir", f"runs/{load_spec(spec).name}").code != 0
 
 
 @pytest.mark.slow

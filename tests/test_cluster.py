@@ -27,7 +27,7 @@ def test_a_head_that_is_gone_is_said_and_not_waited_for(form: str, monkeypatch: 
     assert TransientError.exit_code == 1
 
 
-@pytest.mark.parametrize("address", ["local", "auto"])
+@pytest.mark.parametrize("address", ["local", "auto", "host:abc", "host:99999"])
 def test_what_names_no_host_is_left_to_ray(address: str) -> None:
     cluster._refuse_silence(address)
 

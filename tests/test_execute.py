@@ -21,7 +21,7 @@ from biaseval.execute.parts import Parts
 from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines import label_scores, score_prompts
 from biaseval.pipelines.label_scores import LabelScoresWorker, read_part
-from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord
+from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord, known_budgets, with_share
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
@@ -186,6 +186,16 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     record = ScorerRecord(run)
     record.add(part("d", 0, 1, 1, device="cpu", token_budget=5000, cache_budget=5000))
     assert {name: record.facts[name] for name in BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
+
+
+def test_a_share_of_a_gpu_has_budgets_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "NVIDIA X")
+    for made_with in (0.25, 0.5, 1.0, 2.0):
+        known = {"device": with_share("cuda:0: NVIDIA X", made_with), "token_budget": 100}
+        for num_gpus in (0.25, 0.5, 1.0, 2.0):
+            is_same = min(1, num_gpus) == min(1, made_with)
+            assert known_budgets(known, num_gpus) == ({"token_budget": 100} if is_same else {})
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

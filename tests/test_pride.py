@@ -15,11 +15,11 @@ from biaseval.pipelines import run_spec
 from biaseval.pipelines.directory import read_plan
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
+from tests.growth.runs import kept
+from tests.growth.runs import rows as rounded
 from tests.label_bias.test_orders import quiz, quiz_spec
 from tests.labelplans import Plan, rows
 from tests.measuring import measure
-from tests.test_growth import kept
-from tests.test_growth import rows as rounded
 
 LABELS = ("A", "B", "C", "D")
 

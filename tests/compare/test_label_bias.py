@@ -151,3 +151,35 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
         "bias_score",
         "relative_variance",
     }
+
+
+def test_a_task_whose_rows_are_too_few_leaves_its_guard_without_a_test(tmp_path: Path) -> None:
+    """Of a label with three rows there is no influence: neither RSD nor relative_variance has a p, and no word."""
+    sides = (
+        {"few": "11110001", "many": "111100001111000010100000"},
+        {"few": "11111111", "many": "111111001111110011111100"},
+    )
+    runs = []
+    for hits, name in zip(sides, ("first", "other"), strict=True):
+        plan = label_plan({"many": hits["many"]})
+        few = label_plan({"few": hits["few"]}, golds="aaaaabbb")
+        for table in ("tasks", "prompts", "contexts", "label_scores", "splits"):
+            if hasattr(plan, table):
+                getattr(plan, table).extend(getattr(few, table))
+        runs.append(make(plan, tmp_path / name))
+    for row in compared_rows(runs, where="run = 'first' and metric in ('rsd', 'relative_variance')"):
+        assert (row["n_tasks"], row["p"], row["verdict"]) == (2, None, "unclear"), row["metric"]
+
+
+def test_tasks_without_a_hit_leave_the_guard_of_rsd_to_the_others(tmp_path: Path) -> None:
+    """Its estimate is the mean over the tasks in which both are right at least once."""
+    many = ("111100001111000010100000", "111111001111110011111100")
+    runs = [
+        make(label_plan({"never": none, "many": some}), tmp_path / name)
+        for none, some, name in zip(("00000000", "11110000"), many, ("first", "other"), strict=True)
+    ]
+    [row] = compared_rows(runs, where="run = 'first' and metric = 'relative_variance'")
+    alone = [make(label_plan({"many": some}), tmp_path / f"alone-{place}") for place, some in enumerate(many)]
+    [own] = compared_rows(alone, where="run = 'alone-0' and metric = 'relative_variance'")
+    assert row["estimate"] == pytest.approx(own["estimate"], abs=1e-12)
+    assert row["n_units"] == own["n_units"] == 24

@@ -16,7 +16,7 @@ from biaseval.execute.tasks import Made, Task
 from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
 from biaseval.pipelines.planning import tokenizer_of
-from biaseval.pipelines.scorer_record import ScorerRecord, known_budgets
+from biaseval.pipelines.scorer_record import ScorerRecord, known_budgets, with_share
 from biaseval.spec import ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED, run_outputs
@@ -133,6 +133,7 @@ class LabelScoresWorker:
         take_share(allocation.n_threads, allocation.num_gpus)
         self._run = run
         self._predict = predict
+        self._num_gpus = allocation.num_gpus
         self._adapter: str | None = None
         budgets = known_budgets(known, allocation.num_gpus)
         source = ModelSource.of(model)
@@ -157,7 +158,8 @@ class LabelScoresWorker:
                 self._use(adapter)
                 for table, rows in part_outputs(self.scorer, prepared, self._predict, asked):
                     tables[f"{asked[table]}/{missing[asked[table]]}"] = rows
-        return Made(tables, self.scorer.facts())
+        facts = self.scorer.facts()
+        return Made(tables, {**facts, "device": with_share(facts["device"], self._num_gpus)})
 
     def _use(self, adapter: str | None) -> None:
         """Have the model score with an adapter of the run, or with none; one stays in place until another comes."""

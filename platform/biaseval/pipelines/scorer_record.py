@@ -88,8 +88,18 @@ def _combined(known: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, A
 
 
 def device_kind(device: str) -> str:
-    """Return what a device is, without its number, of a scorer's ``device``: ``cpu``, or the name of a GPU."""
+    """Return what a device is, without its number, of a scorer's ``device``: ``cpu``, or a GPU's name and share."""
     return device.split(": ", 1)[-1]
+
+
+def with_share(device: str, num_gpus: float) -> str:
+    """Return a device with the share of it that an actor has, where that is not all: memory there is another's, too.
+
+    Args:
+        device: of a scorer.
+        num_gpus: of the actor.
+    """
+    return f"{device}, {num_gpus:g} of it" if 0 < num_gpus < 1 else device
 
 
 def known_budgets(known: Mapping[str, Any], num_gpus: float) -> dict[str, int]:
@@ -102,6 +112,7 @@ def known_budgets(known: Mapping[str, Any], num_gpus: float) -> dict[str, int]:
     import torch
 
     kind = torch.cuda.get_device_name() if num_gpus and torch.cuda.is_available() else "cpu"
+    kind = with_share(kind, num_gpus)
     if not known or device_kind(known["device"]) != kind:
         return {}
     return {name: known[name] for name in BUDGETS if known.get(name) is not None}

@@ -1,0 +1,36 @@
+"""What is asked of runs that grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from biaseval.analysis import query
+from biaseval.spec import LabelBiasSpec
+from biaseval.store import Run
+from tests.label_bias.test_own_data import spec_of
+from tests.test_pipelines import digests
+
+TABLES = ("prompts", "contexts", "splits", "tasks", "label_scores", "settings", "qa_examples", "qa_attributes")
+
+
+def kept(run: Run) -> dict[str, str]:
+    """Return the digests of what is planned and made."""
+    return {name: digest for name, digest in digests(Path(run.uri)).items() if name.startswith(TABLES)}
+
+
+def rows(run: Run, question: str) -> list[dict[str, Any]]:
+    return [
+        {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}
+        for row in query([run.uri], question).to_pylist()
+    ]
+
+
+def own_spec(folder: Path, model: Path, *, prompt: dict[str, Any], **changes: Any) -> LabelBiasSpec:
+    return spec_of(
+        folder,
+        model={"path": str(model)},
+        data={"test": str(folder / "test.csv")},
+        prompt={"demo_sets": 1, **prompt},
+        **changes,
+    )

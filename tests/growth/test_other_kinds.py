@@ -1,0 +1,113 @@
+"""Additions to runs of majority bias and of QA bias."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from biaseval.errors import InputError
+from biaseval.pipelines import reanalyse_run, run_spec
+from biaseval.spec import MajorityBiasSpec, QaBiasSpec, load_spec
+from tests.growth.runs import kept, rows
+from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
+from tests.test_pipelines import digests
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.mark.slow
+def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path, tmp_path: Path) -> None:
+    for role, prefix in (("train", "dog"), ("test", "cat")):
+        write_jsonl(tmp_path / f"{role}.jsonl", boolq_rows(prefix, 8, 8))
+
+    def spec(**changes: Any) -> MajorityBiasSpec:
+        return boolq_spec(
+            tmp_path,
+            model={"path": str(tiny_llama)},
+            prompt={"n_demos": 2, "instruction": [False]},
+            proportions=[{"True": 0.5, "False": 0.5}, {"True": 1.0}],
+            predict=["likelihood"],
+            **changes,
+        )
+
+    run = run_spec(spec(seeds=[0]), str(tmp_path / "run"))
+    before = kept(run)
+    more = spec(seeds=[0, 3], calibration=["cc"])
+    run_spec(more, run.uri)
+    after = kept(run)
+    assert {name: after[name] for name in before} == before
+    fresh = run_spec(more, str(tmp_path / "fresh"))
+    for question in (
+        "select setting, method, weighted_f1, n_rows from majority_by_setting order by all",
+        "select prompt_id, input_text from prompts order by prompt_id",
+    ):
+        assert rows(run, question) == rows(fresh, question)
+
+
+def _questions(folder: Path) -> None:
+    lines = []
+    for number in range(60):
+        context = f"The mill of town {number} is old. " + "It has a roof. " * (number % 4)
+        context += f"Its owner is Ann {number}."
+        answer = f"Ann {number}"
+        answers = {"text": [answer], "answer_start": [context.index(answer)]}
+        question = {"id": f"q{number}", "question": f"Who owns the mill of town {number}?", "context": context}
+        lines.append(json.dumps({**question, "answers": answers}))
+    (folder / "dev.jsonl").write_text("\n".join(lines))
+    for name, every in (("a", 2), ("b", 3), ("c", 4)):
+        said = {f"q{number}": f"Ann {number}" if number % every else "Bo" for number in range(60)}
+        (folder / f"{name}.json").write_text(json.dumps(said))
+
+
+def _qa_spec(folder: Path, models: Sequence[str], heuristics: Sequence[str]) -> QaBiasSpec:
+    content = {
+        "kind": "qa_bias",
+        "name": "mills",
+        "models": [{"name": name, "predictions": {"dev": f"{name}.json"}} for name in models],
+        "datasets": {"in_distribution": {"dev": "dev.jsonl"}},
+        "heuristics": list(heuristics),
+        "bootstrap": {"trials": 20, "sample": 10},
+        "execution": {"part_rows": 25},
+    }
+    (folder / "qa.yaml").write_text(yaml.safe_dump(content))
+    spec = load_spec(folder / "qa.yaml")
+    assert isinstance(spec, QaBiasSpec)
+    return spec
+
+
+@pytest.mark.slow
+def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> None:
+    _questions(tmp_path)
+    run = run_spec(_qa_spec(tmp_path, "a", ["word_dist"]), str(tmp_path / "run"))
+    before = kept(run)
+    more = _qa_spec(tmp_path, "ab", ["word_dist", "ans_pos", "cos_sim"])
+    run_spec(more, run.uri)
+    after = kept(run)
+    assert {name: after[name] for name in before} == before
+    assert len(run.parts("qa_attributes")) == 6
+    # Killed between the environment and the spec, it is repeated.
+    (tmp_path / "run" / "spec.yaml").write_bytes((tmp_path / "run" / "specs" / "00000.yaml").read_bytes())
+    run_spec(more, run.uri)
+    assert run.files("specs") == {"specs/00000.yaml"}
+    assert kept(run) == after
+    fresh = run_spec(more, str(tmp_path / "fresh"))
+    for question in (
+        "from qa_bias_by_heuristic order by all",
+        "from qa_attributes order by all",
+        "from qa_bias_tests order by all",
+    ):
+        assert rows(run, question) == rows(fresh, question)
+    with pytest.raises(InputError, match=r"models: a, b of .* must stay the first"):
+        run_spec(_qa_spec(tmp_path, "cab", ["word_dist", "ans_pos", "cos_sim"]), run.uri)
+    before = digests(Path(run.uri))
+    with pytest.raises(InputError, match=r"bootstrap.sample: 5000 of each of two groups need 10,000 questions"):
+        reanalyse_run(run.uri, ["bootstrap.sample=5000"])
+    assert digests(Path(run.uri)) == before
+    anew = reanalyse_run(run.uri, ["thresholds={ans_pos: 1}", "bootstrap.trials=30"])
+    assert {row["threshold"] for row in rows(anew, "from qa_bias_by_heuristic where heuristic = 'ans_pos'")} == {1.0}
+    assert kept(run) == after

@@ -1,0 +1,173 @@
+"""Files of questions: every form, and what is none."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from biaseval.errors import InputError
+from biaseval.qa_bias.data import Question, read_questions
+from tests.qa_bias.questionfiles import (
+    FORMS,
+    MILL,
+    QUESTIONS,
+    ROWS,
+    as_lines,
+    as_parquet,
+    as_squad,
+    flat,
+    read,
+    refused,
+)
+
+
+@pytest.mark.parametrize("is_gzipped", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_questions(tmp_path: Path, form: str, is_gzipped: bool) -> None:
+    file, write = FORMS[form]
+    content = gzip.compress(write(ROWS)) if is_gzipped else write(ROWS)
+    found = read(tmp_path, content, f"{file}.gz" if is_gzipped else file)
+    titled = [replace(question, title="") for question in QUESTIONS] if "mrqa" in form else QUESTIONS
+    assert found.questions == titled
+    assert found.notes == []
+    assert found.name == "dev"
+    assert found.sha256 == hashlib.sha256(content).hexdigest()
+    # One row alone is no list of lines.
+    assert read(tmp_path, write(ROWS[:1]), file).questions == titled[:1]
+
+
+def test_the_content_decides_and_not_the_name(tmp_path: Path) -> None:
+    assert read(tmp_path, gzip.compress(as_lines(ROWS)), "rows").questions == QUESTIONS
+    assert read(tmp_path, as_parquet(ROWS), "rows.json").questions == QUESTIONS
+    assert read(tmp_path, json.dumps(as_squad(ROWS)), "dev.jsonl").questions == QUESTIONS
+
+
+def test_other_fields_are_ignored_and_a_missing_title_is_empty(tmp_path: Path) -> None:
+    row = {**flat(id=7), "metadata": {"split": "dev"}, "data": 1, "header": 2, "title": None}
+    assert read(tmp_path, [row]).questions == [Question("7", "", "Who ran it? ", MILL, ("Ann Lee",), (25,))]
+    del row["title"]
+    assert read(tmp_path, as_parquet([{**row, "id": "7"}])).questions[0].title == ""
+
+
+FOREIGN: list[tuple[str, object, str]] = [
+    ("dev.json", b"", "is empty"),
+    ("dev.json", b" \n\n", "is empty"),
+    ("dev.csv", b"id,question\n1,Who?\n", "no row has context, answers (its columns: id, question)"),
+    (
+        "dev.jsonl",
+        b"version https://git-lfs.github.com/spec/v1\n",
+        "is no JSON, it starts with 'version https://git-lfs",
+    ),
+    ("dev.zip", b"PK\x03\x04" + bytes(20), "is a zip file, as Excel's are; save the table as CSV"),
+    ("dev.json", json.dumps(as_squad(ROWS)).encode("utf-16"), "is UTF-16; save it as UTF-8"),
+    ("dev.json", b'{"a": "Ann", "b": "Lee"}', "no row has question, context, answers (its columns: a, b)"),
+    ("dev.json", b"{}", "no row has question, context, answers (its columns: none)"),
+    ("dev.json", b"[1, 2]", "2 problems:\n  - FILE: [0]: is no JSON object"),
+    ("dev.json", b'{"data": "x"}', "no row has question, context, answers (its columns: data)"),
+    (
+        "dev.json",
+        b'{"data": [{"paragraphs": {"a": 1}}]}',
+        "data[0].paragraphs: is an object with the keys a, not a list",
+    ),
+    ("dev.json", b'{"data": [{"paragraphs": [{"qas": [null]}]}]}', "data[0].paragraphs[0].qas[0]: is null, not an"),
+    (
+        "dev.jsonl",
+        b'{"text": "x", "label": 1}\n["x"]\n',
+        "no row has question, context, answers (its columns: text, label)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "found"), FOREIGN)
+@pytest.mark.parametrize("on_bad_example", ["error", "drop"])
+def test_a_file_of_another_kind_is_refused_with_what_is_read(
+    tmp_path: Path, file: str, content: object, found: str, on_bad_example: str
+) -> None:
+    assert found in refused(tmp_path, content, file, on_bad_example=on_bad_example)
+
+
+def test_a_table_with_other_columns_is_refused_with_its_columns(tmp_path: Path) -> None:
+    message = refused(tmp_path, as_parquet([{"id": "a", "context": "x", "label": 1}]), "rows.parquet")
+    assert message.startswith("FILE: no row has question, answers (its columns: id, context, label); name ")
+    assert "is no readable Parquet or Arrow file" in refused(tmp_path, b"PAR1 and then nothing", "rows.parquet")
+    assert "is no readable Parquet or Arrow file" in refused(tmp_path, as_parquet(ROWS)[:-30], "rows.parquet")
+
+
+def test_an_empty_list_is_no_data_set(tmp_path: Path) -> None:
+    for content in ("[]", '{"data": []}', '{"data": [{"paragraphs": []}]}'):
+        message = refused(tmp_path, content, "dev.json")
+        assert message == "FILE: has no question that can be used (it has none at all); check the path"
+
+
+def test_bad_json_is_named_by_line_and_column_or_byte(tmp_path: Path) -> None:
+    good = json.dumps(ROWS[0]).encode()
+    message = refused(tmp_path, b"\n".join([good, b'{"id": x', b"", b'{"id": "x\xff"}', b"nonsense", good]))
+    assert message == (
+        "3 problems:\n"
+        "  - FILE: line 2: column 8: is not JSON (Expecting value); write one JSON object a line\n"
+        "  - FILE: line 4: byte 9: is not UTF-8 (invalid start byte); write one JSON object a line\n"
+        "  - FILE: line 5: column 1: is not JSON (Expecting value); write one JSON object a line"
+    )
+    # A broken first line of lines, and a line cut off by an interrupted copy.
+    assert "line 1: column 8: is not JSON" in refused(tmp_path, b'{"id": x\n' + good)
+    assert "line 2: column" in refused(tmp_path, good + b"\n" + good[:-20])
+    assert "13 more lines like these" in refused(tmp_path, good + b"\n{" * 23)
+    # Bad lines are no bad questions.
+    assert "line 2: column 1" in refused(tmp_path, good + b"\n}", on_bad_example="drop")
+
+
+def test_bad_json_of_one_text_is_named_by_line_and_column(tmp_path: Path) -> None:
+    text = json.dumps(as_squad(ROWS), indent=1)
+    message = refused(tmp_path, text[:-10], "dev.json")
+    n_lines = text[:-10].count("\n") + 1
+    assert message.startswith(f"FILE: line {n_lines}, column ")
+    assert message.endswith("; mend the file")
+    assert "FILE: byte 14: is not UTF-8" in refused(tmp_path, b'{"data": ["x"\n\xff]}', "dev.json")
+    assert "is not JSON (maximum recursion" in refused(tmp_path, "[" * 100_000, "dev.json")
+    assert "is not JSON (Exceeds the limit" in refused(tmp_path, f"[{'1' * 5000}]", "dev.json")
+
+
+def test_a_cut_gzip_file_is_refused(tmp_path: Path) -> None:
+    content = gzip.compress(as_lines([flat(id=f"{number}") for number in range(1000)]))
+    assert "FILE: is no complete gzip file" in refused(tmp_path, content[:-20], "rows.jsonl.gz")
+    assert "FILE: is no complete gzip file" in refused(tmp_path, content[:12], "rows.jsonl.gz")
+    broken = content[:40] + b"\0\0\0\0" + content[44:]
+    assert "FILE: is no complete gzip file" in refused(tmp_path, broken, "rows.jsonl.gz")
+
+
+@pytest.mark.parametrize("uri", ["absent.json", "ftp://host/dev.json", "s3:///dev.json"])
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path, uri: str) -> None:
+    path = uri if "://" in uri else str(tmp_path / uri)
+    with pytest.raises(InputError, match=r"cannot be read \(.+\); check the path") as caught:
+        read_questions(path, name="dev")
+    assert str(caught.value).startswith(path)
+
+
+def test_questions_are_read_from_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        variables = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}
+        for key, value in {**variables, "DEFAULT_REGION": "us-east-1"}.items():
+            monkeypatch.setenv(f"AWS_{key}", value)
+        monkeypatch.setenv("NO_PROXY", host)
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="questions")
+        content = gzip.compress(as_lines(ROWS))
+        client.put_object(Bucket="questions", Key="qa/rows.jsonl.gz", Body=content)
+        found = read_questions("s3://questions/qa/rows.jsonl.gz", name="dev")
+        assert found.questions == QUESTIONS
+        assert found.sha256 == hashlib.sha256(content).hexdigest()
+        with pytest.raises(InputError, match=r"^s3://questions/absent\.json: cannot be read"):
+            read_questions("s3://questions/absent.json", name="dev")
+    finally:
+        server.stop()
