@@ -41,8 +41,8 @@ def derive_label_bias(run: Run, spec: LabelBiasSpec | ImportedSpec) -> None:
     tasks = run.read_table(TASKS.name).sort_by("task")
     names = tasks["task"].to_pylist()
     equivalent = tasks.filter(pc.field("is_semantically_equivalent"))["task"].to_pylist()
-    own = spec.members(names) if isinstance(spec, LabelBiasSpec) else {}
-    draws = _bootstrap_draws({"all": names, "semantically_equivalent": equivalent, **own}, spec.seed)
+    suites = {"all": names, "semantically_equivalent": equivalent, **spec.members(names)}
+    draws = _bootstrap_draws(suites, spec.seed)
     run.write_part(BOOTSTRAP_DRAWS.name, 0, draws)
     run.write_part(SIGN_FLIPS.name, 0, sign_flips(_n_tested(draws), spec.seed))
     run.write_part(RUN_SETTINGS.name, 0, _run_settings(run, spec, ["likelihood"]))

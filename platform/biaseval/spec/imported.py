@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -49,4 +49,12 @@ class ImportedSpec(RunSpec):
 
     def models_used(self) -> Mapping[tuple[str, ...], ModelSpec]:
         """Return nothing: no model is loaded."""
+        return {}
+
+    def members(self, tasks: Sequence[str]) -> dict[str, list[str]]:
+        """Return nothing: an import has the suites of every run and no others.
+
+        Args:
+            tasks: those of the run.
+        """
         return {}
