@@ -244,6 +244,7 @@ def test_two_workers_train_the_same_reader_as_one(
     assert_same(together / f"{reader}-{zero}", alone / reader, bert)
 
 
+@pytest.mark.slow
 def test_a_new_reader_may_be_partitioned(together: Path, alone: Path, bert: str) -> None:
     assert_same(together / "new", alone / "new", bert)
 

@@ -159,6 +159,7 @@ def test_two_workers_train_the_same_as_one(together: Path, alone: Path, zero: in
     assert_same(together / f"tuned-{zero}", alone / "tuned")
 
 
+@pytest.mark.slow
 def test_adapters_may_be_tuned_on_a_partitioned_model(together: Path, alone: Path) -> None:
     assert_same(together / "adapter", alone / "adapter")
 
