@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from biaseval.demo import MODEL_PATH
+from biaseval.demo import MODEL_PATH, READER_PATH
 from biaseval.errors import InputError
 from biaseval.pipelines import describe, first_spec
 from biaseval.spec import LabelBiasSpec, QaBiasSpec, TableSpec, load_spec
@@ -123,7 +123,7 @@ def test_names_and_labels_that_yaml_would_read_otherwise_are_quoted(tmp_path: Pa
 def test_questions_become_a_spec_of_qa(tmp_path: Path) -> None:
     question = {"id": "a", "question": "who?", "context": "me", "answers": {"text": ["me"], "answer_start": [0]}}
     (tmp_path / "dev.jsonl").write_text(json.dumps(question))
-    spec, _ = _spec(tmp_path, tmp_path / "dev.jsonl", "models/bert")
+    spec, _ = _spec(tmp_path, tmp_path / "dev.jsonl", str(READER_PATH))
     assert isinstance(spec, QaBiasSpec)
     assert spec.datasets.in_distribution == {"dev": str(tmp_path / "dev.jsonl")}
 
@@ -132,7 +132,7 @@ def test_questions_become_a_spec_of_qa(tmp_path: Path) -> None:
 def test_a_table_of_questions_becomes_a_spec_of_qa(tmp_path: Path, column: str, fields: dict[str, str] | None) -> None:
     rows = [{"question": f"who {n}?", "context": f"it was Ann {n % 3}", column: f"Ann {n % 3}"} for n in range(40)]
     file = write_csv(tmp_path / "own.csv", rows)
-    spec, _ = _spec(tmp_path, file, "models/bert")
+    spec, _ = _spec(tmp_path, file, str(READER_PATH))
     assert isinstance(spec, QaBiasSpec)
     source = str(file) if fields is None else TableSpec(file=str(file), fields=fields)
     assert spec.datasets.in_distribution == {"own": source}
@@ -179,6 +179,9 @@ def test_the_command_writes_no_spec_over_another(
 ) -> None:
     path = write_csv(tmp_path / "rows.csv", reviews(60))
     out = tmp_path / "rows.yaml"
+    wrong = call(capsys, monkeypatch, "init", str(path), "--out", str(out), "--model", str(tmp_path / "none"))
+    assert (wrong.code, wrong.out, out.exists()) == (2, "", False)
+    assert wrong.err == f"error: {tmp_path / 'none'}: no such directory; correct the path of the model\n"
     done = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
     assert done.code == 0, done.err
     assert "label: mood, with 3 values (good 50%, bad 25%, mixed 25%)" in done.out

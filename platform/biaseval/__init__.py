@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["open", "run"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def open(*runs: str | Path | Sequence[str | Path]) -> Results:
     """Return finished runs, to be asked: ``biaseval.open("runs/demo").df("label_bias_by_model")``.
 

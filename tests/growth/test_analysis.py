@@ -52,6 +52,10 @@ def test_analysis_is_changed_on_what_is_stored(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
+        (
+            "bootstrap.sample=100",
+            "bootstrap.sample: is no key of the analysis of a run of the kind label_bias (scoring",
+        ),
         ("prompt.n_demos=[0, 2, 4]", "prompt.n_demos: is no key of the analysis of a run of the kind label_bias"),
         ("calibration=[cc, dc]", "calibration: dc: nothing is stored for it; biaseval run adds it"),
         ("calibration=[]", "calibration: cc is stored and stays in every table; name it too"),

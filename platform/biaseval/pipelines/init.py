@@ -12,6 +12,7 @@ import yaml
 from biaseval.errors import InputError
 from biaseval.examples.survey import MOST_ROWS, Survey, survey
 from biaseval.label_bias.data import FEWEST_MAIN_ROWS
+from biaseval.models import located
 from biaseval.spec import LABEL
 
 _MODEL = "MODEL"
@@ -52,8 +53,10 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
         folder: where the spec is going to lie: it names local files relative to it.
 
     Raises:
-        InputError: the file cannot be read, or no column of it can be a label or a text.
+        InputError: there is no such model, the file cannot be read, or no column of it can be a label or a text.
     """
+    if model is not None:
+        located(model, has_weights=False)
     found = survey(file)
     if found.is_questions:
         return _of_questions(found, model, folder)

@@ -32,7 +32,16 @@ from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.prompts_file import score_spec
 from biaseval.progress import making_progress, say
-from biaseval.spec import AnySpec, ExecutionSpec, ModelSpec, Source, of_analysis, override_keys, stored_spec
+from biaseval.spec import (
+    AnySpec,
+    ExecutionSpec,
+    ModelSpec,
+    Source,
+    of_analysis,
+    of_no_section,
+    override_keys,
+    stored_spec,
+)
 from biaseval.store import Run
 from biaseval.units import Done, Unit, files_of, missing_units
 
@@ -252,11 +261,11 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
     run, kind, _ = _opened(run_uri)
     with held(run) as run:
         own = read_spec(run)
+        _refuse(run, of_no_section(own, overrides))
         content = own.model_dump(mode="json")
         override_keys(content, overrides)
         spec = stored_spec(content, "--set")
-        if problems := of_analysis(own, spec):
-            raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
+        _refuse(run, of_analysis(own, spec))
         sweep_unplanned(run, read_plan(run))
         refuse_unfinished(run)
         kind.refuse_analysis(run, spec)
@@ -265,6 +274,11 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         analyse(run, kind, spec)
         _write_page(run, kind)
     return run
+
+
+def _refuse(run: Run, problems: Sequence[str]) -> None:
+    if problems:
+        raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
 
 
 def write_report(run_uri: str | Path) -> list[str]:

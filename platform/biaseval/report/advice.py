@@ -141,7 +141,8 @@ def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
         found = [METRICS[metric] for metric in metrics if row[f"{metric}_{side}verdict"] == word]
         if found:
             notes.append(f"{join(found)} {verb}{'s' if len(found) == 1 else ''}")
-    if row["is_below_majority"] and advised != _NOTHING_LEFT:
+    is_worth_it = advised not in (_WORSE, _NOTHING_LEFT) and (notes or advised != _UNSHOWN)
+    if row["is_below_majority"] and is_worth_it:
         notes.append(f"accuracy {row['accuracy']:.3f}, the majority class's {row['majority_accuracy']:.3f}")
     return ", ".join(notes)
 

@@ -58,12 +58,10 @@ def _analysis(spec: RunSpec) -> Sequence[str]:
 
 def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
     """Return what keeps ``new`` from being another analysis of what a run of ``old`` has stored, a line each."""
-    analysis = _analysis(new)
-    allowed = ", ".join(_shown(new)) if analysis else "none where readers are trained"
     lines = [
-        f"{key}: is no key of the analysis of a run of the kind {new.kind} ({allowed})"
+        _is_none(key, new)
         for key in changed_keys(old, new)
-        if not is_among(key, (*analysis, *new.RESOURCES)) and key != _CALIBRATION
+        if not is_among(key, (*_analysis(new), *new.RESOURCES)) and key != _CALIBRATION
     ]
     stored = {Variant.of(name).method for name in getattr(old, _CALIBRATION, ())}
     kept = {Variant.of(name).method for name in getattr(new, _CALIBRATION, ())}
@@ -74,6 +72,17 @@ def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
     ]
     lacking = [name for name in getattr(new, _CALIBRATION, ()) if Variant.of(name).method not in stored]
     return lines + [f"{_CALIBRATION}: {name}: nothing is stored for it; biaseval run adds it" for name in lacking]
+
+
+def of_no_section(spec: RunSpec, overrides: Sequence[str]) -> list[str]:
+    """Return a line for each of ``key.subkey=value`` that names no section of a spec, to say what may be analysed."""
+    keys = [override.partition("=")[0].strip() for override in overrides]
+    return [_is_none(key, spec) for key in keys if key.split(".")[0] not in type(spec).model_fields]
+
+
+def _is_none(key: str, spec: RunSpec) -> str:
+    allowed = ", ".join(_shown(spec)) if _analysis(spec) else "none where readers are trained"
+    return f"{key}: is no key of the analysis of a run of the kind {spec.kind} ({allowed})"
 
 
 def _shown(spec: RunSpec) -> Sequence[str]:
