@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 
 from biaseval.execute import groups, here, workers
 from biaseval.execute.cluster import Cluster
+from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Resources
 from biaseval.execute.tuning import Attempts
 
@@ -27,6 +29,7 @@ def in_this_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "resources", lambda _: machine)
         patch.setattr(here, "is_little", lambda parts, missing, cluster: True)
+        patch.setattr(groups, "queued", lambda units: _Actor(Queue(units)))
         patch.setattr(groups, "lead", _Leader())
         patch.setattr(workers, "this_node", lambda: None)
         patch.setattr("ray.wait", lambda led, **of_ray: (led, []))
@@ -48,15 +51,26 @@ def _try_all(
 
 
 class _Led:
-    """What came of a group that trains."""
+    """What came of a call, or of a group that trains."""
 
-    def __init__(self, error: Exception | None) -> None:
-        self._error = error
+    def __init__(self, value: object = None, error: Exception | None = None) -> None:
+        self._value, self._error = value, error
 
-    def result(self) -> None:
+    def result(self) -> object:
         """Return, or raise, as ``ray.get`` does."""
         if self._error is not None:
             raise self._error
+        return self._value
+
+
+class _Actor:
+    """An actor that answers in this process."""
+
+    def __init__(self, own: object) -> None:
+        self._own = own
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=lambda *arguments: _Led(getattr(self._own, name)(*arguments)))
 
 
 class _Leader:
@@ -71,5 +85,5 @@ class _Leader:
         try:
             self._lead(*arguments)
         except Exception as error:
-            return _Led(error)
-        return _Led(None)
+            return _Led(error=error)
+        return _Led()

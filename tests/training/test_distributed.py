@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups
 from biaseval.execute.budget import HALT, GpuHours
-from biaseval.execute.training import deal
+from biaseval.execute.queue import Queue
 from biaseval.pipelines import describe, train_lora
 from biaseval.pipelines.adapters import TrainingSummary, adapter_stage, training_summary
 from biaseval.pipelines.run import planned_run
@@ -53,16 +54,20 @@ def train(folder: Path, model: Path, n_demos: Sequence[int] = (0, 2), **lora: An
     return train_lora(spec, str(folder / "run")), folder / "run"
 
 
-def test_a_group_that_lost_a_worker_is_told_what_is_left(
-    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.ray
+def test_a_group_that_lost_a_worker_gives_back_what_it_had(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: None
 ) -> None:
     configs: list[dict[str, Any]] = []
+    begun: list[list[int]] = []
 
-    def fit(run: Run, work: Any, config: Any, section: str, groups: Any) -> None:
-        configs.append(config())
-        run.write_text(".train/outcomes/00001.json", "{}")
-        run.write_text("checkpoints/step-00000004/checkpoint.json", '{"n_steps": 4, "n_parts": 1, "n_files": 1}')
-        configs.append(config())
+    def fit(run: Run, work: Any, config: Any, section: str, workers: Any) -> None:
+        for n_taken in (2, 3):
+            configs.append(own := config())
+            following = groups._following(run, own["job"], own["queue"], own["group"])
+            begun.append([unit.number for unit in itertools.islice(following, n_taken)])
+            run.write_text(".train/outcomes/00000.json", "{}")
+            run.write_text("checkpoints/step-00000004/checkpoint.json", '{"n_steps": 4, "n_parts": 1, "n_files": 1}')
 
     monkeypatch.setattr(groups, "fit", fit)
     units = [Unit(number, 1, (f"adapters/{number}/adapter_config.json",)) for number in range(3)]
@@ -74,9 +79,10 @@ def test_a_group_that_lost_a_worker_is_told_what_is_left(
         ((adapters_recipe(lora.model, lora.lora), few_shot_adapter), (tuning_recipe(spec), tuned_model))
     ):
         run = Run.open(str(tmp_path / str(number)))
-        groups.lead._function(groups.Job(run.uri, recipe, work, {}, None), units)
-    left = [[unit.number for unit in config["units"]] for config in configs]
-    assert left == [[0, 1, 2], [0, 2]] * 2
+        queue = groups.queued(units)
+        groups.lead._function(groups.Job(run.uri, recipe, work, {}, None), units, queue, 0)
+    assert begun == [[0, 1], [2, 1]] * 2  # it died with 1, which waits behind 2
+    assert [config["n_ended"] for config in configs] == [0, 1] * 2
     # Where checkpoints are kept, another one is progress too; here all units have theirs in one place.
     assert [config["start"] for config in configs] == [[], [], [], [4, 4]]
 
@@ -189,12 +195,19 @@ def test_rows_that_do_not_fit_are_refused_with_the_plan_and_leave_nothing(tmp_pa
     assert not [path for path in (tmp_path / "run").iterdir() if path.name != ".lock"]
 
 
-def test_units_are_dealt_by_their_cost() -> None:
-    missing = [Unit(n, 1, (f"{n}/file",), {"tokens": tokens}) for n, tokens in enumerate([5, 9, 4, 1, 5])]
-    dealt = deal(missing, 2)
-    assert sorted(unit.number for own in dealt for unit in own) == [0, 1, 2, 3, 4]
-    assert [sum(unit.work["tokens"] for unit in own) for own in dealt] == [13, 11]
-    assert len(deal(missing[:1], 3)) == 1
+def test_groups_take_the_costliest_first_and_as_fast_as_they_are() -> None:
+    queue = Queue(Unit(n, 1, (f"{n}/file",), {"tokens": tokens}) for n, tokens in enumerate([5, 9, 4, 1, 5]))
+
+    def taken(group: int) -> int | None:
+        unit = queue.take(group)
+        return None if unit is None else unit.number
+
+    assert [queue.begin(0), queue.begin(1)] == [0, 0]
+    assert [taken(0), taken(1), taken(0), taken(0)] == [1, 0, 4, 2]  # group 1 is slow
+    # It dies: what it had is begun behind all others, by whoever comes first.
+    assert queue.begin(1) == 0
+    assert [taken(0), taken(0), taken(0)] == [3, 0, None]
+    assert [taken(1), queue.begin(0), queue.begin(1)] == [None, 5, 0]
 
 
 def test_a_lost_steps_table_is_noticed(tmp_path: Path, tiny_llama: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import os
 from pathlib import Path
@@ -14,8 +15,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
-from biaseval.execute.budget import HALT
-from biaseval.execute.groups import is_halted
+from biaseval.execute.groups import for_all
 from biaseval.spec import InstructSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.training.loop import StepRecord
@@ -24,6 +24,7 @@ from biaseval.training.outcome import Outcome, train
 from biaseval.training.preparation import load_base
 from biaseval.training.recipe import Recipe, adapters_recipe, tuning_recipe
 from biaseval.training.work import Work
+from biaseval.units import Unit
 from tests.training.trainingtexts import CPU, SMALL, random_conversations, random_rows
 
 # The limit is for what hangs: both workers import DeepSpeed, which a busy machine takes minutes for.
@@ -100,12 +101,9 @@ def work_together(rank: int, folder: Path, model: str) -> None:
         assert outcome.n_steps < 4
     left = train_two_on_one(folder, few_shot(model, zero=3, workers=2), rank)
     (folder / f"left-{rank}.json").write_text(json.dumps(left))
-    # The first worker looks, for all of them.
-    looked_in = Run.open(str(folder / f"looked-in-by-{rank}"))
-    assert not is_halted(looked_in, rank, N_WORKERS)
-    if rank == 0:
-        looked_in.write_text(HALT, "")
-    assert is_halted(looked_in, rank, N_WORKERS)
+    # The first worker takes what is next, for all of them.
+    units = [Unit(number, 1, (f"{number}/file",), {}) for number in range(3)]
+    assert list(for_all(iter(units) if rank == 0 else itertools.repeat(None), N_WORKERS)) == units
     trained(folder / "adapter", tuning(model, {"r": 4, "alpha": 8}, zero=3, workers=2), **place)
     # Begun by one worker alone, gone on with under ZeRO 2, ended under ZeRO 3.
     with pytest.raises(KilledError):

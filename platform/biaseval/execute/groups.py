@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,10 @@ import ray.train
 from biaseval.execute.budget import HALT
 from biaseval.execute.machine import n_cores, quiet_worker
 from biaseval.execute.messages import outcome_file, progress_file
+from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Groups
 from biaseval.execute.versions import versions
-from biaseval.execute.workers import fit
+from biaseval.execute.workers import fit, this_node
 from biaseval.store import Run
 from biaseval.training.recipe import Recipe
 from biaseval.units import Unit, missing_units
@@ -46,23 +48,38 @@ class Job:
     """There may come a word to begin no other unit."""
 
 
-@ray.remote(num_cpus=0, max_retries=0)
-def lead(job: Job, units: list[Unit]) -> None:
-    """Have a group train its units; when a worker or its node dies, what nothing came of yet."""
-    from biaseval.training.checkpoints import newest_checkpoint, place_of
+def queued(units: Sequence[Unit]) -> Any:
+    """Return a `Queue` that groups on any machine may ask, as an actor of the process that leads the run."""
+    return ray.remote(num_cpus=0)(Queue).options(scheduling_strategy=this_node()).remote(units)
 
+
+@ray.remote(num_cpus=0, max_retries=0)
+def lead(job: Job, units: Sequence[Unit], queue: Any, group: int) -> None:
+    """Have a group train one unit of the queue after another; when a worker or its node dies, begin it anew.
+
+    Args:
+        job: what all groups are told.
+        units: all of the queue's.
+        queue: see `queued`.
+        group: the number of this one.
+    """
     run = Run.open(job.run_uri)
 
     def config() -> dict[str, Any]:
-        # A worker may have died between the last file of a unit and what it says of it.
-        there = {unit.number for unit in missing_units(run, units)}
-        left = [unit for unit in units if unit.number in there and not run.has(outcome_file(unit))]
-        kept = (
-            [] if job.recipe.checkpoint_steps is None else [newest_checkpoint(run, place_of(own.work)) for own in left]
-        )
-        return {"job": job, "units": left, "start": [own.n_steps for own in kept if own is not None]}
+        n_ended: int = ray.get(queue.begin.remote(group))
+        return {"job": job, "queue": queue, "group": group, "n_ended": n_ended, "start": _kept(run, job, units)}
 
     fit(run, _train, config, job.recipe.training.SECTION, job.groups)
+
+
+def _kept(run: Run, job: Job, units: Iterable[Unit]) -> list[int]:
+    """Return up to where checkpoints of units that have not ended go."""
+    from biaseval.training.checkpoints import newest_checkpoint, place_of
+
+    if job.recipe.checkpoint_steps is None:
+        return []
+    kept = [newest_checkpoint(run, place_of(unit.work)) for unit in units if not run.has(outcome_file(unit))]
+    return [checkpoint.n_steps for checkpoint in kept if checkpoint is not None]
 
 
 def _train(config: dict[str, Any]) -> None:
@@ -79,9 +96,8 @@ def _train(config: dict[str, Any]) -> None:
     torch.set_num_threads(job.groups.threads(n_cores(), context.get_local_world_size()))
     rank = context.get_world_rank()
     base: Base | None = None
-    for unit in config["units"]:
-        if job.is_bounded and is_halted(run, rank, context.get_world_size()):
-            return
+    following = _following(run, job, config["queue"], config["group"]) if rank == 0 else itertools.repeat(None)
+    for unit in for_all(following, context.get_world_size()):
         recipe = job.recipes.get(unit.number, job.recipe)
         if base is None or recipe.adapter is None:  # an adapter is taken off again, all else has become another
             base = None  # two of them need not fit a device
@@ -98,14 +114,28 @@ def _train(config: dict[str, Any]) -> None:
             run.write_text(outcome_file(unit), json.dumps(facts) + "\n")
 
 
-def is_halted(run: Run, rank: int, n_workers: int) -> bool:
-    """Return whether no other unit should begin: what the first worker of a group finds, for all of them."""
-    found = [rank == 0 and run.has(HALT)]
-    if n_workers > 1:
-        import torch.distributed
+def _following(run: Run, job: Job, queue: Any, group: int) -> Iterator[Unit]:
+    """Yield one unit of the queue after another, until none is left or none is to be begun."""
+    while not (job.is_bounded and run.has(HALT)):
+        unit: Unit | None = ray.get(queue.take.remote(group))
+        if unit is None:
+            return
+        # A worker may have died between the last file of a unit and what it says of it.
+        if missing_units(run, [unit]) and not run.has(outcome_file(unit)):
+            yield unit
 
-        torch.distributed.broadcast_object_list(found, src=0)
-    return found[0]
+
+def for_all(following: Iterator[Unit | None], n_workers: int) -> Iterator[Unit]:
+    """Yield in each worker of a group what its first worker is to begin."""
+    while True:
+        found = [next(following, None)]
+        if n_workers > 1:
+            import torch.distributed
+
+            torch.distributed.broadcast_object_list(found, src=0)
+        if found[0] is None:
+            return
+        yield found[0]
 
 
 def _nothing(record: StepRecord) -> None:

@@ -1,8 +1,9 @@
 """A stage whose units are trained, on Ray Train: groups of workers, each with the base model, side by side.
 
-A group trains one unit after another; several workers of a group share every step of each. Units are dealt out before
-it starts, the costliest first, so groups need not talk to each other. What is complete stays, whatever dies, and a
-group that lost a worker starts again with what is missing: behind the last checkpoint, where there are any.
+A group trains one unit after another; several workers of a group share every step of each. Groups take units from one
+queue, the costliest first, so that a slow one, or one whose machine never comes, keeps nothing from the others. What is
+complete stays, whatever dies, and what a group had that lost a worker is begun again: behind the last checkpoint, where
+there are any.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Training:
             BiasevalError: training failed, or a loss or gradient of a unit with checkpoints was not finite, or
                 ``max_gpu_hours`` are used up. What is complete stays, and so does the last checkpoint.
         """
-        from biaseval.execute.groups import Job, lead
+        from biaseval.execute.groups import Job, lead, queued
         from biaseval.execute.workers import ATTEMPTS, this_node
 
         check_deepspeed(self.recipe)  # its file may be another than planning saw
@@ -96,7 +97,8 @@ class Training:
         # Where workers have processes of their own, Ray Train begins anew when one dies; otherwise Ray does.
         held = {"num_cpus": groups.resources_per_worker["CPU"], "max_retries": ATTEMPTS - 1} if groups.is_alone else {}
         leader = lead.options(scheduling_strategy=this_node(), **held)
-        started = [leader.remote(job, own) for own in deal(missing, groups.n_groups)]
+        queue = queued(missing)
+        started = [leader.remote(job, missing, queue, group) for group in range(min(groups.n_groups, len(missing)))]
         ended: list[Done] = []
         stopped: Done | None = None
         try:
@@ -185,17 +187,6 @@ class Training:
             **packing,
             **seconds,
         }
-
-
-def deal(missing: Sequence[Unit], n_groups: int) -> list[list[Unit]]:
-    """Return what each group trains: the units from the costliest on, each to the group with the least so far."""
-    dealt: list[list[Unit]] = [[] for _ in range(n_groups)]
-    tokens = [0] * n_groups
-    for unit in sorted(missing, key=lambda unit: (-unit.work.get("tokens", 0), unit.number)):
-        group = tokens.index(min(tokens))
-        dealt[group].append(unit)
-        tokens[group] += unit.work.get("tokens", 0)
-    return [sorted(own, key=lambda unit: unit.number) for own in dealt if own]
 
 
 def _name(unit: Unit) -> str:

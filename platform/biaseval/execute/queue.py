@@ -1,0 +1,35 @@
+"""What groups of workers have still to make: each takes the next as soon as it is done with one. Needs no Ray."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from biaseval.units import Unit
+
+
+class Queue:
+    """Units that any of several groups may take, the costliest first, so that the last to end are short."""
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        self._left = deque(sorted(units, key=lambda unit: (-unit.work.get("tokens", 0), unit.number)))
+        self._held: dict[int, Unit] = {}
+        self._n_ended: Counter[int] = Counter()
+
+    def take(self, group: int) -> Unit | None:
+        """Return the next unit for a group, which is done with the one that it had; None where none is left."""
+        if self._held.pop(group, None) is not None:
+            self._n_ended[group] += 1
+        if not self._left:
+            return None
+        self._held[group] = self._left.popleft()
+        return self._held[group]
+
+    def begin(self, group: int) -> int:
+        """Take back what a group had when it died, and return how many units it is done with.
+
+        What is taken back waits behind all others: what makes its workers die is tried again when nothing else is left.
+        """
+        if (unit := self._held.pop(group, None)) is not None:
+            self._left.append(unit)
+        return self._n_ended[group]
