@@ -76,6 +76,7 @@ def _assert_fits_as_published(counter: TokenCounter, texts: list[tuple[str, str]
         assert built == _naive(counter, definition, demos, item, limit)
 
 
+_REAL = ("golden/tiny-llama", "data/models/stories260K")
 _TEXTS = st.lists(st.sampled_from([*WORDS, "é", "1.", "\n", "„x“", "  "]), max_size=12).map(" ".join)
 
 
@@ -100,8 +101,23 @@ def test_the_length_limit_equals_the_published_rule(
 def test_the_length_limit_equals_the_published_rule_on_real_tokenizers(
     shared: Path, demos: list[tuple[str, str]], text: str, limit: int
 ) -> None:
-    for folder in ("golden/tiny-llama", "data/models/stories260K"):
+    for folder in _REAL:
         _assert_fits_as_published(TokenCounter(_tokenizer(shared / folder)), demos, text, limit)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    demos=st.lists(st.tuples(_TEXTS, st.sampled_from(["yes", "no", "not sure"])), max_size=6),
+    text=_TEXTS,
+    n_kept=st.integers(min_value=0, max_value=6),
+    away=st.integers(min_value=-10, max_value=10),
+)
+def test_so_it_does_where_the_limit_is_a_few_tokens_away(
+    trained: TokenCounter, shared: Path, demos: list[tuple[str, str]], text: str, n_kept: int, away: int
+) -> None:
+    prompt = build_prompt("Match the words", demos[:n_kept], text)
+    for counter in (trained, *(TokenCounter(_tokenizer(shared / folder)) for folder in _REAL)):
+        _assert_fits_as_published(counter, demos, text, max(1, counter.count(prompt) + away))
 
 
 _LOADED: dict[Path, object] = {}

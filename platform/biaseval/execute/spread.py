@@ -1,7 +1,7 @@
-"""Things of which each is made for itself by a CPU task of Ray, some at a time, and heard of in their order.
+"""Things of which each is made for itself by one of some CPU actors of Ray, and heard of in their order.
 
-What is made is in two: facts, which come here, and what is to be kept, which does not. A second task keeps it, when
-those before it have said under which names.
+What is made is in two: facts, which come here, and what is to be kept, which does not. The actor that made it keeps it,
+when those before it have said under which names.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ from biaseval.spec import ExecutionSpec
 Item = TypeVar("Item")
 Facts = TypeVar("Facts")
 Kept = TypeVar("Kept")
+
+_AHEAD = 3
+"""How many things a worker may be ahead of the oldest that is not heard of yet, on average."""
+_RETRIES = 3
+"""Of each worker, and of what it was making: its process or node may die."""
 
 
 def is_spread() -> bool:
@@ -45,14 +50,14 @@ def spread(
 
     Args:
         items: what this process begins, while others make what it began.
-        make: runs in a CPU task.
-        keep: runs in another.
+        make: runs in an actor with a CPU.
+        keep: runs there, too.
         execution: of the run.
         name: what is done, for messages.
         hands_on: leave Ray to what comes next (`Cluster`).
 
     Raises:
-        BiasevalError: our own, from a task.
+        BiasevalError: our own, from a worker.
         TransientError: Ray failed.
     """
     import ray
@@ -60,20 +65,28 @@ def spread(
 
     with Cluster(execution, hands_on=hands_on) as cluster:
         resources = cluster.resources()
-        n_workers = min(resources.n_cores, int(sum(resources.cpus))) if resources.is_local else int(sum(resources.cpus))
-        making = ray.remote(num_cpus=1, num_returns=2)(_quietly)
-        keeping = ray.remote(num_cpus=0.1)(_quietly)
-        begun: deque[Any] = deque()
+        n_cpus = int(sum(resources.cpus))  # 0 where all are still to come
+        n_workers = max(1, min(resources.n_cores, n_cpus) if resources.is_local else n_cpus)
+        of_ray: Any = {"num_cpus": 1, "max_concurrency": 2, "max_restarts": _RETRIES, "max_task_retries": _RETRIES}
+        idle: list[Any] = [ray.remote(**of_ray)(_Worker).remote(make, keep) for _ in range(n_workers)]
+        workers, busy = list(idle), dict[Any, Any]()
+        begun: deque[tuple[Any, Any, Any]] = deque()
         kept: list[Any] = []
 
         def first() -> tuple[Facts, Callable[..., None]]:
-            facts, rest = begun.popleft()
-            return ray.get(facts), lambda *arguments: kept.append(keeping.remote(keep, rest, *arguments))
+            worker, facts, rest = begun.popleft()
+            return ray.get(facts), lambda *arguments: kept.append(worker.keep.remote(rest, *arguments))
 
         try:
             for item in items:
-                begun.append(making.remote(make, item))
-                if len(begun) > n_workers + n_workers // 2:
+                if not idle:
+                    ended, _ = ray.wait(list(busy))
+                    idle += map(busy.pop, ended)
+                worker = idle.pop()
+                facts, rest = worker.make.options(num_returns=2).remote(item)
+                busy[facts] = worker
+                begun.append((worker, facts, rest))
+                if len(begun) > _AHEAD * n_workers:
                     yield first()
             while begun:
                 yield first()
@@ -87,8 +100,23 @@ def spread(
         finally:
             if kept:  # nothing is written when this has ended, however it does
                 ray.wait(kept, num_returns=len(kept))
+            for worker in workers:
+                ray.kill(worker)
 
 
-def _quietly(work: Callable[..., Any], *arguments: Any) -> Any:
-    quiet_worker()
-    return work(*arguments)
+class _Worker:
+    """Makes one thing at a time, and keeps what it made while it makes the next.
+
+    An actor, whose process lives as long as there is anything to make: what it imports and loads would take a task of
+    Ray, whose processes come and go, longer than what it makes.
+    """
+
+    def __init__(self, make: Callable[[Any], tuple[Any, Any]], keep: Callable[..., None]) -> None:
+        quiet_worker()
+        self._make, self._keep = make, keep
+
+    def make(self, item: Any) -> tuple[Any, Any]:
+        return self._make(item)
+
+    def keep(self, kept: Any, *arguments: Any) -> None:
+        self._keep(kept, *arguments)
