@@ -11,6 +11,7 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.analysis.comparing import N_LISTED, compare_runs
+from biaseval.cli import printing
 from biaseval.report.compare_page import write_compared
 from biaseval.report.compare_tables import matrix, overview
 from biaseval.report.compare_words import caveats
@@ -42,6 +43,15 @@ def test_the_command_prints_verdicts_rows_and_a_page(
     assert as_json["runs"] == ["first", "other"]
     assert as_json["tests"] == json.loads(json.dumps(compared.tests))
     assert len(as_json["disagreements"]) == len(compared.disagreements)
+    # Of many comparisons those that are told apart are printed.
+    left_out = "what is not told apart is not listed here: --json has it, and the page of --out FILE.html\n"
+    assert "│ not told apart" in found.out
+    assert left_out not in found.out
+    monkeypatch.setattr(printing, "_MOST_TESTS", 1)
+    short = call(capsys, monkeypatch, "compare", *labels).out
+    assert short.endswith(left_out)
+    assert "│ not told apart" not in short
+    assert re.search(r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268", short)
 
 
 def test_every_number_of_the_page_is_a_column(labels: list[str]) -> None:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from biaseval.training.estimate import TrainingCost
 
 
+_MOST_TESTS = 24
+"""Comparisons of two runs that are all shown; of more, those that a test tells apart."""
+
 _MOST_GIVEN_UP = 5
 
 _WIDEST = 100
@@ -116,6 +119,9 @@ def print_comparison(compared: Compared) -> None:
             "detectable",
         )
         columns = [*((name, number > 1) for number, name in enumerate(names)), ("verdict", False)]
+        tests = test_lines(compared)
+        shown_tests = tests if len(tests) <= _MOST_TESTS else [row for row in tests if row["is_told_apart"]]
+        is_whole = len(shown_tests) == len(tests)
         rows = [
             [
                 f"{row['who']}: {row['place']}" if row["who"] != row["other_run"] else row["place"],
@@ -126,9 +132,10 @@ def print_comparison(compared: Compared) -> None:
                 *(as_text(row[name]) for name in ("verdict_p", "detectable")),
                 f"{row['word']}{in_brackets(row['doubt'])}",
             ]
-            for row in test_lines(compared)
+            for row in shown_tests
         ]
     else:
+        is_whole = True
         shown = overview(compared)
         columns = [("setting", False), ("metric", False)]
         columns += [(name, True) for name in (*baseline, compared.reference, *shown.columns)]
@@ -147,7 +154,10 @@ def print_comparison(compared: Compared) -> None:
             ]
             for line in shown.lines
         ]
-    print_table(columns, rows)
+    if rows:
+        print_table(columns, rows)
+    if not is_whole:
+        typer.echo("what is not told apart is not listed here: --json has it, and the page of --out FILE.html")
 
 
 def print_status(status: Status, anew: bool = False) -> None:

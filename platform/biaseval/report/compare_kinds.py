@@ -92,7 +92,7 @@ def _caveat_of_rows(tests: Sequence[Row]) -> str:
 
 
 _LABEL_BIAS = ComparedKind(
-    metrics={**METRICS, "relative_variance": "variance"},
+    metrics={**METRICS, "relative_variance": "relative variance"},
     better_low=frozenset({"rsd", "bias_score", "relative_variance"}),
     first_metric="rsd",
     place=lambda row: (row["n_demos"], method_order(row["method"])),
