@@ -35,8 +35,8 @@ def test_every_significance_stands_beside_the_worse_groups_performance(run: Run,
         cells = []
         for row in (own["ans_len"], own["sim_word"], own["word_dist"]):
             value, worse = row[f"bias_significance{suffix}"], row[f"worse_high{suffix}"]
-            # Without a threshold, F1 is not measured.
-            cell = shown(value) + (" (–)" if worse is None else f" ({worse:.2f})") if value is not None else "–"
+            # Without a threshold F1 is not measured, which is said, or too little is there.
+            cell = shown(value) + (" (–)" if worse is None else f" ({worse:.2f})") if value is not None else "no T"
             cells.append(cell)
         values = [value for row in own.values() if (value := row[f"bias_significance{suffix}"]) is not None]
         worse = [row[f"worse_high{suffix}"] for row in own.values() if row[f"worse_high{suffix}"] is not None]
@@ -127,7 +127,12 @@ def test_a_users_heuristic_goes_by_its_name(tmp_path: Path) -> None:
     files = write_report(run.uri)
     assert f"{run.uri}/figures/curve_squad_my.module-n_commas_f1.svg" in files
     text = page_of(run).text
-    assert "my.module:n_commas A heuristic of the user." in text
+    assert "my.module:n_commas The user's function n_commas of the module my.module." in text
+    source = {"name": "a function", "is_approximate": False, "meaning": "How many commas."}
+    environment = {"text": {"my.module:n_commas": source}}
+    run.write_json("environment.json", environment)
+    write_report(run.uri)
+    assert "my.module:n_commas How many commas." in page_of(run).text
 
 
 def test_missing_predictions_are_counted_and_sets_without_answers_left_out(tmp_path: Path) -> None:

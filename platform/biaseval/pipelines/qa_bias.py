@@ -34,7 +34,7 @@ from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.user_heuristics import look_in, source_digest
+from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
 from biaseval.spec import DataSource, QaBiasSpec
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
@@ -232,8 +232,13 @@ def _needs(spec: QaBiasSpec) -> Iterator[Need]:
 def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
     """Return what is measured otherwise now: text data, a spaCy pipeline, a library, a heuristic of the user's."""
     recorded, found = environment["text"], _text_sources(spec)
-    changed = [name for name in found if recorded.get(name) != found.get(name)]
+    changed = [name for name, own in found.items() if _identity(recorded.get(name, {})) != _identity(own)]
     return [f"{name}: changed from {recorded.get(name)} to {found.get(name)}" for name in dict.fromkeys(changed)]
+
+
+def _identity(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what tells a source from another; a meaning, which older runs lack, is of the same version."""
+    return {key: fact for key, fact in source.items() if key != "meaning"}
 
 
 def _sizes(sets: Mapping[str, tuple[QuestionSet, Role]]) -> dict[str, int]:
@@ -284,6 +289,7 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
             "name": "a function of the user's",
             "is_approximate": False,
             "version": source_digest(heuristic),
+            **({"meaning": meaning} if (meaning := meaning_of(heuristic)) else {}),
         }
     return described
 
