@@ -306,11 +306,24 @@ def _page(run: Run) -> Page:
 
 _HEADLINE = """
 select
-    model, dataset, heuristic, threshold, bias_significance as "bias_significance (points)",
-    bias_significance_f1 as "bias_significance_f1 (points)", n_lower, n_higher, status
-from qa_bias_by_heuristic
+    model, {dataset} heuristic, biases.bias_significance as "significance",
+    least(lower_exact_match, higher_exact_match) as "worse EM (%)", p_adjusted as p, is_supported,
+    case
+        when is_supported and biased_segment = 'lower' then 'better where ≤ ' || printf('%g', biases.threshold)
+        when is_supported then 'better where > ' || printf('%g', biases.threshold)
+        when biases.bias_significance > 0 and is_supported is null then 'not tested'
+        when biases.bias_significance > 0 then 'within chance'
+        when biases.bias_significance = 0 and exact_match < {few_right} then 'too few right'
+        when biases.bias_significance = 0 then 'no bias found'
+        when biases.status = 'no threshold to try' then 'one value only'
+        else biases.status
+    end as finding
+from qa_bias_by_heuristic as biases
+inner join qa_bias_tests using (model, dataset, heuristic)
+inner join qa_by_dataset using (model, dataset)
 order by model, dataset, heuristic
 """
+"""In points; the worse EM is that of the group that is answered worse."""
 
 _CHANGES = """
 select
@@ -325,7 +338,12 @@ order by trained_models.number, dataset, heuristic
 
 def _headline(spec: QaBiasSpec) -> str:
     """Return the query for how biased the models are; of a study, what was addressed."""
-    return _HEADLINE if spec.train is None else _CHANGES
+    from biaseval.report.qa_summary import FEW_RIGHT
+
+    if spec.train is not None:
+        return _CHANGES
+    n_datasets = len({**spec.datasets.in_distribution, **spec.datasets.out_of_distribution})
+    return _HEADLINE.format(dataset="dataset," if n_datasets > 1 else "", few_right=FEW_RIGHT)
 
 
 QA_BIAS = Kind(

@@ -182,7 +182,8 @@ def _threshold(row: Row, sample: int, *, is_shared: bool) -> str:
     if row["threshold"] is not None:
         return f"T = {row['threshold']:g}{searched or ', given by the spec'}."
     undefined = f"; undefined for {row['n_unmeasured']:,} of {row['n_rows']:,} questions" if row["n_unmeasured"] else ""
-    return f"No T: {row['status']}{searched}{undefined}."
+    reason = "none separates the groups" if row["status"] == "not significant" else row["status"]
+    return f"No T: {reason}{searched}{undefined}."
 
 
 def _with_threshold(findings: QaFindings, dataset: str, heuristic: str) -> list[Row]:
