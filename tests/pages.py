@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 import pyarrow.parquet as pq
@@ -42,6 +43,12 @@ class Page(HTMLParser):
 
     def values(self, name: str) -> list[str]:
         return [value for _, attribute, value in self.attributes if attribute == name]
+
+
+def printed_queries(source: str) -> list[str]:
+    """Return the statements of SQL that a page prints below its tables."""
+    codes = re.findall(r'<details class="query"><summary>SQL</summary><code>(.*?)</code>', source, re.DOTALL)
+    return [statement for code in codes for statement in unescape(code).split("; ")]
 
 
 def page_of(run: Run) -> Page:

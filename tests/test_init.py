@@ -142,6 +142,76 @@ def test_a_table_of_questions_becomes_a_spec_of_qa(tmp_path: Path, column: str, 
         assert isinstance(_spec(tmp_path, write_csv(tmp_path / "own.csv", labelled))[0], LabelBiasSpec)
 
 
+WARDS = [
+    {
+        "q": f"Who heads ward {n} of the house?",
+        "passage": f"Ward {n} has {20 + n} beds. The head of ward {n} is Ann {n % 7}. It lies in the wing.",
+        "gold": (f"Ann {n % 7}", json.dumps([f"Ann {n % 7}"]))[n % 2],
+        "doc": f"ward {n}",
+    }
+    for n in range(60)
+]
+
+
+def test_a_table_of_questions_is_known_by_what_its_columns_hold(tmp_path: Path) -> None:
+    spec, _ = _spec(tmp_path, write_csv(tmp_path / "wards.csv", WARDS), str(READER_PATH))
+    assert isinstance(spec, QaBiasSpec)
+    fields = {"question": "q", "context": "passage", "answers": "gold"}
+    assert spec.datasets.in_distribution == {"wards": TableSpec(file=str(tmp_path / "wards.csv"), fields=fields)}
+    # The bundled reader takes 128 tokens, a third of which neighbours share, as they do of the published 384.
+    assert (spec.windows.max_tokens, spec.windows.stride) == (128, 42)
+    assert describe(spec).facts["models"][0]["n_windows"] == len(WARDS)
+
+
+PAIRS: dict[str, list[dict[str, object]]] = {
+    "hypotheses in their premises": [
+        {
+            "premise": f"{n} men sleep, and dogs bark at them.",
+            "hypothesis": f"{n} men sleep",
+            "label": ("yes", "no")[n % 2],
+        }
+        for n in range(60)
+    ],
+    "questions with labels": [
+        {"question": f"Do {n} men sleep?", "passage": f"{n} men sleep all day long.", "answer": ("yes", "no")[n % 2]}
+        for n in range(60)
+    ],
+    "titles in their passages": [
+        {
+            "query": f"Is town {n} old?",
+            "passage": f"Town {n} is old. It mills.",
+            "title": "mill",
+            "label": str(n % 2),
+        }
+        for n in range(60)
+    ],
+    "letters": [
+        {"question": f"Who is it, {n}?", "story": f"A man of B or C, number {n}, sits.", "answer": "ABC"[n % 3]}
+        for n in range(60)
+    ],
+}
+
+
+@pytest.mark.parametrize("name", list(PAIRS))
+def test_texts_with_labels_are_no_questions_of_extractive_qa(tmp_path: Path, name: str) -> None:
+    spec, _ = _spec(tmp_path, write_csv(tmp_path / "rows.csv", PAIRS[name]))
+    assert isinstance(spec, LabelBiasSpec)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"56f7": "Ann", "57a2": "", "572b": "Bo"}),
+        json.dumps([{"id": "a", "prediction_text": "Ann"}, {"id": "b", "prediction_text": "Bo"}]),
+        "".join(json.dumps({"id": n, "prediction": "Ann"}) + "\n" for n in range(9)),
+    ],
+)
+def test_predictions_are_told_from_questions(tmp_path: Path, content: str) -> None:
+    (tmp_path / "system.json").write_text(content)
+    with pytest.raises(InputError, match=r"system.json: looks like predictions; name the file of their questions"):
+        first_spec(str(tmp_path / "system.json"), None, tmp_path)
+
+
 def test_questions_of_articles_are_counted(tmp_path: Path) -> None:
     qas = [{"id": str(n), "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]} for n in range(7)]
     article = {"title": "a", "paragraphs": [{"context": "Ann.", "qas": qas}, {"context": "Ann!", "qas": qas[:1]}]}

@@ -16,6 +16,7 @@ from biaseval.spec import MajorityBiasSpec, QaBiasSpec, load_spec
 from tests.growth.runs import kept, rows
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.test_pipelines import digests
+from tests.test_qa_pipeline import make_bert
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -111,3 +112,31 @@ def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> 
     anew = reanalyse_run(run.uri, ["thresholds={ans_pos: 1}", "bootstrap.trials=30"])
     assert {row["threshold"] for row in rows(anew, "from qa_bias_by_heuristic where heuristic = 'ans_pos'")} == {1.0}
     assert kept(run) == after
+
+
+def test_a_reader_with_windows_of_its_own_joins_predictions(tmp_path: Path) -> None:
+    _questions(tmp_path)
+    given = _qa_spec(tmp_path, "a", ["ans_pos"])
+    run = run_spec(given, str(tmp_path / "run"))
+    before: dict[str, Any] = kept(run) | {name: run.read_bytes(name) for name in run.files("qa_predictions")}
+    content = yaml.safe_load((tmp_path / "qa.yaml").read_text())
+    reader = {"name": "reader", "path": str(make_bert(tmp_path / "bert"))}
+    grown = content | {"models": [*content["models"], reader], "windows": {"max_tokens": 128, "stride": 32}}
+    run_spec(_loaded(tmp_path, grown), run.uri)
+    after: dict[str, Any] = kept(run) | {name: run.read_bytes(name) for name in run.files("qa_predictions")}
+    assert {name: after[name] for name in before} == before
+    assert run.read_yaml("spec.yaml")["windows"]["max_tokens"] == 128
+    assert [row["n"] for row in rows(run, "select count(*) as n from qa_predictions group by model")] == [60, 60]
+
+    # Now a model reads by them; what is refused is named, and what could be added is not.
+    other = grown | {"windows": {"max_tokens": 96, "stride": 32}, "heuristics": ["ans_pos", "ans_len"]}
+    with pytest.raises(InputError, match=r"belongs to another spec") as refused:
+        run_spec(_loaded(tmp_path, other), run.uri)
+    assert str(refused.value).splitlines()[1:] == ["  - windows.max_tokens: the run has 128, the spec 96"]
+
+
+def _loaded(folder: Path, content: Any) -> QaBiasSpec:
+    (folder / "grown.yaml").write_text(yaml.safe_dump(content))
+    spec = load_spec(folder / "grown.yaml")
+    assert isinstance(spec, QaBiasSpec)
+    return spec

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
+from biaseval.pipelines.qa_bias import QA_BIAS
 from biaseval.qa_bias.annotation import RuleAnnotator
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.heuristics import (
@@ -28,7 +29,7 @@ from biaseval.qa_bias.heuristics import (
 from biaseval.qa_bias.significance import threshold_grid
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.text import STOP_WORDS, load_text
-from biaseval.qa_bias.user_heuristics import load_user_heuristic
+from biaseval.qa_bias.user_heuristics import load_user_heuristic, meaning_of, source_digest
 from biaseval.spec import QaBiasSpec, QaDatasetsSpec, QaModelSpec
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES
 from tests.qa_bias.tablerows import MILL, example, examples_of, read_rows
@@ -350,6 +351,11 @@ import numpy as np
 
 
 def length(question):
+    \"\"\"
+    Words of the question.
+
+    More of it.
+    \"\"\"
     assert sorted(question) == ["answer_starts", "answers", "context", "example_id", "question", "title"]
     return np.int64(len(question["question"].split()))
 
@@ -394,6 +400,25 @@ def test_a_users_heuristic_is_stored_under_its_name(module: Callable[[str], pa.T
     assert set(table["heuristic"].to_pylist()) == {"mine_for_test:length"}
     assert table["is_measured"].to_pylist() == [True] * 3
     assert module("mine_for_test:is_short")["value"].to_pylist() == [1, 0, 0]
+
+
+def test_a_users_function_means_what_its_docstring_begins_with(module: Callable[[str], pa.Table]) -> None:
+    assert meaning_of("mine_for_test:length") == "Words of the question."
+    assert meaning_of("mine_for_test:start") is None
+
+
+def test_a_run_that_has_no_meaning_of_a_heuristic_yet_goes_on(module: Callable[[str], pa.Table]) -> None:
+    name = "mine_for_test:length"
+    recorded = {"name": "a function of the user's", "is_approximate": False, "version": source_digest(name)}
+    spec = QaBiasSpec(
+        kind="qa_bias",
+        name="x",
+        models=[QaModelSpec(name="m", path="m")],
+        datasets=QaDatasetsSpec(in_distribution={"squad": "squad.json"}),
+        heuristics=[name],
+    )
+    assert QA_BIAS.changes(spec, {"text": {name: recorded}}) == []
+    assert len(QA_BIAS.changes(spec, {"text": {name: {**recorded, "version": "another"}}})) == 1
 
 
 def test_none_of_a_users_heuristic_is_not_measured_and_minus_one_is(module: Callable[[str], pa.Table]) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
@@ -37,6 +39,12 @@ def _lines(name: str, texts: dict[str, str] = TEXTS) -> str:
     )
 
 
+def _parquet() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": list(TEXTS), "prediction_text": list(TEXTS.values())}), sink)
+    return sink.getvalue()
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -46,6 +54,11 @@ def _lines(name: str, texts: dict[str, str] = TEXTS) -> str:
         ("predictions.jsonl", _lines("prediction_text")),
         ("predictions.json", _lines("prediction")),
         ("list.json", json.dumps([{"id": key, "prediction_text": text} for key, text in TEXTS.items()])),
+        ("predictions.csv", 'id,prediction_text\na,Ann Lee\nb,""\nc,Nîmes 🐘\n'),
+        ("predictions.csv", "prediction;id\nAnn Lee;a\n;b\nNîmes 🐘;c\n"),
+        ("predictions.tsv", "id\tprediction\na\tAnn Lee\nb\t\nc\tNîmes 🐘\n"),
+        ("predictions.parquet", _parquet()),
+        ("predictions.csv.gz", gzip.compress("id,prediction\na,Ann Lee\nb,\nc,Nîmes 🐘\n".encode(), mtime=0)),
         ("predictions.json.gz", gzip.compress(json.dumps(TEXTS).encode(), mtime=0)),
         ("predictions.jsonl.gz", gzip.compress(_lines("prediction_text").encode(), mtime=0)),
     ],
@@ -56,6 +69,16 @@ def test_every_form_gives_the_same_texts_in_the_order_of_the_questions(
     found, notes = _read(tmp_path, content, file=file)
     assert list(found.items()) == [(key, TEXTS[key]) for key in IDS]
     assert notes == []
+
+
+def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
+    refused = _refused(tmp_path, "id,answer\na,Ann\nb,Bo\n", file="predictions.csv")
+    assert refused.startswith(
+        "FILE: line 2: has no id with a prediction_text or prediction (and 1 more); predictions are"
+    )
+    assert _refused(tmp_path, 'id,prediction\na,"Ann" Lee\n', file="predictions.csv") == (
+        "FILE: line 2: is no row of a table (',' expected after '\"'); mend its quotes"
+    )
 
 
 def test_one_line_is_a_row_and_ids_may_be_numbers(tmp_path: Path) -> None:
@@ -144,7 +167,7 @@ def test_both_mistakes_come_in_one_message(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_refused_with_what_is_read(tmp_path: Path, content: str, found: str) -> None:
     message = _refused(tmp_path, content)
     assert found in message
-    assert message.endswith("as JSON list or JSON lines, each plain or gzipped")
+    assert message.endswith("as JSON list, JSON lines, CSV, TSV or Parquet, each plain or gzipped")
 
 
 def test_bad_json_is_named_by_its_place(tmp_path: Path) -> None:

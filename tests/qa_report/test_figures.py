@@ -6,9 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure as Canvas
 
-from biaseval.report.qa_figures import prediction_bias_figures, short_names, threshold_place
+from biaseval.report.drawing import Drawing
+from biaseval.report.qa_curves import threshold_place
+from biaseval.report.qa_figures import prediction_bias_figures
 from biaseval.report.qa_findings import QaFindings, read_qa_findings
+from biaseval.report.qa_styles import plain_names, short_names
 from biaseval.store import Run
 from tests.pages import page_of
 from tests.qa_report.runs import make_run, right
@@ -39,6 +43,37 @@ def test_a_threshold_stands_between_the_bins_it_separates() -> None:
         -0.5, 0.5, 0.5, 1.5, 2.5, 2.5, 3.5,
     ]  # fmt: skip
     assert threshold_place(bins, 3) == pytest.approx(2)  # inside a bin, where its value lies
+
+
+def test_functions_go_without_their_modules_where_only_one_is_called_so() -> None:
+    assert plain_names(["ans_len", "my.module:n_commas"]) == ["ans_len", "n_commas"]
+    assert plain_names(["ans_len", "mine:ans_len", "a:n", "b:n"]) == ["ans_len", "mine:ans_len", "a:n", "b:n"]
+
+
+def test_titles_and_labels_lie_inside_their_figure(tmp_path: Path) -> None:
+    name = f"shortcuts:{'very_' * 6}long_share"
+    one = read_qa_findings(make_run(tmp_path, models={"only": right(0.9, 0.5)}, heuristics=["ans_len", name]))
+    for figure in prediction_bias_figures(one):
+        assert _overhang(figure.drawing) <= 0, figure.name
+
+
+def _overhang(drawing: Drawing) -> float:
+    """Return by how many pixels a title or a label of a panel lies outside it."""
+    canvas = Canvas(figsize=drawing.size, layout="constrained")
+    axes = canvas.add_subplot()
+    drawing.plot(axes)
+    canvas.draw_without_rendering()
+    texts = [canvas._suptitle, axes.title, axes.xaxis.label, *axes.get_yticklabels()]  # type: ignore[attr-defined]
+    boxes = [text.get_window_extent() for text in texts if text is not None and text.get_text()]
+    return max(max(-box.x0, box.x1 - canvas.bbox.x1) for box in boxes)
+
+
+def test_f1_says_that_there_is_no_threshold_where_exact_match_found_none(findings: QaFindings) -> None:
+    exact, f1 = prediction_bias_figures(findings)[:2]
+    without = [key for key, row in findings.by_heuristic.items() if row["status"] == "not significant"]
+    n_without = sum(dataset == "squad" for _, dataset, _ in without)
+    assert n_without
+    assert (exact.text.count("no threshold"), f1.text.count("no threshold")) == (0, n_without)
 
 
 def test_short_names_differ() -> None:

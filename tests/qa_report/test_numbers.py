@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.pipelines import write_report
+from biaseval.cli.printing import print_metrics
+from biaseval.pipelines import headline, write_report
+from biaseval.pipelines.directory import read_spec
 from biaseval.report.findings import Row
 from biaseval.report.qa import render_qa_page, threshold_sentence
 from biaseval.report.qa_findings import N_EXAMPLES, QaFindings, excerpt, read_qa_findings
@@ -35,8 +37,8 @@ def test_every_significance_stands_beside_the_worse_groups_performance(run: Run,
         cells = []
         for row in (own["ans_len"], own["sim_word"], own["word_dist"]):
             value, worse = row[f"bias_significance{suffix}"], row[f"worse_high{suffix}"]
-            # Without a threshold, F1 is not measured.
-            cell = shown(value) + (" (–)" if worse is None else f" ({worse:.2f})") if value is not None else "–"
+            # Without a threshold F1 is not measured, which is said, or too little is there.
+            cell = shown(value) + (" (–)" if worse is None else f" ({worse:.2f})") if value is not None else "no T"
             cells.append(cell)
         values = [value for row in own.values() if (value := row[f"bias_significance{suffix}"]) is not None]
         worse = [row[f"worse_high{suffix}"] for row in own.values() if row[f"worse_high{suffix}"] is not None]
@@ -90,8 +92,8 @@ def test_unmeasured_questions_are_counted(run: Run) -> None:
     text = page_of(run).text
     n_tried = len({row["threshold"] for row in mart(run, "qa_bias_candidates") if row["heuristic"] == "word_dist"})
     assert (
-        f"No T: not significant, {n_tried} tried on strong, {n_tried} with 20 questions in both groups; undefined for "
-        "50 of 200 questions."
+        f"No T: none separates the groups, {n_tried} tried on strong, {n_tried} with 20 questions in both groups; "
+        "undefined for 50 of 200 questions."
     ) in text
 
 
@@ -127,7 +129,37 @@ def test_a_users_heuristic_goes_by_its_name(tmp_path: Path) -> None:
     files = write_report(run.uri)
     assert f"{run.uri}/figures/curve_squad_my.module-n_commas_f1.svg" in files
     text = page_of(run).text
-    assert "my.module:n_commas A heuristic of the user." in text
+    assert "my.module:n_commas The user's function n_commas of the module my.module." in text
+    source = {"name": "a function", "is_approximate": False, "meaning": "How many commas."}
+    environment = {"text": {"my.module:n_commas": source}}
+    run.write_json("environment.json", environment)
+    write_report(run.uri)
+    assert "my.module:n_commas How many commas." in page_of(run).text
+
+
+def test_the_terminal_says_of_each_bias_what_tests_make_of_it(
+    run: Run, findings: QaFindings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_metrics(run.uri, headline(read_spec(run)))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert max(map(len, lines)) <= 110
+    shown = {tuple(cells[:3]): cells for line in lines if (cells := [cell.strip() for cell in line[1:-1].split("│")])}
+    assert set(shown) == set(findings.by_heuristic)
+    for key, row in findings.by_heuristic.items():
+        *_, significance, worse, p, supported, finding = shown[key]
+        test, value = findings.tests[key], row["bias_significance"]
+        assert [significance, p] == ["" if one is None else f"{one:.4f}" for one in (value, test["p_adjusted"])]
+        groups = [row["lower_exact_match"], row["higher_exact_match"]]
+        assert worse == ("" if None in groups else f"{min(groups):.4f}")
+        assert supported == ("" if value is None else str(test["is_supported"]))
+        if test["is_supported"]:
+            assert finding == f"better where {'≤' if row['biased_segment'] == 'lower' else '>'} {row['threshold']:g}"
+        elif value is None:
+            assert finding == {"no threshold to try": "one value only"}.get(row["status"], row["status"])
+        else:
+            assert finding == ("within chance" if value else "no bias found")
+    findings_of = {cells[-1].split(" where")[0] for cells in shown.values()}
+    assert {"better", "no bias found"} <= findings_of, findings_of
 
 
 def test_missing_predictions_are_counted_and_sets_without_answers_left_out(tmp_path: Path) -> None:

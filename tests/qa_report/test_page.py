@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from biaseval.analysis import query
 from biaseval.errors import BiasevalError
 from biaseval.pipelines import write_report
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_findings import read_qa_findings
 from biaseval.store import Run
-from tests.pages import Page, page_of
+from tests.pages import Page, page_of, printed_queries
 from tests.qa_report.runs import make_run
 from tests.qaplans import QaPlan
 from tests.specs import write_plan
@@ -41,6 +42,26 @@ def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
     code = f"from biaseval.pipelines import write_report; write_report({run.uri!r})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert {name: run.read_bytes(name) for name in before} == before
+
+
+def test_what_the_page_prints_as_sql_returns_what_it_shows(run: Run) -> None:
+    page = page_of(run)
+    statements = printed_queries(run.read_text("report.html"))
+    answers = {statement: query([run.uri], statement).to_pylist() for statement in statements}
+    assert all(answers.values())
+    shares, compared, questions = (
+        [row for statement, rows in answers.items() if marked in statement for row in rows]
+        for marked in ("from qa_by_dataset", "from qa_model_comparisons", "join qa_examples")
+    )
+    for row in shares:
+        for metric in ("exact_match", "f1"):
+            assert f"{row[metric]:.2f} [{row[f'{metric}_low']:.2f}, {row[f'{metric}_high']:.2f}]" in page.text
+    assert any(
+        f"{row['models']} {row['estimate']:+.2f} [{row['simultaneous_low']:+.2f},"
+        in page.text.replace("\N{MINUS SIGN}", "-")
+        for row in compared
+    )
+    assert {"value", "is_lower", "exact_match", "prediction", "question", "answers", "context"} <= set(questions[0])
 
 
 def test_each_of_several_runs_has_its_own_page(run: Run, tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from biaseval.analysis import query
 from biaseval.report.findings import Row
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_findings import QaFindings
 from biaseval.report.qa_training_data import QaTraining
+from biaseval.store import Run
+from tests.pages import printed_queries
 from tests.publishedstudy import BIASES, HEURISTICS, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1
 from tests.qa_training_report.reading import changed, lines, of_method, told
 
@@ -156,3 +159,10 @@ def test_a_heuristic_that_cannot_be_measured_is_neither_lower_nor_drawn(
         " 1.99 (73.57) −0.64 [−2.14, +0.86] too small 1.62 "
         in lines(source, "squad: bias significance in EM points of")[1]
     )
+
+
+def test_what_the_page_prints_as_sql_is_a_query_over_its_marts(whole: Run, source: str) -> None:
+    statements = printed_queries(source)
+    assert any("f1_change" in statement for statement in statements)
+    for statement in statements:
+        query([whole.uri], statement)

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from biaseval.errors import InputError
+from biaseval.examples.question_columns import are_predictions, question_columns
 from biaseval.records import Records
 from biaseval.spec import label_key
 
@@ -22,12 +23,11 @@ _LABELS = ("label", "labels", "answer", "target", "class", "category", "gold", "
 _IDS = ("id", "idx", "index", "uid", "guid", "qid", "")
 _MOST_LABELS = 45
 """As P1's rule has it (section 3.1)."""
-_QUESTION = {"question", "context"}
-_ANSWERS = ("answers", "answer", "answer_text")
-"""What columns of answers to questions are called; as a spec needs not say it, the first."""
 _ARTICLES = {"paragraphs", "qas"}
 """Rows that hold several questions: SQuAD's articles, MRQA's contexts."""
 _SHOWN_PROBLEMS = 5
+_LOOKED_AT = 1000
+"""Rows that tell whether a table is one of questions."""
 
 _OPTION = re.compile(r"(?P<stem>|(?:option|choice|answer|opt|endings?|ending)[ _-]?)(?P<mark>[A-Ha-h]|\d)")
 
@@ -44,8 +44,8 @@ class Survey:
     columns: tuple[str, ...]
     is_questions: bool
     """Whether it holds questions of extractive QA."""
-    answers: str | None
-    """The column of their answers; None where they stand elsewhere, or there are none."""
+    question_columns: Mapping[str, str]
+    """Of a table of them: ``question``, ``context`` and ``answers`` to their columns; else empty."""
     label: str | None
     """The column that looks most like the label; None: no column has few enough values."""
     counts: Mapping[str, int]
@@ -89,16 +89,23 @@ def survey(uri: str) -> Survey:
     if not rows:
         raise InputError(f"{uri}: holds no row; check the path")
     columns = tuple(dict.fromkeys(key for row in rows for key in row))
-    answers = _answers_column(rows) if set(columns) >= _QUESTION else None
-    is_questions = answers is not None or bool(set(columns) & _ARTICLES)
-    options = {} if is_questions else _option_columns(columns)
+    if are_predictions(rows):
+        raise InputError(
+            f"{uri}: looks like predictions; name the file of their questions, and this one in the spec's models: "
+            "{name: system, predictions: {SET: FILE}}"
+        )
+    options = _option_columns(columns)
+    asked = (
+        None if options else question_columns(rows[:_LOOKED_AT], [name for name in columns if name.lower() in _LABELS])
+    )
+    is_questions = asked is not None or bool(set(columns) & _ARTICLES)
     others = [column for column in columns if column not in options.values()]
     label = None if is_questions else _label_column(rows, others)
     fields = () if is_questions else _text_columns(rows, others, label)
     found = _described(uri, rows, columns, fields, options, label, is_whole=is_whole)
     if not is_questions:
         return found
-    return replace(found, is_questions=True, answers=answers, n_rows=sum(map(_n_questions, rows)))
+    return replace(found, is_questions=True, question_columns=asked or {}, n_rows=sum(map(_n_questions, rows)))
 
 
 def _described(
@@ -137,7 +144,7 @@ def _described(
         is_whole=is_whole,
         columns=columns,
         is_questions=False,
-        answers=None,
+        question_columns={},
         label=label,
         counts=dict(counts.most_common()),
         has_text_labels=all(
@@ -169,26 +176,11 @@ def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     return min(reversed(list(n_values)), key=lambda column: n_values[column], default=None)
 
 
-def _answers_column(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the column of answers to questions: by its name, and where that is not the usual one by what it holds.
-
-    Answers of extractive QA stand in their contexts; of labels, such as yes and no, few do.
-    """
-    if any(_ANSWERS[0] in row for row in rows):
-        return _ANSWERS[0]
-    for column in _ANSWERS[1:]:
-        found = [row for row in rows if not _is_empty(row.get(column))]
-        n_spans = sum(str(row[column]) in str(row.get("context")) for row in found)
-        if found and n_spans >= 0.95 * len(found):
-            return column
-    return None
-
-
 def _n_questions(row: Mapping[str, Any]) -> int:
     """Return how many questions a row, an article or a context with several is."""
     if isinstance(paragraphs := row.get("paragraphs"), list):
         return sum(_n_questions(each) for each in paragraphs if isinstance(each, dict))
-    return len(qas) if isinstance(qas := row.get("qas"), list) else "question" in row
+    return len(qas) if isinstance(qas := row.get("qas"), list) else "header" not in row
 
 
 def _option_columns(columns: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
 from biaseval.progress import say
 from biaseval.records import digest
-from biaseval.spec import AnySpec, analysed_as, differences, dump_spec, grown_keys, of_analysis, stored_spec
+from biaseval.spec import AnySpec, analysed_as, blocking, differences, dump_spec, grown_keys, of_analysis, stored_spec
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES
 
@@ -86,7 +86,8 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> Change:
     aligned = analysed_as(own, spec) if different and is_same_kind else spec
     grown = grown_keys(own, aligned) if different and kind.extend is not None else []
     if different and not grown and (not is_same_kind or of_analysis(own, spec)):
-        lines = "".join(f"\n  - {line}" for line in different)
+        named = (blocking(own, spec) if kind.extend is not None else []) or different
+        lines = "".join(f"\n  - {line}" for line in named)
         raise InputError(
             f"{run.uri}: belongs to another spec; choose another directory, or undo the difference (its own is "
             f"{run.uri}/{_SPEC}):{lines}"

@@ -12,8 +12,8 @@ import yaml
 from biaseval.errors import InputError
 from biaseval.examples.survey import MOST_ROWS, Survey, survey
 from biaseval.label_bias.data import FEWEST_MAIN_ROWS
-from biaseval.models import located
-from biaseval.spec import LABEL
+from biaseval.models import ModelSource, located
+from biaseval.spec import LABEL, WindowsSpec
 
 _MODEL = "MODEL"
 """Where a spec names no model yet."""
@@ -72,8 +72,8 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
 def _of_questions(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     name = init_name(found.uri)
     data = _quoted(_place(found.uri, folder))
-    if found.answers not in (None, "answers"):
-        data = f"{{file: {data}, fields: {{answers: {found.answers}}}}}"
+    if renamed := [f"{field}: {_quoted(own)}" for field, own in found.question_columns.items() if own != field]:
+        data = f"{{file: {data}, fields: {{{', '.join(renamed)}}}}}"
     text = f"""# Does a QA model lean on shortcuts? Models are named by path, or by their predictions.
 kind: qa_bias
 name: {_quoted(name)}
@@ -83,12 +83,24 @@ models:
 datasets: {{in_distribution: {{{name}: {data}}}}}
 heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
 """
+    if model is not None and (window := _window(model)) is not None and window < WindowsSpec().max_tokens:
+        text += f"windows: {{max_tokens: {window}, stride: {window // 3}}}  # all that it takes; published: 384, 128\n"
     if found.n_rows < _PUBLISHED_QUESTIONS:
         text += (
             f"bootstrap: {{sample: {max(2, found.n_rows // 4)}, replacement: true}}  # of each of two groups; 800 "
             f"without, as published, need {_PUBLISHED_QUESTIONS:,} questions\n"
         )
     return FirstSpec(text, [f"{_questions(found)} with their contexts"], [], model is not None)
+
+
+def _window(model: str) -> int | None:
+    """Return how many tokens a reader takes; None where nothing limits them, or it is none, which planning says."""
+    from biaseval.models import describe_reader
+
+    try:
+        return describe_reader(ModelSource(model), "extractive", has_weights=False).window
+    except InputError:
+        return None
 
 
 def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:

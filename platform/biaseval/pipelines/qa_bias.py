@@ -34,7 +34,7 @@ from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.user_heuristics import look_in, source_digest
+from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
 from biaseval.spec import DataSource, QaBiasSpec
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
@@ -232,8 +232,13 @@ def _needs(spec: QaBiasSpec) -> Iterator[Need]:
 def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
     """Return what is measured otherwise now: text data, a spaCy pipeline, a library, a heuristic of the user's."""
     recorded, found = environment["text"], _text_sources(spec)
-    changed = [name for name in found if recorded.get(name) != found.get(name)]
+    changed = [name for name, own in found.items() if _identity(recorded.get(name, {})) != _identity(own)]
     return [f"{name}: changed from {recorded.get(name)} to {found.get(name)}" for name in dict.fromkeys(changed)]
+
+
+def _identity(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what tells a source from another; a meaning, which older runs lack, is of the same version."""
+    return {key: fact for key, fact in source.items() if key != "meaning"}
 
 
 def _sizes(sets: Mapping[str, tuple[QuestionSet, Role]]) -> dict[str, int]:
@@ -284,6 +289,7 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
             "name": "a function of the user's",
             "is_approximate": False,
             "version": source_digest(heuristic),
+            **({"meaning": meaning} if (meaning := meaning_of(heuristic)) else {}),
         }
     return described
 
@@ -300,11 +306,24 @@ def _page(run: Run) -> Page:
 
 _HEADLINE = """
 select
-    model, dataset, heuristic, threshold, bias_significance as "bias_significance (points)",
-    bias_significance_f1 as "bias_significance_f1 (points)", n_lower, n_higher, status
-from qa_bias_by_heuristic
+    model, {dataset} heuristic, biases.bias_significance as "significance",
+    least(lower_exact_match, higher_exact_match) as "worse EM (%)", p_adjusted as p, is_supported,
+    case
+        when is_supported and biased_segment = 'lower' then 'better where ≤ ' || printf('%g', biases.threshold)
+        when is_supported then 'better where > ' || printf('%g', biases.threshold)
+        when biases.bias_significance > 0 and is_supported is null then 'not tested'
+        when biases.bias_significance > 0 then 'within chance'
+        when biases.bias_significance = 0 and exact_match < {few_right} then 'too few right'
+        when biases.bias_significance = 0 then 'no bias found'
+        when biases.status = 'no threshold to try' then 'one value only'
+        else biases.status
+    end as finding
+from qa_bias_by_heuristic as biases
+inner join qa_bias_tests using (model, dataset, heuristic)
+inner join qa_by_dataset using (model, dataset)
 order by model, dataset, heuristic
 """
+"""In points; the worse EM is that of the group that is answered worse."""
 
 _CHANGES = """
 select
@@ -319,7 +338,12 @@ order by trained_models.number, dataset, heuristic
 
 def _headline(spec: QaBiasSpec) -> str:
     """Return the query for how biased the models are; of a study, what was addressed."""
-    return _HEADLINE if spec.train is None else _CHANGES
+    from biaseval.report.qa_summary import FEW_RIGHT
+
+    if spec.train is not None:
+        return _CHANGES
+    n_datasets = len({**spec.datasets.in_distribution, **spec.datasets.out_of_distribution})
+    return _HEADLINE.format(dataset="dataset," if n_datasets > 1 else "", few_right=FEW_RIGHT)
 
 
 QA_BIAS = Kind(

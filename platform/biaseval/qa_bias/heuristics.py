@@ -364,7 +364,9 @@ def heuristic_of(name: str) -> Heuristic:
         columns = [asked.columns[key] for key in QUESTION]
         return user_values(name, [dict(zip(QUESTION, row, strict=True)) for row in zip(*columns, strict=True)]), None
 
-    return Heuristic(id=name, meaning="a heuristic of the user", values=values, undefined=None)
+    module, _, function = name.partition(":")
+    meaning = f"the user's function {function} of the module {module}"
+    return Heuristic(id=name, meaning=meaning, values=values, undefined=None)
 
 
 def resources_of(heuristics: Iterable[str]) -> set[Resource]:

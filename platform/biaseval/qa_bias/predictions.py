@@ -1,4 +1,4 @@
-"""Predictions made elsewhere: SQuAD's ``{id: text}``, or a list or lines of ids and texts."""
+"""Predictions made elsewhere: SQuAD's ``{id: text}``, or rows of ids and texts: a list, lines, or a table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pyarrow.compute as pc
 from biaseval.errors import BiasevalError, InputError
 from biaseval.qa_bias.data import first_ids, is_id, is_text
 from biaseval.qa_bias.squad_metric import exact_match, f1
-from biaseval.records import json_values, read_file
+from biaseval.records import Records, json_values, read_file
 from biaseval.tables import QA_PREDICTIONS
 from biaseval.tables.schema import STRINGS
 
 _KNOWN_FORMATS = (
     'predictions are read from JSON {"id": "text", ...}, or from rows of id and prediction_text (or prediction) as '
-    "JSON list or JSON lines, each plain or gzipped"
+    "JSON list, JSON lines, CSV, TSV or Parquet, each plain or gzipped"
 )
+_TABLES = (".csv", ".tsv", ".parquet")
 _TEXT_NAMES = ("prediction_text", "prediction")
 
 
@@ -98,21 +99,38 @@ def _pairs(uri: str) -> Iterator[tuple[str, object]]:
         InputError: it has none of the formats.
     """
     problems = []
-    for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS, pairs_hook=_Pairs):
-        is_list = isinstance(value, list) and not place
-        rows = [(f"[{index}]", row) for index, row in enumerate(value)] if is_list else [(place, value)]
-        for row_place, row in rows:
-            fields = dict(row.pairs) if isinstance(row, _Pairs) else {}
-            name = next((name for name in _TEXT_NAMES if name in fields), None)
-            if is_id(fields.get("id")) and name is not None:
-                yield str(fields["id"]), fields[name]
-            elif isinstance(row, _Pairs) and not row_place:
-                yield from row.pairs
-            else:
-                problems.append(f"{row_place or 'the file'}: has no id with a prediction_text or prediction")
+    for place, row, is_whole in _rows(uri):
+        fields = dict(row.pairs) if isinstance(row, _Pairs) else {}
+        name = next((name for name in _TEXT_NAMES if name in fields), None)
+        if is_id(fields.get("id")) and name is not None:
+            yield str(fields["id"]), fields[name]
+        elif isinstance(row, _Pairs) and is_whole:
+            yield from row.pairs
+        else:
+            problems.append(f"{place}: has no id with a prediction_text or prediction")
     if problems:
         more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
         raise InputError(f"{uri}: {problems[0]}{more}; {_KNOWN_FORMATS}")
+
+
+def _rows(uri: str) -> Iterator[tuple[str, object, bool]]:
+    """Yield the rows of a file, each with its place and whether it is all of the file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if uri.lower().removesuffix(".gz").endswith(_TABLES):
+        records = Records(uri)
+        for place, row in records:
+            yield place, _Pairs(list(row.items())), False
+        if records.problems:
+            raise InputError.of([f"{uri}: {problem}" for problem in records.problems])
+        return
+    for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS, pairs_hook=_Pairs):
+        if isinstance(value, list) and not place:
+            yield from ((f"[{index}]", row, False) for index, row in enumerate(value))
+        else:
+            yield place or "the file", value, not place
 
 
 def _ids(ids: Sequence[str]) -> str:

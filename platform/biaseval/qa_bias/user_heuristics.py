@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -57,6 +58,17 @@ def source_digest(name: str) -> str:
     module = sys.modules[load_user_heuristic(name).__module__]
     source = getattr(module, "__file__", None)
     return hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else module.__name__
+
+
+def meaning_of(name: str) -> str | None:
+    """Return the first line of the docstring of the function that ``module:function`` names; None: it has none.
+
+    Raises:
+        InputError: see `load_user_heuristic`.
+    """
+    function = load_user_heuristic(name)
+    written = inspect.getdoc(function) if inspect.isfunction(function) else None
+    return written.splitlines()[0].strip() if written else None
 
 
 def user_values(name: str, questions: Sequence[dict[str, object]]) -> list[float | None]:

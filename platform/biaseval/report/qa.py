@@ -15,7 +15,8 @@ from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.ids import Ids
 from biaseval.report.page import page_templates
-from biaseval.report.qa_figures import CURVES, ELSEWHERE, SIGNIFICANCE, curve_suite
+from biaseval.report.qa_curves import CURVES, curve_suite
+from biaseval.report.qa_figures import ELSEWHERE, SIGNIFICANCE
 from biaseval.report.qa_findings import QaFindings
 from biaseval.report.qa_summary import averaged_over, qa_cautions, side
 from biaseval.report.qa_training import QaTraining, training_context
@@ -35,7 +36,11 @@ _N_CAUTIONS = 4
 _N_FIRST_ROWS = 6
 """Rows of the first table that stand open; more are folded."""
 
-_REASONS = {"groups too small": "too small", "no threshold to try": "one value"}
+_REASONS = {
+    "groups too small": "too small",
+    "no threshold to try": "one value",
+    "not significant": "no T",  # of F1; exact match has 0
+}
 
 _HIDDEN_FACTS = ("data", "models", "text", "inputs")
 """Of the environment: what has tables of its own."""
@@ -71,7 +76,7 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
             performance=_by_suite(figures, ELSEWHERE),
             curves=_by_suite(figures, CURVES),
             curve_suite=curve_suite,
-            explanation=_explanation,
+            explanation=partial(_explanation, findings),
             side=side,
             averaged_over=partial(averaged_over, findings),
             with_threshold=_with_threshold,
@@ -177,7 +182,8 @@ def _threshold(row: Row, sample: int, *, is_shared: bool) -> str:
     if row["threshold"] is not None:
         return f"T = {row['threshold']:g}{searched or ', given by the spec'}."
     undefined = f"; undefined for {row['n_unmeasured']:,} of {row['n_rows']:,} questions" if row["n_unmeasured"] else ""
-    return f"No T: {row['status']}{searched}{undefined}."
+    reason = "none separates the groups" if row["status"] == "not significant" else row["status"]
+    return f"No T: {reason}{searched}{undefined}."
 
 
 def _with_threshold(findings: QaFindings, dataset: str, heuristic: str) -> list[Row]:
@@ -185,8 +191,10 @@ def _with_threshold(findings: QaFindings, dataset: str, heuristic: str) -> list[
     return [row for row in rows if row is not None and row["threshold"] is not None]
 
 
-def _explanation(heuristic: str) -> str:
-    text = heuristic_of(heuristic).meaning
+def _explanation(findings: QaFindings, heuristic: str) -> str:
+    """Return what a heuristic's values are; of the user's own, the first line of its docstring where it has one."""
+    recorded = findings.environment.get("text", {}).get(heuristic, {})
+    text = recorded.get("meaning", heuristic_of(heuristic).meaning).rstrip(".")
     return f"{text[0].upper()}{text[1:]}"
 
 
@@ -240,7 +248,7 @@ def _terms(findings: QaFindings, training: QaTraining | None) -> dict[str, str]:
         "F1": "overlap of words with the nearest gold answer.",
         "Bias significance": "by how many points one group of questions is answered better than the other, samples of "
         "both taken at their closest (Mikula et al. 2024); the plain difference is larger.",
-        **{heuristic: f"{_explanation(heuristic)}." for heuristic in findings.heuristics},
+        **{heuristic: f"{_explanation(findings, heuristic)}." for heuristic in findings.heuristics},
         **{METHODS[method].shown: METHODS[method].meaning for method in methods if method not in _SELF_EVIDENT},
     }
 

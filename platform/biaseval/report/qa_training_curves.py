@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from biaseval.report.drawing import Drawing
 from biaseval.report.figures import Figure, label_lines
 from biaseval.report.findings import Row
-from biaseval.report.qa_figures import short_names
+from biaseval.report.qa_styles import short_names
 from biaseval.report.qa_training_data import Block, QaTraining
 from biaseval.report.qa_training_names import BIAS_MODEL, METHODS, slug
 

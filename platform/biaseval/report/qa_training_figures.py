@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from biaseval.report.drawing import Drawing
 from biaseval.report.figures import Figure
-from biaseval.report.qa_figures import short_names
 from biaseval.report.qa_findings import QaFindings
+from biaseval.report.qa_styles import short_names
 from biaseval.report.qa_training_curves import course_figures
 from biaseval.report.qa_training_data import Block, QaTraining
 from biaseval.report.qa_training_names import MEAN, METHODS, slug

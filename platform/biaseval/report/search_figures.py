@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from biaseval.report.drawing import Drawing
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
-from biaseval.report.qa_figures import short_names
+from biaseval.report.qa_styles import short_names
 from biaseval.report.search_cells import number, parameter, slice_name
 from biaseval.report.search_findings import Choice, Key, Objective, Samples, SearchFindings
 

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from biaseval.errors import InputError
 from biaseval.spec.data import BASE, LABEL, DataSpec, FormatSpec, ItemSpec, item_pieces, label_key, template_fields
 from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
-from biaseval.spec.growth import analysed_as, grown_keys, of_analysis, of_no_section
+from biaseval.spec.growth import analysed_as, blocking, grown_keys, of_analysis, of_no_section
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
@@ -179,6 +179,7 @@ __all__ = [
     "TrainingSpec",
     "WindowsSpec",
     "analysed_as",
+    "blocking",
     "differences",
     "dump_spec",
     "grown_keys",

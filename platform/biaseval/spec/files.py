@@ -85,13 +85,14 @@ def dump_spec(spec: RunSpec) -> str:
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
     """Return a line for each key in which the spec of a run directory differs from ``new``.
 
-    Resources may differ, and so may the places of files: what they hold is compared by the run's fingerprints.
+    Resources may differ, and so may what the run does not use, and the places of files: what they hold is compared by
+    the run's fingerprints.
     """
     if old.kind != new.kind:
         return [f"kind: the run has {old.kind!r}, the spec {new.kind!r}"]
     before = _flatten(old.model_dump(mode="json"), new.PATHS)
     after = _flatten(new.model_dump(mode="json"), new.PATHS)
-    keys = [key for key in dict.fromkeys([*before, *after]) if not is_among(key, new.RESOURCES)]
+    keys = [key for key in dict.fromkeys([*before, *after]) if not is_among(key, (*new.RESOURCES, *old.unused()))]
     paths = [key for key in keys if is_among(key, new.PATHS)]
 
     def line(key: str) -> str:

@@ -23,17 +23,33 @@ def grown_keys(old: RunSpec, new: RunSpec) -> list[str]:
     """
     if type(old) is not type(new) or old.is_fixed or new.is_fixed:
         return []
+    rest, grown = _without_additions(old, new)
+    return [] if differences(old, rest) else grown
+
+
+def blocking(old: RunSpec, new: RunSpec) -> list[str]:
+    """Return a line for each difference that neither adds to a run of ``old`` nor is one of the analysis.
+
+    Args:
+        old: the spec of a run.
+        new: another.
+    """
+    if type(old) is not type(new) or old.is_fixed or new.is_fixed:
+        return differences(old, new)
+    return differences(old, _without_additions(old, analysed_as(old, new))[0])
+
+
+def _without_additions(old: S, new: S) -> tuple[S, list[str]]:
+    """Return ``new`` without what it only adds to ``old``, and the keys that add."""
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     grown = []
     for key in new.GROWS:
         *sections, name = key.split(".")
         one, other = _section(before, sections), _section(after, sections)
-        if one[name] != other[name]:
-            if not _is_more(one[name], other[name]):
-                return []
+        if one[name] != other[name] and _is_more(one[name], other[name]):
             grown.append(key)
             other[name] = one[name]
-    return [] if differences(old, type(new).model_validate(after)) else grown
+    return type(new).model_validate(after), grown
 
 
 def analysed_as(old: S, new: S) -> S:

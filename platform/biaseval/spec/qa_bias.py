@@ -181,6 +181,10 @@ class QaBiasSpec(RunSpec):
             **{("bases", base.name): base for base in bases},
         }
 
+    def unused(self) -> Sequence[str]:
+        """Return the keys of windows where no model reads: predictions from elsewhere know none."""
+        return () if self.models_used() else ("windows.*",)
+
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
         """Yield what is generated, or read of columns, otherwise: these keys stand where files have their places."""
         for key in sorted(before.keys() & after.keys()):

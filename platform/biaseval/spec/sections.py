@@ -69,6 +69,10 @@ class RunSpec(Section):
     def models_used(self) -> Mapping[tuple[str, ...], Section]:
         """Return the section of each model that is loaded, by the keys to its fingerprint in ``environment.json``."""
 
+    def unused(self) -> Sequence[str]:
+        """Return the keys that nothing measured so far goes by, which one that adds to this may have otherwise."""
+        return ()
+
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
         """Yield the differences that count where no single key tells: a resource that matters here, an order.
 
