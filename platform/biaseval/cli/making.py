@@ -70,7 +70,7 @@ def plan(
 
     Where the run has begun in its directory, also the hours by the rate at which it was scored there.
 
-    Checks all that a run would read; loads no weights and writes nothing.
+    Checks all that a run would read but weights, which need not be there; writes nothing.
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """

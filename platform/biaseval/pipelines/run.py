@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from biaseval.analysis.headlines import SUMMARY, summarize
@@ -31,6 +32,7 @@ from biaseval.pipelines.imported import imported_spec
 from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.prompts_file import score_spec
+from biaseval.pipelines.weights import read_with_weights, weights_notes
 from biaseval.progress import making_progress, say
 from biaseval.spec import (
     AnySpec,
@@ -120,7 +122,8 @@ def describe(spec: AnySpec) -> Description:
     """
     kind = kind_of(spec)
     refuse_missing_extras(kind, spec)
-    return kind.describe(spec, kind.read(spec))
+    found = kind.describe(spec, kind.read(spec))
+    return replace(found, notes=[*found.notes, *weights_notes(spec)])
 
 
 def headline(spec: AnySpec) -> str:
@@ -142,7 +145,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     run = Run.open(run_uri)
     refuse_foreign(run)
     refuse_missing_extras(kind, spec)
-    inputs = None if is_planned(run) else kind.read(spec)
+    inputs = None if is_planned(run) else read_with_weights(kind, spec)
     run.create()
     try:
         with held(run) as run:
@@ -155,7 +158,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
                 elif change is Change.ANALYSIS:
                     adopt_analysis(run, spec)
             else:
-                write_plan(run, kind, spec, kind.read(spec) if inputs is None else inputs)
+                write_plan(run, kind, spec, read_with_weights(kind, spec) if inputs is None else inputs)
             yield run
     finally:
         Cluster.leave()  # where planning began a Ray and nothing was made
