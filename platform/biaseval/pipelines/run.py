@@ -136,15 +136,18 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     """Yield the run directory, claimed for the spec, held and planned.
 
     Raises:
-        InputError: bad input, or the directory is another's.
+        InputError: bad input, the directory is another's, or no Ray answers where one should; nothing is written.
         TransientError: another process is working on it, or took it over.
     """
+    from biaseval.execute.address import refuse_unusable_address
     from biaseval.execute.cluster import Cluster
 
     kind = kind_of(spec)
     run = Run.open(run_uri)
     refuse_foreign(run)
     refuse_missing_extras(kind, spec)
+    if spec.models_used() and not is_planned(run):
+        refuse_unusable_address()
     inputs = None if is_planned(run) else read_with_weights(kind, spec)
     run.create()
     try:

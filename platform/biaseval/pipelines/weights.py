@@ -42,5 +42,7 @@ def weights_notes(spec: AnySpec) -> list[str]:
 
 def _loaded(spec: AnySpec) -> Iterator[str]:
     """Yield the path of each model whose weights are read, once."""
-    sections = spec.models_used().values()
-    yield from dict.fromkeys(section.path for section in sections if getattr(section, "init", None) != "random")
+    paths = {
+        section.path: None for section in spec.models_used().values() if getattr(section, "init", None) != "random"
+    }
+    yield from (path for path in paths if path is not None)
