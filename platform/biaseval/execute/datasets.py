@@ -109,7 +109,7 @@ def _mapped(
             cast(Any, _prepare),  # Ray's annotations know no Arrow table
             batch_size=1,
             batch_format="pyarrow",
-            compute=ray.data.TaskPoolStrategy(size=allocation.n_preparing),
+            compute=ray.data.TaskPoolStrategy(size=min(allocation.n_preparing, len(rows))),  # of more Ray Data warns
             # Ray Data would fuse it with an actor that asks for as much.
             num_cpus=0.9 * (min(1.0, allocation.num_cpus) or 1.0),
             fn_kwargs={**arguments, "prepare": parts.prepare},
