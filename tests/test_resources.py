@@ -147,7 +147,10 @@ def test_as_many_groups_train_and_trials_run_as_nodes_can_come() -> None:
 
 @pytest.mark.parametrize(
     ("n_gpus", "words"),
-    [(1, "a node with a GPU: .* set execution.gpus_per_actor to 0$"), (2, "2 GPUs: .* set execution.gpus_per_actor to less$")],
+    [
+        (1, "a node with a GPU: .* set execution.gpus_per_actor to 0$"),
+        (2, "2 GPUs: .* set execution.gpus_per_actor to less$"),
+    ],
 )
 def test_gpus_of_which_nobody_says_that_they_come_are_waited_for_with_a_word(n_gpus: int, words: str) -> None:
     execution, bare = ExecutionSpec(gpus_per_actor=n_gpus), Resources([node(4)], is_local=False, n_cores=4)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.execute.budget import HALT, GpuHours
-from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device
+from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device, refuse_unusable_gpu
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
@@ -171,6 +171,7 @@ class _Actor:
         self._worker: Worker | None = None
         self._run = Run.open(run_uri)
         try:
+            refuse_unusable_gpu(allocation.num_gpus)
             self._worker = _made(lambda: worker(self._run, allocation, **arguments))
         except BiasevalError as caught:
             # Ray would start the actor again and again; said with the first part instead.

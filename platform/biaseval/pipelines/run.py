@@ -33,6 +33,7 @@ from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.prompts_file import score_spec
 from biaseval.pipelines.weights import read_with_weights, weights_notes
+from biaseval.pipelines.words import idle_budget
 from biaseval.progress import making_progress, say
 from biaseval.spec import (
     AnySpec,
@@ -123,7 +124,7 @@ def describe(spec: AnySpec) -> Description:
     kind = kind_of(spec)
     refuse_missing_extras(kind, spec)
     found = kind.describe(spec, kind.read(spec))
-    return replace(found, notes=[*found.notes, *weights_notes(spec)])
+    return replace(found, notes=[*found.notes, *idle_budget(spec.execution), *weights_notes(spec)])
 
 
 def headline(spec: AnySpec) -> str:
