@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from biaseval.lease.record import utc_now
 from biaseval.plain import as_text, plain
 from biaseval.progress import duration, say
 
@@ -156,6 +155,8 @@ def print_status(status: Status, anew: bool = False) -> None:
     if anew and sys.stdout.isatty():
         sys.stdout.write("\033[2J\033[H")
     elif anew:
+        from biaseval.lease.record import utc_now  # with Arrow, which help does without
+
         typer.echo(f"\n{utc_now()}")
     for stage in status.stages:
         parts = f" ({stage.n_units_done:,} of {stage.n_units:,} parts)" if 1 < stage.n_units < stage.size else ""
