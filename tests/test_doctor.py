@@ -254,9 +254,14 @@ def changed(folder: Path, change: Any) -> list[Finding]:
 
 
 def test_our_own_cluster_file_is_fine_where_the_cloud_is_and_it_names_an_image(
-    object_store: str, tmp_path: Path
+    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert states(changed(tmp_path, lambda own: None)) == {"cluster file": State.ok, "cloud": State.ok}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    _, missing, _ = cluster_file(ROOT / "cluster.yaml")
+    assert missing.found == "file_mounts: ~/.ray/auth_token, for /home/ray/.ray/auth_token, is not here"
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").touch()
     [problem, _] = cluster_file(ROOT / "cluster.yaml")
     assert problem.state is State.problem
     assert "head, cpu, gpu_spot, gpu_on_demand, gpu_8x80gb: node_config.ImageId names no image" in problem.found
