@@ -6,6 +6,8 @@
 # Then name it in cluster.yaml (docker.image) or kubernetes/rayjob.yaml. It serves nodes without a GPU, too. A GPU needs
 # NVIDIA's driver 580 or newer on the machine: torch brings its own CUDA 13. Tokens and keys do not belong in an image:
 # HF_TOKEN and the right to read a bucket come to a node as docs/scale.md says.
+# A tag may come to mean another image: for one that cannot, write rayproject/ray@sha256:... here, with the digest that
+# `docker buildx imagetools inspect rayproject/ray:2.60.0-py311-gpu` shows, and name your own image by digest, too.
 FROM rayproject/ray:2.60.0-py311-gpu
 
 WORKDIR /home/ray/biaseval

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 
 import pytest
 
-from biaseval.errors import InputError, TransientError
+from biaseval.errors import InputError
+from biaseval.execute import address as addresses
 from biaseval.execute import cluster
 from biaseval.execute.cluster import Cluster
 from biaseval.spec import ExecutionSpec
@@ -17,24 +22,46 @@ from tests.buckets import free_port
 def test_a_head_that_is_gone_is_said_and_not_waited_for(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     address = form.format(free_port())
     monkeypatch.setenv("RAY_ADDRESS", address)
-    monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     with (
-        pytest.raises(TransientError, match=rf"no Ray answers at '{address}' \(.+\): start its head, or correct RAY_A"),
+        pytest.raises(InputError, match=rf"^no Ray answers at {address} \(Connection refused\); start that cluster"),
         Cluster(ExecutionSpec()) as own,
     ):
         own.resources()
-    assert TransientError.exit_code == 1
 
 
-@pytest.mark.parametrize("address", ["local", "auto", "host:abc", "host:99999"])
-def test_what_names_no_host_is_left_to_ray(address: str) -> None:
-    cluster._refuse_silence(address)
+@pytest.mark.parametrize("address", ["host", "host:abc", "nonsense"])
+def test_what_names_no_host_and_port_is_no_address(address: str) -> None:
+    found = addresses.unusable(address)
+    assert found is not None
+    assert found.found == f"no Ray answers at {address} (it is not HOST:PORT)"
 
 
-def test_a_head_that_listens_is_connected_to() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        cluster._refuse_silence(f"127.0.0.1:{listener.getsockname()[1]}")
+@contextmanager
+def http_server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_who_listens_need_not_be_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http_server() as somebody:
+        found = [addresses.unusable(form.format(somebody)) for form in ("{}", "ray://{}")]
+    assert [one.found.partition(" (")[2] for one in found if one] == ["something else listens there)"] * 2
+    monkeypatch.setattr(addresses, "_PATIENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # and says nothing
+        assert addresses.unusable(f"127.0.0.1:{listener.getsockname()[1]}") is not None
+
+
+def test_the_dashboards_address_is_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    with pytest.raises(
+        InputError, match="is the address of the dashboard, which takes jobs alone; set it to HOST:6379"
+    ):
+        addresses.refuse_unusable_address()
 
 
 @pytest.fixture

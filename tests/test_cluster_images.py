@@ -138,6 +138,11 @@ def test_the_job_has_what_kuberay_asks_for(documents: dict[str, Any]) -> None:
         assert {own["name"] for own in container["volumeMounts"]} == {own["name"] for own in pod["volumes"]}
         volumes = {own["name"]: own for own in pod["volumes"]}
         assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["runAsUser"] == 1000  # the image's, by number, as Kubernetes must know it
+        assert not container["securityContext"]["allowPrivilegeEscalation"]
+        disk, cache = container["resources"]["requests"]["ephemeral-storage"], volumes["cache"]["emptyDir"]["sizeLimit"]
+        assert int(disk.removesuffix("Gi")) > int(cache.removesuffix("Gi"))
         environment = {own["name"]: own for own in container["env"]}
         assert environment["HF_TOKEN"]["valueFrom"]["secretKeyRef"]["optional"]
         assert environment["HF_HOME"]["value"].startswith("/cache/")

@@ -28,7 +28,8 @@ def test_cluster_yaml_is_valid_against_rays_schema() -> None:
     config = yaml.safe_load((ROOT / "cluster.yaml").read_text())
     jsonschema.validate(config, schema)
     assert config["head_node_type"] in config["available_node_types"]
-    assert all(Path(ROOT / source).exists() for source in config["file_mounts"].values())
+    sources = [source for source in config["file_mounts"].values() if not source.startswith("~")]  # a person's own
+    assert all(Path(ROOT / source).exists() for source in sources)
 
 
 def test_cluster_yaml_runs_the_tested_version_of_ray_and_keeps_its_dashboard_to_itself() -> None:
@@ -110,3 +111,26 @@ def test_only_the_head_may_start_nodes() -> None:
     for name, own in config_of()["available_node_types"].items():
         profile = "biaseval-head" if name == "head" else "biaseval-worker"
         assert own["node_config"]["IamInstanceProfile"] == {"Name": profile}
+
+
+def test_nobody_without_the_token_reaches_ray() -> None:
+    config = config_of()
+    assert "-e RAY_AUTH_MODE=token" in config["docker"]["run_options"]
+    assert config["file_mounts"]["/home/ray/.ray/auth_token"] == "~/.ray/auth_token"
+
+
+def test_the_documented_policies_are_json_and_let_the_head_end_machines_of_its_cluster_alone() -> None:
+    _, worker, head = (ROOT / "cluster.yaml").read_text().split("# Policy of ")
+    assert statements(worker)
+    ending = statements(head)
+    of_cluster = {"StringEquals": {"ec2:ResourceTag/ray-cluster-name": config_of()["cluster_name"]}}
+    [ends] = [own for own in ending if "ec2:TerminateInstances" in own["Action"]]
+    assert ends["Condition"] == of_cluster
+    assert [own["Action"] for own in ending if own["Resource"] == "*"] == ["ec2:Describe*"]
+
+
+def statements(text: str) -> list[dict[str, Any]]:
+    """Return the statements of a policy that stands in comments, indented."""
+    policy = json.loads("".join(line.removeprefix("#") for line in text.splitlines() if line.startswith("#   ")))
+    found: list[dict[str, Any]] = policy["Statement"]
+    return found

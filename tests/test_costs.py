@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from biaseval.pipelines.qa_plan import ModelPlan, QuestionsPlan, describe_questions
-from biaseval.pipelines.words import cost_lines, costs
+from biaseval.pipelines.words import cost_lines, costs, idle_budget, reference_hours
 from biaseval.spec import ExecutionSpec, QaBiasSpec
 
 FLOPS = 10 * 0.4 * 989e12 * 3600
@@ -22,7 +22,12 @@ def test_hours_and_costs_follow_from_peak_rates_and_prices() -> None:
 
 def test_a_plan_says_them_a_line_an_accelerator() -> None:
     lines = dict(cost_lines("FLOPs", int(FLOPS), ExecutionSpec(prices={"H200": 4.5}, actors=4, gpus_per_actor=2)))
-    assert lines["on H200"] == "10 GPU-hours at 40% of its peak, 1.25 hours with 8 of them: 45 at 4.5 an hour"
+    assert lines["on H200"] == (
+        "10 GPU-hours at 40% of its peak, 1.25 hours with 8 of them: 45 at 4.5 an hour, in the unit of "
+        "execution.prices; each has 139 GiB"
+    )
+    assert lines["GPU-hours at 100 TFLOP/s"] == f"{reference_hours(FLOPS):.3g}, a rate to compare plans by"
+    assert reference_hours(3.6e17) == 1
     assert list(cost_lines("FLOPs", 1)) == [("FLOPs", "1"), ("GPU-hours at 100 TFLOP/s", "under 0.01")]
 
 
@@ -58,4 +63,12 @@ def test_what_readers_cost_is_said_too() -> None:
     hours = 1e16 / (0.4 * 989e12 * 3600)  # two operations a parameter and token
     found = describe_questions(spec, plan, None)
     assert found.facts["costs"]["H100"] == pytest.approx({"gpu_hours": hours, "cost": 2 * hours})
-    assert dict(found.lines)["on H100"].endswith("at 2 an hour")
+    assert dict(found.lines)["on H100"].endswith("at 2 an hour, in the unit of execution.prices; each has 79 GiB")
+    assert found.facts["gpu_hours_at_100_tflops"] == pytest.approx(1e16 / 3.6e17)
+
+
+def test_gpu_hours_without_a_gpu_are_said_to_count_nothing() -> None:
+    assert idle_budget(ExecutionSpec(max_gpu_hours=2, gpus_per_actor=0)) == [
+        "note: no GPU is used: execution.max_gpu_hours counts nothing"
+    ]
+    assert idle_budget(ExecutionSpec(max_gpu_hours=2)) == idle_budget(ExecutionSpec(gpus_per_actor=0)) == []

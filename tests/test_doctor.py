@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -138,30 +136,31 @@ def test_a_disk_has_place_for_models_and_for_what_ray_spills(total_gib: float, f
 # ---- Ray and the hub -------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def listening() -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
+@pytest.mark.ray
+def test_an_address_of_ray_is_reached_or_said_to_be_wrong(
+    tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
 
-
-def test_an_address_of_ray_is_reached_or_said_to_be_wrong(tmp_path: Path) -> None:
+    head = ray.get_runtime_context().gcs_address
     nobody = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     current = tmp_path / "ray" / "ray_current_cluster"
 
-    def state(address: str | None) -> str:
-        finding = judge_address(address, "2.60.0", tmp_path)
+    def state(address: str) -> str:
+        finding = judge_address(address, "2.60.0")
         assert_has_remedies([finding])
         return finding.state
 
-    with listening() as somebody:
-        assert [state(own) for own in (None, "local", somebody, f"ray://{somebody}")] == ["ok"] * 4
-        assert [state(own) for own in (nobody, "auto", "nonsense", f"http://{somebody}")] == ["problem"] * 4
-        current.parent.mkdir()
-        current.write_text(somebody)
-        assert [state(own) for own in (None, "auto")] == ["ok", "ok"]
-    # It is gone, and its file is still there.
-    assert [state(own) for own in (None, "auto")] == ["warning", "problem"]
-    assert judge_address(None, "2.60.0", tmp_path).remedy == f"rm {current}"
+    assert [state(own) for own in ("local", head, "auto")] == ["ok"] * 3
+    assert [state(own) for own in (nobody, "nonsense", f"http://{head}")] == ["problem"] * 3
+    current.parent.mkdir()
+    current.write_text(head)
+    assert state("local") == "ok"
+    current.write_text(nobody)  # it is gone, and its file is still there
+    assert state("local") == "warning"
+    assert judge_address("local", "2.60.0").remedy == f"rm {current}"
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -255,9 +254,14 @@ def changed(folder: Path, change: Any) -> list[Finding]:
 
 
 def test_our_own_cluster_file_is_fine_where_the_cloud_is_and_it_names_an_image(
-    object_store: str, tmp_path: Path
+    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert states(changed(tmp_path, lambda own: None)) == {"cluster file": State.ok, "cloud": State.ok}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    _, missing, _ = cluster_file(ROOT / "cluster.yaml")
+    assert missing.found == "file_mounts: ~/.ray/auth_token, for /home/ray/.ray/auth_token, is not here"
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").touch()
     [problem, _] = cluster_file(ROOT / "cluster.yaml")
     assert problem.state is State.problem
     assert "head, cpu, gpu_spot, gpu_on_demand, gpu_8x80gb: node_config.ImageId names no image" in problem.found

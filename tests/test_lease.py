@@ -243,10 +243,20 @@ def test_without_boto3_a_run_says_that_nobody_is_kept_out_for_sure(
 
 
 def test_no_credentials_of_a_command_are_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["/bin/biaseval", "run", "a spec.yaml", "--run-dir", "s3://key:secret@bucket/run"])
+    typed = ["/bin/python3.11", "/bin/biaseval", "run", "a spec.yaml", "--run-dir", "s3://key:secret@bucket/run"]
+    monkeypatch.setattr(sys, "orig_argv", typed)
     assert Lease.of_this_process(1, 1).command == "biaseval run 'a spec.yaml' --run-dir s3://bucket/run"
-    monkeypatch.setattr(sys, "argv", ["/there/biaseval/__main__.py", "demo"])
-    assert Lease.of_this_process(1, 1).command == "biaseval demo"
+
+
+def test_a_command_is_said_as_it_was_typed_and_of_which_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["biaseval", "run", "x.yaml"])  # what a job makes of it
+    monkeypatch.setattr(sys, "orig_argv", ["/opt/bin/python", "jobs/label_bias.py", "x.yaml"])
+    assert Lease.of_this_process(1, 1).command == "python jobs/label_bias.py x.yaml"
+    monkeypatch.setattr(sys, "orig_argv", ["/opt/bin/python", "-m", "biaseval", "demo"])
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"metadata": {"job_submission_id": "raysubmit_7"}}')
+    assert Lease.of_this_process(1, 1).command == "python -m biaseval demo, Ray job raysubmit_7"
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"metadata": {}}')
+    assert Lease.of_this_process(1, 1).command == "python -m biaseval demo"
 
 
 def test_a_damaged_lease_is_watched_and_taken_over(bucket: Run) -> None:

@@ -13,7 +13,7 @@ from biaseval.execute import datasets, waiting
 from biaseval.execute.budget import GpuHours
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.datasets import _may_pass
-from biaseval.execute.devices import is_broken_device
+from biaseval.execute.devices import is_broken_device, refuse_unusable_gpu, unusable_gpu
 from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Allocation, NodeType, Resources
 from biaseval.execute.tasks import Made
@@ -154,3 +154,21 @@ def caused(cause: Exception) -> InputError:
 )
 def test_only_what_comes_from_outside_is_tried_again(error: Exception, is_expected: bool) -> None:
     assert _may_pass(error) is is_expected
+
+
+def test_a_gpu_that_torch_cannot_use_is_named_with_its_node_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.version.cuda", "12.8")
+    refuse_unusable_gpu(0)
+    with pytest.raises(InputError, match=r"a GPU of the node [\d.]+, .* with CUDA 12\.8, cannot use; give it"):
+        refuse_unusable_gpu(0.25)
+    assert "built for CPUs alone, cannot use; install a build with CUDA on it" in unusable_gpu("10.0.0.7", "2.9", None)
+
+
+def test_gpu_hours_of_a_run_without_a_gpu_are_said_once_to_count_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run.open(str(tmp_path))
+    for most, n_gpus in ((None, 0), (2.0, 1), (2.0, 0), (2.0, 0)):
+        GpuHours(run, most, n_gpus)
+    assert capsys.readouterr().err == "no GPU is used: execution.max_gpu_hours counts nothing\n"

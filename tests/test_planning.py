@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from biaseval.pipelines import planning
 from biaseval.pipelines.run import describe, planned_run
 from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.store import Run
+from tests.buckets import free_port
 from tests.taskfiles import write_task
 
 TABLES = ("tasks", "splits", "contexts", "prompts", "training_rows")
@@ -113,3 +115,30 @@ def test_a_plan_that_was_killed_half_way_is_made_anew(
     assert left.parts("contexts") == {0, 1, 2}
     assert not left.has("plan.json")
     assert _plan(spec, tmp_path / "killed") == expected
+
+
+def test_a_plan_does_without_weights_and_a_run_begins_with_all_of_them(tmp_path: Path, tiny_llama: Path) -> None:
+    model = Path(shutil.copytree(tiny_llama, tmp_path / "model"))
+    spec = _spec(tmp_path, model)
+    whole = describe(spec)
+    (model / "model.safetensors").unlink()
+    found = describe(spec)
+    assert (found.lines, found.facts) == (whole.lines, whole.facts)
+    problem = f"{model}: model directory without weights; model.safetensors or its shards must be in it"
+    assert [*found.notes] == [*whole.notes, f"note: a run begins when the weights are there: {problem}"]
+    with pytest.raises(InputError) as caught, planned_run(spec, str(tmp_path / "run")):
+        pass
+    assert str(caught.value) == problem
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_whose_ray_is_not_there_writes_nothing(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    with (
+        pytest.raises(InputError, match=r"^no Ray answers at"),
+        planned_run(_spec(tmp_path, tiny_llama), str(tmp_path / "run")),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()

@@ -336,6 +336,14 @@ def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path) -> 
     assert run.read_part("qa_predictions", 0).num_rows == PART_ROWS
 
 
+def test_a_plan_of_a_reader_does_without_weights_and_its_run_does_not(tmp_path: Path) -> None:
+    reader = make_bert(tmp_path / "reader")
+    (reader / "model.safetensors").unlink()
+    spec = write_spec(tmp_path, reader, models=[{"name": "bert", "path": str(reader)}], heuristics=["ans_len"])
+    assert describe(load_spec(spec)).notes[-1].endswith("model.safetensors or its shards must be in it")
+    assert "model directory without weights" in _without(spec, tmp_path / "run")
+
+
 def test_a_module_beside_the_spec_is_found_and_found_again(
     tmp_path: Path, bert: Path, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import pytest
@@ -142,6 +143,26 @@ def test_as_many_groups_train_and_trials_run_as_nodes_can_come() -> None:
         share(LoraSpec(workers=4), ExecutionSpec(gpus_per_actor=1, actors=5), 9, ON_DEMAND)
     assert at_once(None, ON_DEMAND) == 16
     assert share_of(ON_DEMAND, 4).reachable_gpus == 4
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "words"),
+    [
+        (1, "a node with a GPU: .* set execution.gpus_per_actor to 0$"),
+        (2, "2 GPUs: .* set execution.gpus_per_actor to less$"),
+    ],
+)
+def test_gpus_of_which_nobody_says_that_they_come_are_waited_for_with_a_word(n_gpus: int, words: str) -> None:
+    execution, bare = ExecutionSpec(gpus_per_actor=n_gpus), Resources([node(4)], is_local=False, n_cores=4)
+    found = allocate(execution, 9, bare).caution
+    assert found is not None
+    assert re.search(words, found)
+    assert "no autoscaler is known" in found
+    assert (share(LoraSpec(), execution, 9, bare).caution or "").startswith("waits for a node with a GPU")
+    # Where GPUs are there, or known to come, nothing is said.
+    for there in (EIGHT, ON_DEMAND):
+        assert allocate(ExecutionSpec(gpus_per_actor=1), 9, there).caution is None
+        assert share(LoraSpec(), ExecutionSpec(gpus_per_actor=1), 9, there).caution is None
 
 
 def test_workers_with_gpus_share_the_cores_of_their_machine() -> None:

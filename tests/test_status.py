@@ -202,7 +202,7 @@ def test_a_bucket_that_a_job_works_on_can_be_looked_at(
     assert {name: run.read_bytes(name) for name in before} == before
 
 
-def test_watching_goes_on_until_the_run_is_complete(begun: Run, finished: Path) -> None:
+def test_watching_goes_on_until_the_run_is_complete(begun: Run, finished: Path, driver: psutil.Popen) -> None:
     command = [sys.executable, "-m", "biaseval", "status", "--watch=0.1", begun.uri, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT) as watching:
         assert watching.stdout is not None
@@ -217,13 +217,45 @@ def test_watching_goes_on_until_the_run_is_complete(begun: Run, finished: Path) 
         assert watching.wait(timeout=30) == 0
 
 
-def test_who_stops_watching_sees_no_traceback(begun: Run) -> None:
+def test_watching_ends_when_nobody_works_on_the_run(begun: Run) -> None:
+    command = [sys.executable, "-m", "biaseval", "status", "--watch=0.1", begun.uri]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+    with killed_in_the_end(DRIVE, begun.uri) as driver:
+        wait_until(lambda: begun.has(LEASE), driver)
+        watching = subprocess.Popen(command, **pipes)
+        assert watching.stdout is not None
+        assert watching.stdout.readline() == "\n"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n", watching.stdout.readline())
+        while not watching.stdout.readline().startswith("driver  live"):
+            pass
+    output, errors = watching.communicate(timeout=30)
+    assert "driver  ended without a word" in output
+    assert watching.returncode == 1
+    assert errors.splitlines()[-1].startswith(f"error: {begun.uri}: no process works on it, and it is not complete;")
+
+
+def test_a_run_that_is_not_planned_yet_names_its_driver(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.open(str(tmp_path / "run"))
+    run.create()
+    with held(run):
+        shown = call(capsys, monkeypatch, "status", run.uri)
+    assert shown.code == 1
+    assert f"a driver has just begun and is planning (process {os.getpid()} on " in shown.err
+    shown = call(capsys, monkeypatch, "status", run.uri)
+    assert shown.code == 2
+    assert "holds no planned run" in shown.err
+
+
+def test_who_stops_watching_sees_no_traceback(begun: Run, driver: psutil.Popen) -> None:
     """Whoever runs these tests in the background has them, and all that they start, ignore the signal."""
     heed = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
     code = f"{heed}; from biaseval.cli import main; main()"
     command = [sys.executable, "-c", code, "status", begun.uri, "--watch"]
     process = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    assert process.stdout.readline().startswith("rows")
+    while not process.stdout.readline().startswith("rows"):
+        pass
     while not process.stdout.readline().startswith("pace"):
         pass
     process.send_signal(signal.SIGINT)

@@ -14,6 +14,9 @@ from biaseval.store import Run
 
 FILE = "environment.json"
 
+COMMIT = "BIASEVAL_COMMIT"
+"""The environment variable that names the commit of code that is no checkout, as what a job of Ray is sent."""
+
 _PACKAGES = (
     "biaseval",
     "ray",
@@ -57,7 +60,7 @@ def describe_environment() -> dict[str, Any]:
         "versions": {name: version for name in _PACKAGES if (version := _version(name))},
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "git_commit": _git_commit(),
+        "git_commit": os.environ.get(COMMIT) or _git_commit(),
         "hardware": {"cpu": _cpu(), "n_cores": os.cpu_count(), "memory_gib": _memory_gib()},
     }
 

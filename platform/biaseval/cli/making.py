@@ -70,17 +70,17 @@ def plan(
 
     Where the run has begun in its directory, also the hours by the rate at which it was scored there.
 
-    Checks all that a run would read; loads no weights and writes nothing.
+    Checks all that a run would read but weights, which need not be there; writes nothing.
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.pipelines import describe, measured
+    from biaseval.pipelines import describe, rate_so_far
 
     loaded = load(spec, overrides)
     found = describe(loaded)
     rate = None
     with nullcontext() if run_dir else suppress(BiasevalError):  # what lies at the usual place need not be whole
-        rate = measured(loaded, run_dir or _run_dir(loaded))
+        rate = rate_so_far(loaded, run_dir or _run_dir(loaded))
     if as_json:
         own = {"kind": loaded.kind, "name": loaded.name}
         print_json({**own, "plan": found.facts, "training": found.training, "measured": rate})

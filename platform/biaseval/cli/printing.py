@@ -161,9 +161,13 @@ def print_comparison(compared: Compared) -> None:
 
 
 def print_status(status: Status, anew: bool = False) -> None:
-    """Print how far a run is, stage by stage; ``anew`` on a terminal in place of all that it shows."""
+    """Print how far a run is, stage by stage; ``anew`` in place of all that a terminal shows, else with the time."""
     if anew and sys.stdout.isatty():
         sys.stdout.write("\033[2J\033[H")
+    elif anew:
+        from biaseval.lease.record import utc_now  # with Arrow, which help does without
+
+        typer.echo(f"\n{utc_now()}")
     for stage in status.stages:
         parts = f" ({stage.n_units_done:,} of {stage.n_units:,} parts)" if 1 < stage.n_units < stage.size else ""
         typer.echo(f"{stage.noun:7} {stage.size_done:,} of {stage.size:,} {stage.verb}{parts}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -21,38 +20,57 @@ from biaseval.cli.printing import (
     print_tasks,
     say_made,
 )
-from biaseval.errors import InputError, TransientError
+from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.progress import say
+
+_GO_ON = "run the same command again to go on"
 
 
 def status(
     run: RunArgument,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", metavar="[SECONDS]", min=0.1, help="Look again every 5 seconds, until it is complete."),
+        typer.Option(
+            "--watch",
+            metavar="[SECONDS]",
+            min=0.1,
+            help="Look again every 5 seconds, until it is complete or nobody works on it.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how far a run is, how fast it goes, and whether a process works on it; from its directory, from any machine.
 
+    With --watch it ends with exit code 1 where the run is not complete and no process works on it any more.
+
     Example: biaseval status runs/quickstart --watch 10
     """
     from biaseval.pipelines import run_status
 
-    found = run_status(run)
+    was_left = False
     while True:
+        try:
+            found = run_status(run)
+        except TransientError as error:  # what does not answer now, or has just begun, may do so next time
+            if watch is None:
+                raise
+            say(str(error))
+            time.sleep(watch)
+            continue
         if as_json:
             print_json(found)
         else:
             print_status(found, anew=watch is not None)
-        if not found.is_complete and not found.is_live:
-            say("run the same command again to go on")
-        if watch is None or found.is_complete:
-            return
         sys.stdout.flush()
+        if watch is None or found.is_complete:
+            if not found.is_complete and not found.is_live:
+                say(_GO_ON)
+            return
+        # A driver may have ended in order between the looks at its files and at it: two in a row are sure.
+        if was_left and not found.is_live:
+            raise BiasevalError(f"{run}: no process works on it, and it is not complete; {_GO_ON}")
+        was_left = not found.is_live
         time.sleep(watch)
-        with suppress(TransientError):  # what does not answer now may do so next time
-            found = run_status(run)
 
 
 def sql(

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from biaseval.environment import amend_environment, read_environment
 from biaseval.errors import BiasevalError
+from biaseval.progress import say
 from biaseval.store import Run
 from biaseval.units import Done
 
 HALT = "halt"
 """The file of a run that tells its actors and groups to begin nothing else; it goes with the sitting."""
+
+
+IDLE_BUDGET = "no GPU is used: execution.max_gpu_hours counts nothing"
+
+
+def say_idle_budget(most: float | None, n_gpus: float, run_uri: str) -> None:
+    """Say once of a run that GPU-hours are allowed to work that takes none, where it is so."""
+    if most is not None and n_gpus == 0:
+        _say_once(run_uri)
+
+
+@cache
+def _say_once(run_uri: str) -> None:
+    say(IDLE_BUDGET)
 
 
 class GpuHours:
@@ -25,6 +42,7 @@ class GpuHours:
         self._before = float(read_environment(run).get("gpu_hours", 0.0))
         self._spans: dict[str, tuple[float, float]] = {}
         self._trained_s = 0.0
+        say_idle_budget(most, gpus_per_actor, run.uri)
         if self.is_used_up:
             raise self.error()
         run.delete(HALT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -14,20 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
-from urllib.parse import urlsplit
 
 import biaseval
-from biaseval.errors import BiasevalError, TransientError
+from biaseval.errors import BiasevalError
+from biaseval.execute.address import LOCAL, ray_address, refuse_unusable_address
 from biaseval.execute.machine import n_cores
 from biaseval.execute.node_types import node_types
 from biaseval.execute.resources import Resources, local_cpus, share_of
 from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
-
-_LOCAL = "local"
-
-ANSWER_S = 30.0
-"""How long a head may take to listen: Ray itself would wait for it for ever."""
 
 _SETTLING_S = 60.0
 """How long what a stage held may take to be free again."""
@@ -80,12 +74,13 @@ class Cluster:
     def would_start(self) -> bool:
         """Whether there is no Ray yet, and the one that resources are asked of would be this run's own."""
         has_ray = "ray" in sys.modules and sys.modules["ray"].is_initialized()
-        return not (self._is_connected or has_ray) and _address() == _LOCAL
+        return not (self._is_connected or has_ray) and ray_address() == LOCAL
 
     def resources(self) -> Resources:
         """Return what there is to share now for one of the runs; connects where nothing has yet.
 
         Raises:
+            InputError: no Ray answers at ``RAY_ADDRESS``.
             BiasevalError: Ray cannot be started or reached.
         """
         import ray
@@ -126,15 +121,15 @@ class Cluster:
             self._is_local = self._handed_on.pop() if self._is_ours else len(ray.nodes()) == 1
             self._is_connected = True
             return
-        address = _address()
+        address = ray_address()
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if address == _LOCAL:
+        if address == LOCAL:
             options |= {"num_cpus": local_cpus(self._execution, n_cores()), "include_dashboard": False}
         else:
             # Workers run this very code, installed there or not.
             options["runtime_env"] = {"py_modules": [str(Path(biaseval.__file__).parent)]}
-        say("starting Ray" if address == _LOCAL else f"connecting to Ray at {address}")
-        _refuse_silence(address)
+        say("starting Ray" if address == LOCAL else f"connecting to Ray at {address}")
+        refuse_unusable_address()  # Ray itself would wait for a head for ever
         try:
             with _without_chatter(), _own_handler():
                 ray.init(address=address, **options)
@@ -142,40 +137,8 @@ class Cluster:
             raise BiasevalError(
                 f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS"
             ) from error
-        self._is_local = address == _LOCAL
+        self._is_local = address == LOCAL
         self._is_connected = self._is_ours = True
-
-
-def _address() -> str:
-    """Return where Ray is, or that one of this run's own is to start."""
-    return os.environ.get("RAY_ADDRESS") or _LOCAL
-
-
-def _refuse_silence(address: str) -> None:
-    """Make sure that something listens where Ray is to be, if that is a host and a port.
-
-    Raises:
-        TransientError: nothing does.
-    """
-    place = urlsplit(address if "://" in address else f"//{address}")
-    try:
-        port = place.port
-    except ValueError:  # Ray says what is wrong with it
-        return
-    if not place.hostname or not port:
-        return
-    deadline = time.monotonic() + ANSWER_S
-    while True:
-        try:
-            socket.create_connection((place.hostname, port), timeout=ANSWER_S).close()
-            return
-        except OSError as error:
-            if time.monotonic() >= deadline:
-                raise TransientError(
-                    f"no Ray answers at {address!r} ({error.strerror or error}): start its head, or correct "
-                    "RAY_ADDRESS; without one a run starts a Ray of its own"
-                ) from error
-        time.sleep(1)
 
 
 @contextmanager

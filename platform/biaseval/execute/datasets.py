@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.execute.budget import HALT, GpuHours
-from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device
+from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device, refuse_unusable_gpu
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
@@ -109,7 +109,7 @@ def _mapped(
             cast(Any, _prepare),  # Ray's annotations know no Arrow table
             batch_size=1,
             batch_format="pyarrow",
-            compute=ray.data.TaskPoolStrategy(size=allocation.n_preparing),
+            compute=ray.data.TaskPoolStrategy(size=min(allocation.n_preparing, len(rows))),  # of more Ray Data warns
             # Ray Data would fuse it with an actor that asks for as much.
             num_cpus=0.9 * (min(1.0, allocation.num_cpus) or 1.0),
             fn_kwargs={**arguments, "prepare": parts.prepare},
@@ -171,6 +171,7 @@ class _Actor:
         self._worker: Worker | None = None
         self._run = Run.open(run_uri)
         try:
+            refuse_unusable_gpu(allocation.num_gpus)
             self._worker = _made(lambda: worker(self._run, allocation, **arguments))
         except BiasevalError as caught:
             # Ray would start the actor again and again; said with the first part instead.

@@ -6,6 +6,7 @@ import logging
 import os
 import uuid
 
+from biaseval.errors import InputError
 from biaseval.store import Run
 
 logger = logging.getLogger(__name__)
@@ -16,6 +17,39 @@ _TROUBLE = "trouble"
 _ATTEMPTS = 3
 _WORDS = ("CUDA error", "CUDA driver error", "device-side assert", "NCCL error")
 _MEMORY = "out of memory"
+
+
+def refuse_unusable_gpu(num_gpus: float) -> None:
+    """Make sure that torch reaches the GPU that Ray gave to this process, if it gave one.
+
+    Raises:
+        InputError: it does not; the message names the node.
+    """
+    if not num_gpus:
+        return
+    import ray
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError(unusable_gpu(ray.util.get_node_ip_address(), torch.__version__, torch.version.cuda))
+
+
+def unusable_gpu(node: str, version: str, cuda: str | None) -> str:
+    """Return what is said of a node whose GPU torch cannot use.
+
+    Args:
+        node: its IP address.
+        version: of torch there.
+        cuda: that this torch was built with; None: for CPUs alone.
+    """
+    build, remedy = "for CPUs alone", "install a build with CUDA on it"
+    if cuda is not None:
+        build = f"with CUDA {cuda}"
+        remedy = f"give it a driver for CUDA {cuda} or newer (nvidia-smi names the one it has)"
+    return (
+        f"execution.gpus_per_actor: Ray gives this work a GPU of the node {node}, which torch {version} there, built "
+        f"{build}, cannot use; {remedy}, or set execution.gpus_per_actor to 0"
+    )
 
 
 def is_broken_device(error: Exception) -> bool:

@@ -15,6 +15,7 @@ import ray
 import ray.train
 
 from biaseval.execute.budget import HALT
+from biaseval.execute.devices import refuse_unusable_gpu
 from biaseval.execute.machine import n_cores, quiet_worker
 from biaseval.execute.messages import outcome_file, progress_file
 from biaseval.execute.queue import Queue
@@ -91,6 +92,7 @@ def _train(config: dict[str, Any]) -> None:
     from biaseval.training.preparation import load_base
 
     job: Job = config["job"]
+    refuse_unusable_gpu(job.groups.use_gpu)
     run = Run.open(job.run_uri)
     context = ray.train.get_context()
     torch.set_num_threads(job.groups.threads(n_cores(), context.get_local_world_size()))

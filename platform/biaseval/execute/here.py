@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from biaseval.execute.budget import say_idle_budget
 from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import Resources, allocate
 from biaseval.execute.tasks import Task, as_ours
@@ -44,6 +45,7 @@ def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]
     Raises:
         InputError, BiasevalError: our own, from a worker; complete parts stay.
     """
+    say_idle_budget(parts.execution.max_gpu_hours, 0, run.uri)
     # All cores, unless whoever runs this says otherwise.
     n_threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else n_cores()
     machine = Resources([{"CPU": float(n_threads)}], is_local=True, n_cores=n_threads)

@@ -302,13 +302,24 @@ def _share_of_a_gpu(n_actors: int) -> float:
 
 
 def _caution(num_gpus: int, resources: Resources, weights_bytes: int | None) -> str | None:
-    """Return what a person should know of models that lie on several GPUs."""
+    """Return what a person should know of GPUs that may never come, and of models that lie on several."""
+    if num_gpus > resources.gpus_of_a_node:
+        return _awaited(num_gpus)
     if num_gpus == 1:
         return None
     memory = gpu_bytes(resources.nodes)
     if memory is not None and weights_bytes is not None and fits_one_gpu(weights_bytes, memory):
         return f"on {num_gpus} GPUs for each model, which one has room for: {_SPARE}"
     return _IN_TURN
+
+
+def _awaited(n_gpus: int) -> str:
+    """Return what is said of GPUs that nobody says will come: nodes may join by hand, or by an unknown autoscaler."""
+    return (
+        f"waits for a node with {'a GPU' if n_gpus == 1 else f'{n_gpus} GPUs'}: there is none, and no autoscaler is "
+        "known that would add one; if none is going to join, end this (Ctrl-C) and set execution.gpus_per_actor to "
+        f"{0 if n_gpus == 1 else 'less'}"
+    )
 
 
 def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resources: Resources) -> Groups:
@@ -336,7 +347,8 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
         comes_on_demand = not (is_local or resources.types) and execution.gpus_per_actor != "auto"
         if n_groups * training.workers > gpus and not comes_on_demand:
             raise _too_few(training, n_groups, gpus, "GPU")
-        return Groups(n_groups, training.workers, {"GPU": 1}, use_gpu=True, n_threads=None)
+        caution = None if gpus or not comes_on_demand else _awaited(1)
+        return Groups(n_groups, training.workers, {"GPU": 1}, use_gpu=True, n_threads=None, caution=caution)
     n_groups = asked or max(1, min(n_models, 1 if is_local else len(cpus) // training.workers))
     n_workers = n_groups * training.workers
     most = int(max(cpus, default=0))

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Self
 
 _LONGEST_COMMAND = 200
+_COMMAND = "biaseval"
+_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""What Ray's job server gives to the process of a job."""
 _CREDENTIALS = re.compile(r"://[^/@\s]+@")
 """What a URI may hold before its bucket, which nobody else is to read."""
 
@@ -45,10 +48,7 @@ class Lease:
     def of_this_process(cls, interval_s: float, expires_s: float) -> Self:
         """Return a new lease of this process."""
         now, pid = utc_now(), os.getpid()
-        program = Path(sys.argv[0])
-        name = program.parent.name if program.name == "__main__.py" else program.name
-        command = _CREDENTIALS.sub("://", shlex.join([name or "python", *sys.argv[1:]]))[:_LONGEST_COMMAND]
-        return cls(uuid.uuid4().hex, platform.node(), pid, command, now, _process(pid), interval_s, expires_s, now)
+        return cls(uuid.uuid4().hex, platform.node(), pid, _command(), now, _process(pid), interval_s, expires_s, now)
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
@@ -76,6 +76,26 @@ class Lease:
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} ({self.command}), since {self.since}"
+
+
+def _command() -> str:
+    """Return how this process was started, for people: as it was typed, and of which job of Ray."""
+    program, *arguments = sys.orig_argv
+    name = Path(program).name
+    if arguments and Path(arguments[0]).name == _COMMAND:  # a script of the interpreter's folder
+        name, arguments = _COMMAND, arguments[1:]
+    command = " ".join(_CREDENTIALS.sub("://", shlex.join([name, *arguments])).split())[:_LONGEST_COMMAND]
+    job = _ray_job()
+    return command if job is None else f"{command}, Ray job {job}"
+
+
+def _ray_job() -> str | None:
+    """Return the submission id of the job of Ray that this process is; None: it is none."""
+    try:
+        found = json.loads(os.environ[_JOB])["metadata"]["job_submission_id"]
+    except (KeyError, ValueError, TypeError):
+        return None
+    return str(found)
 
 
 def utc_now() -> str:

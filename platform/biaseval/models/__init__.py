@@ -46,7 +46,14 @@ if TYPE_CHECKING:
         unfilled_reader,
         untrained_head,
     )
-    from biaseval.models.sources import CONFIG_FILE, WEIGHTS_FILE, ModelSource, fingerprint_model, located
+    from biaseval.models.sources import (
+        CONFIG_FILE,
+        WEIGHTS_FILE,
+        ModelSource,
+        check_weights,
+        fingerprint_model,
+        located,
+    )
 else:
 
     def __getattr__(name: str) -> Any:
@@ -60,8 +67,9 @@ else:
 
 __all__ = [
     "CONFIG_FILE", "ON_CPU", "WEIGHTS_FILE", "AdapterSlot", "Loading", "ModelSource", "adapter_files", "attached",
-    "bare_model", "check_encoder", "describe_model", "describe_reader", "encoder_window", "fingerprint_model",
-    "is_sequence_model", "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model",
-    "load_tokenizer", "located", "model_window", "new_adapter", "new_reader", "read_tokenizer", "target_names",
-    "target_shapes", "torch_dtype", "trainable", "unfilled_model", "unfilled_reader", "untrained_head",
+    "bare_model", "check_encoder", "check_weights", "describe_model", "describe_reader", "encoder_window",
+    "fingerprint_model", "is_sequence_model", "load_extractive_model", "load_model", "load_reader_tokenizer",
+    "load_sequence_model", "load_tokenizer", "located", "model_window", "new_adapter", "new_reader",
+    "read_tokenizer", "target_names", "target_shapes", "torch_dtype", "trainable", "unfilled_model",
+    "unfilled_reader", "untrained_head",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from biaseval.models.loading import (
     refuse_missing,
     torch_dtype,
 )
-from biaseval.models.sources import ModelSource, check_weights, reading
+from biaseval.models.sources import ModelSource, reading
 
 _PART = "causal language model"
 _WINDOW_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "max_sequence_length", "n_ctx")
@@ -86,11 +86,9 @@ def describe_model(source: ModelSource) -> ModelFacts:
     Parameters and cache are counted on an instance without storage (torch's meta device).
 
     Raises:
-        InputError: no such model, no configuration or (local directory) no complete safetensors weights there, or not
-            a causal language model.
+        InputError: no such model, no configuration there, or not a causal language model.
     """
     model: Any = bare_model(source)
-    check_weights(source.path)
     config, text = model.config, model.config.get_text_config()
     with reading(source.path, _PART), torch.device("meta"), torch.no_grad():
         cache = model(input_ids=torch.zeros((1, 1), dtype=torch.long), use_cache=True).past_key_values

@@ -87,6 +87,7 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
         InputError: no such model, weights missing or not in safetensors, unknown dtype or quantization, a device that
             is not there, GPUs that the model does not fit, or bitsandbytes absent.
     """
+    folder = located(source.path)  # all of it, so that its configuration is no copy of its own
     config = load_config(source)
     check_weights(source.path)
     if source.adapter is not None:
@@ -105,7 +106,7 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
         options["max_memory"] = dict(loading.max_memory)
     with reading(source.path, part), _without_bars():
         model, found = auto.from_pretrained(
-            located(source.path),
+            folder,
             config=config,
             revision=source.revision,
             trust_remote_code=source.trust_remote_code,

@@ -29,7 +29,7 @@ from biaseval.models.loading import (
     refuse_missing,
     torch_dtype,
 )
-from biaseval.models.sources import ModelSource, check_weights, load_config, local_folder, reading, weight_names
+from biaseval.models.sources import ModelSource, load_config, local_folder, missing_weights, reading, weight_names
 
 _PART = "question answering model"
 
@@ -50,12 +50,12 @@ class ReaderFacts:
 
 
 def describe_reader(source: ModelSource, answers: str, *, has_weights: bool = True) -> ReaderFacts:
-    """Describe a model that answers questions from its configuration and the names of its weights.
+    """Describe a model that answers questions from its configuration, and the names of its weights if all are there.
 
     Args:
         source: which model; its adapter is not looked at.
         answers: ``extractive``, or ``generative`` (a sequence-to-sequence or causal LM).
-        has_weights: its files must be there, and are looked at.
+        has_weights: their names are looked at.
 
     Raises:
         InputError: no such model, or none of this form.
@@ -67,9 +67,8 @@ def describe_reader(source: ModelSource, answers: str, *, has_weights: bool = Tr
     with reading(source.path, f"model for {answers} answers"), torch.device("meta"):
         model = auto.from_config(config, trust_remote_code=source.trust_remote_code)
     missing: tuple[str, ...] = ()
-    folder = local_folder(source.path)
-    if answers == "extractive" and folder is not None and has_weights:
-        check_weights(source.path)
+    folder = local_folder(source.path) if answers == "extractive" and has_weights else None
+    if folder is not None and missing_weights(folder) is None:
         body = f"{model.base_model_prefix}."
         there = weight_names(folder)
         missing = tuple(name for name, _ in model.named_parameters() if not name.startswith(body) and name not in there)

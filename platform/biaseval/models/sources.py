@@ -127,7 +127,7 @@ def load_config(source: ModelSource) -> PretrainedConfig:
     """Load the configuration of a model; InputError where there is none."""
     from transformers import AutoConfig
 
-    folder = located(source.path)
+    folder = located(source.path, has_weights=False)
     if Path(folder).is_dir() and not (Path(folder) / "config.json").is_file():
         raise InputError(
             f"{source.path}: model directory without config.json; give the directory of a Hugging Face model"
@@ -140,30 +140,34 @@ def load_config(source: ModelSource) -> PretrainedConfig:
 
 
 def check_weights(path: str) -> None:
-    """Make sure that a local directory holds all its weights, as safetensors; a hub name passes.
+    """Make sure that a directory holds all its weights, as safetensors; a hub name passes.
 
     Raises:
         InputError: it does not.
     """
     folder = local_folder(path)
-    if folder is None:
-        return
+    problem = None if folder is None else missing_weights(folder)
+    if problem is not None:
+        raise InputError(f"{path}: {problem}")
+
+
+def missing_weights(folder: Path) -> str | None:
+    """Return what the weights of a local directory lack, or None: all are there, as safetensors."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
         missing = [shard for shard in shards if not (folder / shard).is_file()]
         if missing:
-            raise InputError(
-                f"{path}: {len(missing)} of {len(shards)} weights files missing (first: {missing[0]}); copy them there"
-            )
+            return f"{len(missing)} of {len(shards)} weights files missing (first: {missing[0]}); copy them there"
     elif not (folder / "model.safetensors").is_file():
         pickled = sorted(folder.glob("pytorch_model*.bin"))
         if pickled:
-            raise InputError(
-                f"{path}: weights only as pickle ({pickled[0].name}), which can run code when read; "
+            return (
+                f"weights only as pickle ({pickled[0].name}), which can run code when read; "
                 "convert them to safetensors (save_pretrained of the loaded model writes them)"
             )
-        raise InputError(f"{path}: model directory without weights; model.safetensors or its shards must be in it")
+        return "model directory without weights; model.safetensors or its shards must be in it"
+    return None
 
 
 def weight_names(folder: Path) -> set[str]:

@@ -16,7 +16,7 @@ from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_sta
 from biaseval.pipelines.kind import Description, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
 from biaseval.pipelines.planning import CausalInputs, PlanSummary
-from biaseval.pipelines.words import cost_lines, costs
+from biaseval.pipelines.words import cost_lines, costs, reference_hours
 from biaseval.progress import say
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
@@ -231,6 +231,7 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
         **summary.facts(),
         "model": asdict(inputs.model),
         "flops": flops,
+        "gpu_hours_at_100_tflops": reference_hours(flops),
         "costs": costs(flops, spec.execution),
         "smallest_detectable": _detectable(summary),
     }

@@ -13,7 +13,7 @@ from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.causal import model_inputs
 from biaseval.pipelines.extras import TRAINING
 from biaseval.pipelines.kind import Description, Kind, Need, Plan, Stage
-from biaseval.pipelines.words import cost_lines
+from biaseval.pipelines.words import cost_lines, costs, reference_hours
 from biaseval.progress import say
 from biaseval.spec import InstructSpec
 from biaseval.store import Run
@@ -162,7 +162,13 @@ def _describe(spec: InstructSpec, inputs: InstructInputs) -> Description:
     notes = [f"note: {note}" for note in plan.notes]
     if plan.why_not_packed is not None:
         notes.append(f"note: rows are not packed: {plan.why_not_packed}")
-    return Description(lines, notes, {**asdict(plan), "model": asdict(inputs.model)}, training=cost)
+    facts = {
+        **asdict(plan),
+        "model": asdict(inputs.model),
+        "gpu_hours_at_100_tflops": reference_hours(cost.flops),
+        "costs": costs(cost.flops, spec.execution),
+    }
+    return Description(lines, notes, facts, training=cost)
 
 
 def _write(run: Run, spec: InstructSpec, inputs: InstructInputs) -> Plan:

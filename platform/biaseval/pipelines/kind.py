@@ -122,7 +122,7 @@ class Kind(Generic[S, I]):
     """All that the main path knows of a kind of run."""
 
     read: Callable[[S], I]
-    """Validates everything that a spec names; loads no weights and writes nothing. All mistakes come in one error."""
+    """Validates everything that a spec names but weights; writes nothing. All mistakes come in one error."""
     needs: Callable[[S], Iterable[Need]] = field(default=lambda spec: ())
     """Returns what a spec needs beside what its sections ``lora`` and ``train`` and its adapters do."""
     describe: Callable[[S, I], Description]

@@ -37,7 +37,7 @@ class Measured:
         )
 
 
-def measured(spec: AnySpec, run_uri: str) -> Measured | None:
+def rate_so_far(spec: AnySpec, run_uri: str) -> Measured | None:
     """Return what a run's record says of its spec; None where there is no such run, or no record, or another spec's.
 
     Args:

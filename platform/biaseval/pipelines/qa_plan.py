@@ -9,7 +9,7 @@ from pathlib import Path
 from biaseval.errors import InputError
 from biaseval.pipelines.kind import Description
 from biaseval.pipelines.training_plan import TrainingInputs, training_lines
-from biaseval.pipelines.words import costs, price_lines
+from biaseval.pipelines.words import costs, price_lines, reference_hours
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, smallest_detectable
 from biaseval.qa_bias.data import QuestionSet, Role
 from biaseval.qa_bias.predictions import are_of_annotators, read_predictions
@@ -128,6 +128,7 @@ def describe_questions(spec: QaBiasSpec, plan: QuestionsPlan, training: Training
         [f"note: {note}" for note in plan.notes],
         {
             **asdict(plan),
+            "gpu_hours_at_100_tflops": reference_hours(flops_of_all),
             "costs": costs(flops_of_all, spec.execution),
             "smallest_detectable": detectable,
         },

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from biaseval.analysis.headlines import SUMMARY, summarize
@@ -31,6 +32,8 @@ from biaseval.pipelines.imported import imported_spec
 from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.prompts_file import score_spec
+from biaseval.pipelines.weights import read_with_weights, weights_notes
+from biaseval.pipelines.words import idle_budget
 from biaseval.progress import making_progress, say
 from biaseval.spec import (
     AnySpec,
@@ -120,7 +123,8 @@ def describe(spec: AnySpec) -> Description:
     """
     kind = kind_of(spec)
     refuse_missing_extras(kind, spec)
-    return kind.describe(spec, kind.read(spec))
+    found = kind.describe(spec, kind.read(spec))
+    return replace(found, notes=[*found.notes, *idle_budget(spec.execution), *weights_notes(spec)])
 
 
 def headline(spec: AnySpec) -> str:
@@ -133,16 +137,19 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     """Yield the run directory, claimed for the spec, held and planned.
 
     Raises:
-        InputError: bad input, or the directory is another's.
+        InputError: bad input, the directory is another's, or no Ray answers where one should; nothing is written.
         TransientError: another process is working on it, or took it over.
     """
+    from biaseval.execute.address import refuse_unusable_address
     from biaseval.execute.cluster import Cluster
 
     kind = kind_of(spec)
     run = Run.open(run_uri)
     refuse_foreign(run)
     refuse_missing_extras(kind, spec)
-    inputs = None if is_planned(run) else kind.read(spec)
+    if spec.models_used() and not is_planned(run):
+        refuse_unusable_address()
+    inputs = None if is_planned(run) else read_with_weights(kind, spec)
     run.create()
     try:
         with held(run) as run:
@@ -155,7 +162,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
                 elif change is Change.ANALYSIS:
                     adopt_analysis(run, spec)
             else:
-                write_plan(run, kind, spec, kind.read(spec) if inputs is None else inputs)
+                write_plan(run, kind, spec, read_with_weights(kind, spec) if inputs is None else inputs)
             yield run
     finally:
         Cluster.leave()  # where planning began a Ray and nothing was made

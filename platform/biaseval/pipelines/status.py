@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from biaseval.errors import TransientError
 from biaseval.execute.messages import under_way
 from biaseval.lease import Seen, Sight, look
-from biaseval.pipelines.directory import read_plan, read_spec
+from biaseval.pipelines.directory import is_planned, read_plan, read_spec
 from biaseval.pipelines.kind import Stage
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.pace import Pace, rate_of, written_units
@@ -93,8 +94,11 @@ def run_status(run_uri: str) -> Status:
 
     Raises:
         InputError: there is no planned run.
+        TransientError: there is none yet: a process has just begun it.
     """
     run = Run.open(run_uri)
+    if not is_planned(run):
+        _refuse_begun(run)
     plan = read_plan(run)
     spec = read_spec(run)
     kind = kind_of(spec)
@@ -124,6 +128,13 @@ def run_status(run_uri: str) -> Status:
         pace=pace,
         given_up=kind.given_up(run, spec),
     )
+
+
+def _refuse_begun(run: Run) -> None:
+    """Raise a TransientError where a process has begun on a run and not planned it yet."""
+    driver, _ = look(run)
+    if driver is not None and driver.is_live:
+        raise TransientError(f"{run.uri}: a driver has just begun and is planning ({driver.who}); look again")
 
 
 def _stage_status(run: Run, stage: Stage) -> StageStatus:

@@ -232,7 +232,7 @@ def _shape(spec: QaBiasSpec, base: QaBaseSpec) -> ModelShape:
     source = ModelSource.of(base)
     try:
         check_encoder(source)
-        facts = describe_reader(source, "extractive", has_weights=base.init == "pretrained")
+        facts = describe_reader(source, "extractive", has_weights=False)
         if facts.window is not None and spec.windows.max_tokens > facts.window:
             raise InputError(
                 f"windows.max_tokens: {spec.windows.max_tokens}; {source.path} takes {facts.window} tokens, lower it"

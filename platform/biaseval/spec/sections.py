@@ -122,7 +122,7 @@ class ExecutionSpec(Section):
     max_gpu_hours: Annotated[float, Field(gt=0)] | None = None
     """When they are used up no other part, and no other training, begins; None: any number."""
     prices: dict[str, Annotated[float, Field(ge=0)]] = {}
-    """Of an hour of a GPU, by its name, in any currency; what a plan says of costs."""
+    """Of an hour of a GPU, by its name, in any unit, which is that of the costs that a plan says."""
 
     @model_validator(mode="after")
     def _known_accelerators(self) -> Self:

@@ -1,0 +1,103 @@
+"""Where a run's Ray is, and whether a Ray answers there: its head is asked, and nothing is started."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from biaseval.errors import InputError
+
+LOCAL = "local"
+"""No cluster: a run starts a Ray of its own."""
+
+_AUTO, _CLIENT = "auto", "ray://"
+
+_PATIENCE_S = 5.0
+"""For a head that is far or busy. Where nobody listens, that is known at once."""
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """Why a run cannot use the Ray that it is told of."""
+
+    found: str
+    remedy: str
+
+
+def ray_address() -> str:
+    """Return where Ray is, as ``RAY_ADDRESS`` says it, or that one of a run's own is to start."""
+    return os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def unusable(address: str) -> Unusable | None:
+    """Return what is wrong with an address of Ray; None: a Ray answers there, or a run starts its own.
+
+    Args:
+        address: ``HOST:PORT`` of the head, ``ray://HOST:PORT``, ``auto`` or ``local``.
+    """
+    if address == LOCAL:
+        return None
+    if address.startswith(("http://", "https://")):
+        remedy = "set it to HOST:6379 or ray://HOST:10001 for biaseval, or unset it and use ray job submit --address"
+        return Unusable(f"RAY_ADDRESS={address} is the address of the dashboard, which takes jobs alone", remedy)
+    place = _found_here() if address == _AUTO else address
+    if place is None:
+        remedy = "start one (ray start --head), or unset RAY_ADDRESS: a run then starts its own"
+        return Unusable("RAY_ADDRESS is auto, and none is started here", remedy)
+    host, _, port = place.removeprefix(_CLIENT).rpartition(":")
+    why = _silence(place) if host and port.isdigit() else "it is not HOST:PORT"
+    if why is None:
+        return None
+    remedy = "start that cluster, mend RAY_ADDRESS, or unset it: a run then starts a Ray of its own"
+    return Unusable(f"no Ray answers at {place} ({why})", remedy)
+
+
+def refuse_unusable_address() -> None:
+    """Make sure that the Ray that ``RAY_ADDRESS`` names is there; takes seconds at most.
+
+    Raises:
+        InputError: it is not.
+    """
+    problem = unusable(ray_address())
+    if problem is not None:
+        raise InputError(f"{problem.found}; {problem.remedy}")
+
+
+def _found_here() -> str | None:
+    """Return what Ray itself would take for ``auto``: the head that was started last on this machine."""
+    from ray._private.services import get_ray_address_from_environment
+
+    try:
+        place: str = get_ray_address_from_environment(_AUTO, None)
+    except ConnectionError:
+        return None
+    return place
+
+
+def _silence(place: str) -> str | None:
+    """Return why no head of Ray answers at a place; None: one does."""
+    import grpc
+    from ray._private.gcs_utils import create_gcs_channel
+    from ray.core.generated import gcs_service_pb2_grpc
+    from ray.core.generated.gcs_service_pb2 import CheckAliveRequest  # type: ignore[attr-defined]
+
+    # A server for clients knows no such question, and a head that wants a token does not answer it: both are Ray's.
+    answers = {grpc.StatusCode.UNAUTHENTICATED}
+    if place.startswith(_CLIENT):
+        answers.add(grpc.StatusCode.UNIMPLEMENTED)
+    channel = create_gcs_channel(place.removeprefix(_CLIENT))
+    try:
+        stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+        stub.CheckAlive(CheckAliveRequest(), timeout=_PATIENCE_S)
+    except grpc.RpcError as error:
+        return None if error.code() in answers else _reason(str(error.details()))
+    finally:
+        channel.close()
+    return None
+
+
+def _reason(details: str) -> str:
+    """Return what gRPC says, in few words."""
+    if "HTTP/2" in details or "Method not found" in details:
+        return "something else listens there"
+    return details.rpartition(": ")[2].strip(" ]")
