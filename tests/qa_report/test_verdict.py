@@ -33,11 +33,11 @@ def test_the_verdict_tells_the_biases_that_were_put_into_the_answers(findings: Q
     by = points(strong["difference"], strong["difference_low"], strong["difference_high"])
     other = points(-weak["difference"], -weak["difference_high"], -weak["difference_low"])
     assert told(findings)["Biases more than chance"] == (
-        f"strong answers questions with ans_len ≤ 1 better by a bias significance of {strong['bias_significance']:.1f} points "
-        f"(plain difference {by}; exact match of the others {np.mean(right(0.98, 0.6, 0.02)[100:]) * 100:.1f} %); weak "
-        f"answers questions with sim_word > {weak['threshold']:g} better by a bias significance of {weak['bias_significance']:.1f} "
-        f"points (plain difference {other}; exact match of the others "
-        f"{np.mean(right(0.3, 0.1, 0.6)[::2]) * 100:.1f} %)."
+        f"strong answers questions with ans_len ≤ 1 better by a bias significance of {strong['bias_significance']:.1f} "
+        f"points (plain difference {by}; exact match of the others "
+        f"{np.mean(right(0.98, 0.6, 0.02)[100:]) * 100:.1f} %); weak answers questions with sim_word > "
+        f"{weak['threshold']:g} better by a bias significance of {weak['bias_significance']:.1f} points (plain "
+        f"difference {other}; exact match of the others {np.mean(right(0.3, 0.1, 0.6)[::2]) * 100:.1f} %)."
     )
 
 
