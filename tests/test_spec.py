@@ -62,6 +62,14 @@ def test_the_resolved_spec_loads_as_itself(tmp_path: Path) -> None:
     assert load_spec(_write(tmp_path, dump_spec(spec))) == spec
 
 
+def test_a_subkey_of_a_value_says_how_to_replace_all_of_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        load_spec(_write(tmp_path, MINIMAL), ["name.short.first=a"])
+    assert str(refused.value).endswith(
+        "and not a section of the spec; replace all of it: --set 'name={short: {first: a}}'"
+    )
+
+
 def test_overrides_are_yaml_values_of_dotted_keys(tmp_path: Path) -> None:
     spec = _label_bias(tmp_path, MINIMAL, ["tasks.max_eval=7", "prompt.n_demos=[0, 4]", "calibration=[cc]"])
     assert (spec.tasks.max_eval, spec.prompt.n_demos, spec.calibration) == (7, [0, 4], ["cc"])

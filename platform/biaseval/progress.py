@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 _SECONDS_BETWEEN_LINES = 10.0
+_LEAST_SECONDS = 0.5
+"""From which on a speed is one: two parts may be reported nearly at once."""
 
 console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
@@ -46,7 +48,8 @@ class MakingProgress:
             self._warm_since, self._warm_from = now, (self.n_done, self.tokens)
         n_warm, tokens_warm = self.n_done - self._warm_from[0], self.tokens - self._warm_from[1]
         elapsed = now - self._warm_since
-        rate = f"{tokens_warm / elapsed:,.0f} tokens/s" if tokens_warm else ""
+        is_known = elapsed >= _LEAST_SECONDS
+        rate = f"{tokens_warm / elapsed:,.0f} tokens/s" if tokens_warm and is_known else ""
         if self._bar is not None and self._bar_task is not None:
             self._bar.update(self._bar_task, completed=self.n_done, rate=rate)
             return
@@ -54,7 +57,7 @@ class MakingProgress:
         if is_last or now - self._last_line >= _SECONDS_BETWEEN_LINES:
             self._last_line = now
             line = f"{self.n_done:,} of {self.total:,} {self.what}"
-            if n_warm:
+            if n_warm and is_known:
                 left = duration(elapsed / n_warm * (self.total - self.n_done))
                 line = ", ".join(text for text in (line, rate, f"{left} left") if text)
             say(line)

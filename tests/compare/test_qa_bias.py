@@ -17,7 +17,8 @@ from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
 from biaseval.errors import InputError
 from biaseval.report import write_comparison
-from biaseval.report.compare_tables import overview
+from biaseval.report.compare_page import render_compare_page
+from biaseval.report.compare_tables import header, listed_rows, overview
 from biaseval.report.compare_words import caveats, sentences
 from tests.compare.runs import Array, Rows, agreement, compared_rows, flipped, make
 from tests.pages import Page
@@ -174,6 +175,21 @@ def test_models_of_one_name_are_compared_with_each_other_and_others_with_all(tmp
     assert shown.columns == ["other: bert", "other: electra"]
     assert [line.place for line in shown.lines] == ["bert, squad"] * 3 + ["roberta, squad"] * 3
     assert not any(cell is None for line in shown.lines for cell in line.cells)
+
+
+def test_the_header_names_models_and_the_rows_their_pair_once(
+    readers: tuple[list[str], list[QaPlan]], tmp_path: Path
+) -> None:
+    other = make(qa_plan(3, ["roberta"], lean=0.2), tmp_path / "roberta")
+    compared = compare_runs([readers[0][0], other])
+    lines, _ = header(compared)
+    assert {line.name: line.values for line in lines}["models"] == ["bert", "roberta"]
+    assert not any("{" in value for line in lines for value in line.values)
+    [listed] = listed_rows(compared)
+    assert listed["group"] == "squad, roberta against bert"
+    assert [row["where"] for row in listed["rows"]] == [row["example_id"] for row in listed["rows"]]
+    page = render_compare_page(compared)
+    assert page.index("every difference is") < page.index("The runs: what they are of")
 
 
 def test_runs_over_other_questions_are_refused(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.cli.printing import print_metrics
@@ -290,3 +291,16 @@ def test_samples_that_hold_most_of_a_group_are_warned_of(tmp_path: Path) -> None
     bootstrap = {"trials": 20, "sample": 90, "replacement": True}
     replaced = make_run(tmp_path / "replaced", bootstrap=bootstrap, **spec)
     assert not any(one.startswith("Samples") for one in qa_caveats(read_qa_findings(replaced)))
+
+
+def test_a_threshold_that_was_searched_before_it_was_given_is_a_caution(tmp_path: Path) -> None:
+    run = make_run(tmp_path, heuristics=["ans_len"], thresholds={"ans_len": 3})
+    assert not any("earlier spec" in sentence for sentence in qa_caveats(read_qa_findings(run)))
+    spec = {**run.read_yaml("spec.yaml"), "thresholds": {"ans_len": 2}}
+    run.write_text("specs/00000.yaml", yaml.safe_dump(spec))
+    assert not any("earlier spec" in sentence for sentence in qa_caveats(read_qa_findings(run)))
+    for number, searched in enumerate(("search", {"ans_len": [2.0, 3.0]}), 1):
+        run.write_text(f"specs/{number:05d}.yaml", yaml.safe_dump({**spec, "thresholds": searched}))
+        [told] = [sentence for sentence in qa_caveats(read_qa_findings(run)) if "earlier spec" in sentence]
+        assert told.startswith("The spec gives the threshold of ans_len, which an earlier spec of this run searched")
+        run.delete(f"specs/{number:05d}.yaml")

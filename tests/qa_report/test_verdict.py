@@ -33,11 +33,11 @@ def test_the_verdict_tells_the_biases_that_were_put_into_the_answers(findings: Q
     by = points(strong["difference"], strong["difference_low"], strong["difference_high"])
     other = points(-weak["difference"], -weak["difference_high"], -weak["difference_low"])
     assert told(findings)["Biases more than chance"] == (
-        f"strong answers ans_len ≤ 1 better by a bias significance of {strong['bias_significance']:.1f} points (plain "
-        f"difference {by}; exact match of the others {np.mean(right(0.98, 0.6, 0.02)[100:]) * 100:.1f} %); weak "
-        f"answers sim_word > {weak['threshold']:g} better by a bias significance of {weak['bias_significance']:.1f} "
-        f"points (plain difference {other}; exact match of the others "
-        f"{np.mean(right(0.3, 0.1, 0.6)[::2]) * 100:.1f} %)."
+        f"strong answers questions with ans_len ≤ 1 better by a bias significance of {strong['bias_significance']:.1f} "
+        f"points (plain difference {by}; exact match of the others "
+        f"{np.mean(right(0.98, 0.6, 0.02)[100:]) * 100:.1f} %); weak answers questions with sim_word > "
+        f"{weak['threshold']:g} better by a bias significance of {weak['bias_significance']:.1f} points (plain "
+        f"difference {other}; exact match of the others {np.mean(right(0.3, 0.1, 0.6)[::2]) * 100:.1f} %)."
     )
 
 
@@ -128,7 +128,9 @@ def test_the_direction_is_told_where_higher_values_are_better(tmp_path: Path) ->
     assert row["biased_segment"] == "higher"
     by = points(-row["difference"], -row["difference_high"], -row["difference_low"])
     text = told(findings)["Biases more than chance"]
-    assert text.startswith(f"common answers sim_word > {row['threshold']:g} better by a bias significance of ")
+    assert text.startswith(
+        f"common answers questions with sim_word > {row['threshold']:g} better by a bias significance of "
+    )
     assert f" points (plain difference {by}; exact match of the others " in text
     assert "ans_len" not in text
     assert "Models against each other" not in told(findings)  # a single model is compared with none
@@ -317,7 +319,7 @@ def test_a_bias_of_a_model_with_few_right_answers_is_told_where_it_shows(tmp_pat
     found = read_qa_findings(make_run(tmp_path, models={"lean": right(0.18, 0.0)}, heuristics=["ans_len"]))
     assert found.by_dataset["lean", "squad"]["exact_match"] < 0.1
     assert told(found)["Biases more than chance"].startswith(
-        "lean answers ans_len ≤ 2 better by a bias significance of "
+        "lean answers questions with ans_len ≤ 2 better by a bias significance of "
     )
 
 

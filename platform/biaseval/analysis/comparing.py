@@ -237,10 +237,17 @@ def _facts(runs: Sequence[Run], names: Sequence[str]) -> list[Row]:
 
 
 def _leaves(content: Row, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, text) of nested mappings."""
+    """Yield (dotted key, text) of nested mappings; of a list its parts, of what has names the names and what it is."""
     for key, value in content.items():
         name = f"{prefix}.{key}" if prefix else str(key)
         if isinstance(value, dict):
             yield from _leaves(value, name)
+        elif isinstance(value, list) and value and all(isinstance(each, dict) and each.get("name") for each in value):
+            yield name, ", ".join(str(each["name"]) for each in value)
+            for each in value:
+                own = {fact: part for fact, part in each.items() if fact != "name"}
+                yield from _leaves(own, f"{name}.{each['name']}")
+        elif isinstance(value, list):
+            yield name, ", ".join(map(str, value)) or "none"
         elif value is not None:
             yield name, str(value)

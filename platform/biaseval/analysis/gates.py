@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from biaseval.analysis.compared_kinds import Row
 from biaseval.analysis.comparing import compare_runs
-from biaseval.analysis.headlines import headline_of
+from biaseval.analysis.headlines import HEADLINE_MARTS, headline_of
 from biaseval.analysis.queries import open_runs
 from biaseval.analysis.relations import literal
 from biaseval.errors import InputError, Problems, did_you_mean
@@ -32,6 +32,9 @@ _OF_METRIC = {"": "estimate", "_low": "verdict_low", "_high": "verdict_high", "_
 
 _N_VALUES = 12
 """Values of a column that a message lists."""
+
+_N_MARTS = 3
+"""Marts that a message lists, those that say most first."""
 
 
 @dataclass(frozen=True)
@@ -298,13 +301,14 @@ def _unknown(error: duckdb.Error, source: _Source, connection: duckdb.DuckDBPyCo
         "select distinct table_name from information_schema.columns where column_name = $1 order by all", [name]
     ).fetchall()
     if elsewhere:
-        return f"{source.mart} has no column {name}; {_listed([mart for (mart,) in elsewhere])} has: write MART.{name}"
+        marts = sorted((mart for (mart,) in elsewhere), key=lambda mart: (mart not in HEADLINE_MARTS, mart))
+        return f"{source.mart} has no column {name}; {_listed(marts, _N_MARTS)} has: write MART.{name}"
     return f"{source.mart} has no column {name}{did_you_mean(name, source.columns)}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _N_VALUES} more" if len(names) > _N_VALUES else ""
-    return f"{', '.join(names[:_N_VALUES])}{more}"
+def _listed(names: Sequence[str], most: int = _N_VALUES) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def _ends(values: Iterable[object]) -> list[float]:

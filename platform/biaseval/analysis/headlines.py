@@ -131,6 +131,9 @@ _SEARCH = Headline(
 HEADLINES = {"label_bias": _LABEL_BIAS, "majority_bias": _MAJORITY_BIAS, "qa_bias": _QA_BIAS, "search": _SEARCH}
 """By kind; others have no metrics."""
 
+HEADLINE_MARTS = frozenset(mart for own in HEADLINES.values() for mart in (own.mart, *own.verdicts, *own.further))
+"""The marts of all of them, which say most."""
+
 
 def headline_of(run: Run) -> Headline:
     """Return that of the kind of a run.

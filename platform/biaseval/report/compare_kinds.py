@@ -44,6 +44,8 @@ class ComparedKind:
     """Returns what a reader must know of the tests; "" where there is nothing."""
     ids: Callable[[Sequence[Row]], list[Ids]] = field(default=lambda tests: [])
     """Returns what SQL calls what tests are of, beside the metrics."""
+    row_group: Callable[[Row], str] = field(default=lambda row: "")
+    """Returns what the row is of beside its name, which is said once where all rows are of one; "" where nothing is."""
     bands_and_p: str = ""
     """Behind a blank, what captions say of intervals and p that need not agree; "" where they do."""
 
@@ -193,9 +195,9 @@ def _differing_values(pair: Row, back: Row) -> str:
     return f"other values of {join(names)} (text tools); those of the run first by name are used" if names else ""
 
 
-def _question_name(row: Row) -> str:
+def _question_group(row: Row) -> str:
     models = f"{row['other_model']} against {row['model']}" if row["model"] != row["other_model"] else row["model"]
-    return f"{row['dataset']}, {row['example_id']}, {models}"
+    return f"{row['dataset']}, {models}"
 
 
 def _caveat_of_gaps(tests: Sequence[Row]) -> str:
@@ -216,7 +218,8 @@ _QA_BIAS = ComparedKind(
     place_name=lambda row: str(row["dataset"]),
     shown_place=min,
     listed_place=lambda row: "",
-    row_name=_question_name,
+    row_name=lambda row: str(row["example_id"]),
+    row_group=_question_group,
     scope=lambda shared: f"{count(shared['n_questions'], 'question')} on {count(shared['n_articles'], 'article')}",
     lacking=(_differing_questions, _lacking_questions, _differing_values),
     not_same={"has_same_variant": "another variant of the measurement (variant)", "has_same_seed": _SAME_SEED},

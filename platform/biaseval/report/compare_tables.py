@@ -139,6 +139,9 @@ def header(compared: Compared) -> tuple[list[HeaderLine], int]:
         for row in compared.facts
         if row["fact"].startswith("spec.") and row["fact"] not in shown and row["fact"] != "spec.name"
     ]
+    keys = [row["fact"] for row in differing]
+    # Of models that have other names, nothing else needs to be said first.
+    differing = [row for row in differing if not any(row["fact"].startswith(f"{key}.") for key in keys)]
     chosen = differing[:_N_KEYS]
     lines = [
         HeaderLine(_key_name(row["fact"]), [_told_value(row["fact"], row["values"][name]) for name in compared.runs])
@@ -229,14 +232,22 @@ def listed_rows(compared: Compared) -> list[Row]:
         rows = [row for row in compared.disagreements if row["other_run"] == name]
         counts = [row for row in compared.wins if row["other_run"] == name]
         first = rows[0] if rows else None
+        kind = COMPARED_KINDS[compared.kind]
+        groups = [kind.row_group(row) for row in rows]
+        is_one_group = len(set(groups)) == 1
+        names = [
+            kind.row_name(row) if is_one_group else f"{group}, {kind.row_name(row)}"
+            for row, group in zip(rows, groups, strict=True)
+        ]
         found.append(
             {
                 "run": name,
                 "n_wins": sum(row["n_wins"] for row in counts),
                 "n_losses": sum(row["n_losses"] for row in counts),
                 "mcnemar": _mcnemar(compared, counts),
-                "place": COMPARED_KINDS[compared.kind].listed_place(first) if first else "",
-                "rows": [{**row, "where": COMPARED_KINDS[compared.kind].row_name(row)} for row in rows],
+                "place": kind.listed_place(first) if first else "",
+                "group": groups[0] if is_one_group else "",
+                "rows": [{**row, "where": name} for row, name in zip(rows, names, strict=True)],
             }
         )
     return found

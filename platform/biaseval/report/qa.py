@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from biaseval.qa_bias.heuristics import heuristic_of
 from biaseval.qa_bias.search_null import N_PERMUTATIONS
+from biaseval.report.compare_words import VERDICTS
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.ids import Ids
@@ -78,6 +79,7 @@ def render_qa_page(findings: QaFindings, figures: Sequence[Figure], training: Qa
             curve_suite=curve_suite,
             explanation=partial(_explanation, findings),
             side=side,
+            verdicts=VERDICTS,
             averaged_over=partial(averaged_over, findings),
             with_threshold=_with_threshold,
             points=points,

@@ -58,6 +58,8 @@ class QaFindings:
     """(data set, heuristic) to the rows of ``qa_curves``, by model and bin."""
     examples: dict[tuple[str, str, str], list[Row]]
     """(model, data set, heuristic) to questions right on the better side (``is_better``), and wrong on the other."""
+    searched_before: frozenset[str]
+    """Heuristics whose thresholds an earlier spec of the run searched."""
     spec: Row
     plan: Row
     environment: Row
@@ -130,6 +132,7 @@ def read_qa_findings(run: Run) -> QaFindings:
         elsewhere={row["model"]: row for row in elsewhere},
         curves=curves,
         examples=chosen,
+        searched_before=_searched_before(run),
         spec=spec,
         plan=_read_json(run, "plan.json"),
         environment=_read_json(run, "environment.json"),
@@ -186,6 +189,18 @@ def _cut(text: str, length: int) -> str:
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
     rows: list[Row] = connection.sql(sql, params=parameters).to_arrow_table().to_pylist()
     return rows
+
+
+def _searched_before(run: Run) -> frozenset[str]:
+    """Return the heuristics whose thresholds a spec that the run had before searched."""
+    found: set[str] = set()
+    for name in run.files("specs"):
+        before = run.read_yaml(name)
+        given = before.get("thresholds", "search")
+        if given != "mikula2024":
+            fixed = [] if given == "search" else [own for own, value in given.items() if not isinstance(value, list)]
+            found |= set(before.get("heuristics", ())) - set(fixed)
+    return frozenset(found)
 
 
 def _read_json(run: Run, name: str) -> Row:

@@ -174,8 +174,8 @@ def _named(findings: QaFindings, row: Row) -> str:
         key=lambda one: -one["bias_significance"],
     )
     told = [
-        f"{side(one)} better by a bias significance of {number(one['bias_significance'], 1)} points (plain difference "
-        f"{_difference(one)}; exact match of the others "
+        f"questions with {side(one)} better by a bias significance of {number(one['bias_significance'], 1)} points "
+        f"(plain difference {_difference(one)}; exact match of the others "
         f"{number(one['higher_exact_match' if one['biased_segment'] == 'lower' else 'lower_exact_match'], 1)} %)"
         for one in biases[:_N_BIASES]
     ]

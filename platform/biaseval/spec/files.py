@@ -125,12 +125,19 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
         raise InputError(f"--set {override}: write key=value, for example --set tasks.max_eval=100")
     *parents, last = key.strip().split(".")
     section = content
-    for parent in parents:
+    for place, parent in enumerate(parents, 1):
         child = section.get(parent)
         if child is None:  # also a section that is written as null
             child = section[parent] = {}
         if not isinstance(child, dict):
-            raise InputError(f"--set {override}: {parent} is not a section of the spec")
+            whole = value
+            for name in reversed([*parents[place:], last]):
+                whole = f"{{{name}: {whole}}}"
+            above = ".".join(parents[:place])
+            raise InputError(
+                f"--set {override}: {above} is {child!r} and not a section of the spec; replace all of it: "
+                f"--set '{above}={whole}'"
+            )
         section = child
     section[last] = _parse_yaml(value, f"--set {override}")
 
