@@ -47,8 +47,8 @@ class Page(HTMLParser):
 
 def printed_queries(source: str) -> list[str]:
     """Return the statements of SQL that a page prints below its tables."""
-    codes = re.findall(r'<details class="query"><summary>SQL</summary><code>(.*?)</code>', source, re.DOTALL)
-    return [statement for code in codes for statement in unescape(code).split("; ")]
+    blocks = re.findall(r'<details class="query"><summary>SQL</summary>(.*?)</details>', source, re.DOTALL)
+    return [unescape(code) for block in blocks for code in re.findall("<code>(.*?)</code>", block, re.DOTALL)]
 
 
 def page_of(run: Run) -> Page:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
-from biaseval.pipelines import reanalyse_run, run_spec
+from biaseval.pipelines import reanalyse_run, run_spec, run_status
 from biaseval.spec import MajorityBiasSpec, QaBiasSpec, load_spec
 from tests.growth.runs import kept, rows
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
@@ -91,6 +91,8 @@ def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> 
     after = kept(run)
     assert {name: after[name] for name in before} == before
     assert len(run.parts("qa_attributes")) == 6
+    measured = [stage.verb for stage in run_status(run.uri).stages if stage.verb.startswith("measured")]
+    assert measured == ["measured by word_dist", "measured by ans_pos, cos_sim"]
     # Killed between the environment and the spec, it is repeated.
     (tmp_path / "run" / "spec.yaml").write_bytes((tmp_path / "run" / "specs" / "00000.yaml").read_bytes())
     run_spec(more, run.uri)

@@ -171,8 +171,8 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
     assert windows["n_unanswerable"] == 0
     assert 0 < windows["n_without"] < windows["n_windows"]
     assert lines["windows, bert on biased"] == f"{counted['n']:,} ({counted['tokens']:,} tokens)"
-    assert lines["readers, standard"] == "1, at most 6 steps each, 6 together"
-    assert lines["bias models to train"] == "1, at most 6 steps each, 6 together"
+    assert lines["standard"] == "1 to train, at most 6 steps each, 6 together"
+    assert lines["bias models"] == "1 to train, at most 6 steps each, 6 together"
     assert lines["passes for logits of guides"] == "2"
     assert plan.training is not None
     assert [shape.name for shape in plan.training.shapes] == ["bert"]

@@ -176,7 +176,9 @@ def _measured_before(run: Run) -> list[str]:
 def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
     """Yield what costs least first: a heuristic of the user's that fails does so before hours of models."""
     for own in plan.get("measured", [{"heuristics": spec.heuristics, "first": 0}]):
-        yield measuring_stage(spec, _units(plan, "qa_attributes", own["first"]), own["heuristics"])
+        # Of a run that grew each stage is told from the others.
+        by = {} if own["heuristics"] == spec.heuristics else {"verb": f"measured by {', '.join(own['heuristics'])}"}
+        yield measuring_stage(spec, _units(plan, "qa_attributes", own["first"]), own["heuristics"], **by)
     for number, model in enumerate(spec.models):
         yield answering_stage(spec, model, _units(plan, "qa_predictions", number * plan["n_parts"]))
     if spec.train is not None:

@@ -147,6 +147,11 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     measured_sets = list(map(id, asked.values()))
     validation = [own for role, own in sets if role == "validation" and id(own) not in measured_sets]
     notes += _overlaps(training, [*asked.values(), *validation])
+    if deciding := [own.name for role, own in sets if role == "validation" and id(own) in measured_sets]:
+        notes.append(
+            f"{', '.join(deciding)}: decides which step's weights are kept, and is measured, as in the paper: its "
+            "numbers are of questions that this choice saw"
+        )
     return TrainingInputs(
         sets=sets,
         readers=readers,
@@ -194,8 +199,8 @@ def training_lines(train: QaTrainSpec, inputs: TrainingInputs, execution: Execut
     for reader, steps in zip(inputs.readers, inputs.steps, strict=True):
         by_method.setdefault(reader.method, []).append(steps)
     for method, own in by_method.items():  # in the order in which they are trained
-        what = "bias models to train" if method == BIAS_MODEL else f"readers, {method}"
-        lines.append((what, f"{len(own):,}, at most {max(own):,} steps each, {sum(own):,} together"))
+        what = "bias models" if method == BIAS_MODEL else method
+        lines.append((what, f"{len(own):,} to train, at most {max(own):,} steps each, {sum(own):,} together"))
     lines.append(("passes for logits of guides", f"{len(guides_of(train)):,}"))
     lines.append(("FLOPs of steps, at most", f"{inputs.cost.flops:.3g}"))
     lines += [(f"FLOPs of {name}, about", f"{flops:.3g}") for name, flops in inputs.reading_flops.items()]
