@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,11 +16,13 @@ from peft import LoraConfig, get_peft_model
 
 from biaseval.cache import FOLDER, file_digest, local_copy
 from biaseval.errors import InputError
+from biaseval.label_bias.templates import read_templates
 from biaseval.models import Loading, ModelSource, describe_reader, fingerprint_model, load_model, load_tokenizer
 from biaseval.pipelines import run_spec
 from biaseval.reading import WindowSettings, load_reader
-from biaseval.spec import load_spec
+from biaseval.spec import ConversationsSpec, load_spec
 from biaseval.store import Run
+from biaseval.training.conversations import read_conversations
 from tests.buckets import s3_server
 from tests.test_pipelines import digests, write_spec
 from tests.test_qa_pipeline import make_bert
@@ -140,6 +144,21 @@ def test_what_changes_is_another_copy_and_what_was_interrupted_none(
     assert local_copy(uri) == second != first
     assert digests(second) == digests(tmp_path / "model")
     assert (first / "a.json").read_text() == "1"
+
+
+def test_templates_and_conversations_of_a_bucket_are_read(tmp_path: Path, object_store: str) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "templates.csv").write_text("task,template\na,Text: {INPUT}\n")
+    chat = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}]}
+    (tmp_path / "files" / "chats.jsonl.gz").write_bytes(gzip.compress(json.dumps(chat).encode()))
+    uri = uploaded(tmp_path / "files", f"{object_store}/files")
+    assert read_templates(f"{uri}/templates.csv") == {"a": "Text: {INPUT}"}
+    path = f"{uri}/chats.jsonl.gz"
+    found = read_conversations(ConversationsSpec(path=path))
+    assert found == read_conversations(ConversationsSpec(path=str(tmp_path / "files" / "chats.jsonl.gz")))
+    assert len(found.kept) == 1
+    with pytest.raises(InputError, match=r"data.path: s3://bias/files/none.jsonl: cannot be read"):
+        read_conversations(ConversationsSpec(path=f"{uri}/none.jsonl"))
 
 
 def test_what_is_not_there_is_said(object_store: str, cache: Path) -> None:

@@ -26,7 +26,7 @@ def test_inference_finds_the_literal_parts(inputs: list[str], template: str) -> 
 
 
 def test_inferred_templates_of_real_tasks_fit_every_input_and_are_mostly_the_published_ones(shared: Path) -> None:
-    published = read_templates(shared / "data/superni/templates.csv")
+    published = read_templates(str(shared / "data/superni/templates.csv"))
     n_same = 0
     for path in task_files(shared / "data/superni/tasks"):
         task = read_task(path)
@@ -59,5 +59,5 @@ def test_templates_are_keyed_by_file_name_or_run_key(tmp_path: Path) -> None:
 def test_a_bad_template_table_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(InputError) as caught:
-        read_templates(tmp_path / "t.csv")
+        read_templates(str(tmp_path / "t.csv"))
     assert expected in str(caught.value)

@@ -90,7 +90,7 @@ def _published(spec: LabelBiasSpec, tasks: TasksSpec) -> Sources:
     with problems.noted():
         selection = select_tasks(tasks)
     with problems.noted():
-        templates = read_templates(Path(tasks.templates)) if tasks.templates else {}
+        templates = read_templates(tasks.templates) if tasks.templates else {}
     with problems.noted():
         splits = read_splits(tasks.splits) if tasks.splits else None
     with problems.noted():

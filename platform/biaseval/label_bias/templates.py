@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from biaseval.errors import InputError
 from biaseval.prompting.calibration import SLOT
 from biaseval.prompting.task_files import Task
+from biaseval.records import read_file
 
 
-def read_templates(path: Path) -> dict[str, str]:
-    """Return the templates of a CSV ``task,template``, by task.
+def read_templates(uri: str) -> dict[str, str]:
+    """Return the templates of a CSV ``task,template``, local or on an object store, by task.
 
     Raises:
         InputError: the file cannot be read, lacks a column or names a task twice.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            if not {"task", "template"} <= set(reader.fieldnames or ()):
-                raise InputError(f"{path}: a template table has the columns task and template; add them")
-            rows = [(row["task"], row["template"]) for row in reader]
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be read as a UTF-8 CSV ({reason}); check tasks.templates") from error
+        text = read_file(uri).decode("utf-8-sig")
+    except InputError as error:
+        raise InputError(f"tasks.templates: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{uri}: cannot be read as a UTF-8 CSV ({error}); check tasks.templates") from error
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    if not {"task", "template"} <= set(reader.fieldnames or ()):
+        raise InputError(f"{uri}: a template table has the columns task and template; add them")
+    rows = [(row["task"], row["template"]) for row in reader]
     twice = [task for task, count in Counter(task for task, _ in rows).items() if count > 1]
     if twice:
-        raise InputError(f"{path}: {', '.join(twice)} stands there twice; keep one row a task")
+        raise InputError(f"{uri}: {', '.join(twice)} stands there twice; keep one row a task")
     without_slot = [task for task, template in rows if SLOT not in (template or "")]
     if without_slot:
-        raise InputError(f"{path}: the template of {', '.join(without_slot)} has no {SLOT}; add one where text varies")
+        raise InputError(f"{uri}: the template of {', '.join(without_slot)} has no {SLOT}; add one where text varies")
     return dict(rows)
 
 

@@ -8,10 +8,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from biaseval.errors import InputError
+from biaseval.records import decompressed, read_file
 from biaseval.spec import ConversationsSpec
 
 Role = Literal["system", "user", "assistant"]
@@ -59,7 +59,7 @@ def read_conversations(data: ConversationsSpec) -> Conversations:
         InputError: the file cannot be read, is of no known format, has rows that are no conversation (all are named,
             up to ten), or nothing is left of it.
     """
-    rows = list(_numbered_rows(Path(data.path)))
+    rows = list(_numbered_rows(data.path))
     if not rows:
         raise InputError(f"{data.path}: holds no row; give conversations")
     form = _format_of(data, rows[0][1])
@@ -70,17 +70,16 @@ def read_conversations(data: ConversationsSpec) -> Conversations:
     return found
 
 
-def _numbered_rows(path: Path) -> Iterator[tuple[int, Row]]:
+def _numbered_rows(path: str) -> Iterator[tuple[int, Row]]:
     """Yield each row with its number, 1-based: of a line, or of an element of the array."""
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+        text = decompressed(read_file(path)).read().decode("utf-8-sig")
+    except InputError as error:
+        raise InputError(f"data.path: {error}") from error
     except (EOFError, UnicodeDecodeError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: is not whole, or not UTF-8 ({error}); check data.path") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check data.path") from error
     if text.lstrip().startswith("["):
-        elements: Any = _parsed(text, f"{path}")
+        elements: Any = _parsed(text, path)
         numbered: Iterator[tuple[int, Any]] = enumerate(elements, start=1)
         unit = "row"
     else:
