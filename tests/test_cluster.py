@@ -58,6 +58,9 @@ def test_who_listens_need_not_be_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_dashboards_address_is_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    addresses.refuse_unusable_address()  # a Ray that is there is taken, whatever the variable says
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
     with pytest.raises(
         InputError, match="is the address of the dashboard, which takes jobs alone; set it to HOST:6379"
     ):

@@ -212,6 +212,12 @@ def test_predictions_are_told_from_questions(tmp_path: Path, content: str) -> No
         first_spec(str(tmp_path / "system.json"), None, tmp_path)
 
 
+def test_labels_beside_what_a_system_predicted_are_labels(tmp_path: Path) -> None:
+    rows = [{"id": number, **row, "prediction": "good"} for number, row in enumerate(reviews(60))]
+    spec, _ = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    assert isinstance(spec, LabelBiasSpec)
+
+
 def test_questions_of_articles_are_counted(tmp_path: Path) -> None:
     qas = [{"id": str(n), "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]} for n in range(7)]
     article = {"title": "a", "paragraphs": [{"context": "Ann.", "qas": qas}, {"context": "Ann!", "qas": qas[:1]}]}

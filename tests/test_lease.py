@@ -259,6 +259,14 @@ def test_a_command_is_said_as_it_was_typed_and_of_which_job(monkeypatch: pytest.
     assert Lease.of_this_process(1, 1).command == "python -m biaseval demo"
 
 
+def test_code_on_a_command_line_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["/bin/python3", "-I", "-c", "key = 'secret'; run()", "x"])
+    assert Lease.of_this_process(1, 1).command == "python3 -I -c"
+    monkeypatch.setattr(sys, "orig_argv", [])  # embedded
+    monkeypatch.setattr(sys, "argv", ["notebook"])
+    assert Lease.of_this_process(1, 1).command == "notebook"
+
+
 def test_a_damaged_lease_is_watched_and_taken_over(bucket: Run) -> None:
     bucket.write_text(LEASE, "{")
     with held(bucket):

@@ -35,6 +35,7 @@ from transformers import (
 )
 
 import biaseval.models
+from biaseval.demo import READER_PATH
 from biaseval.errors import InputError
 from biaseval.models import (
     Loading,
@@ -74,6 +75,11 @@ def test_description_equals_what_is_counted_on_the_loaded_model(tiny_llama: Path
     assert facts.kv_values_per_token == 64
     assert facts.kv_bytes_per_token("bfloat16") == 128
     assert facts.kv_bytes_per_token("float32") == 256
+
+
+def test_an_encoder_is_no_causal_model() -> None:
+    with pytest.raises(InputError, match=r"is no causal language model \(bert\).*by kind: qa_bias"):
+        describe_model(ModelSource(str(READER_PATH)))
 
 
 def test_tied_embeddings_count_once(shared: Path) -> None:

@@ -136,6 +136,8 @@ def test_a_run_whose_ray_is_not_there_writes_nothing(
     tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("biaseval.execute.address._PATIENCE_S", 0.5)
     with (
         pytest.raises(InputError, match=r"^no Ray answers at"),
         planned_run(_spec(tmp_path, tiny_llama), str(tmp_path / "run")),

@@ -70,6 +70,11 @@ def test_a_subkey_of_a_value_says_how_to_replace_all_of_it(tmp_path: Path) -> No
     )
 
 
+def test_a_place_in_a_list_is_no_key(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"prompt.n_demos is a list; give all of it: --set 'prompt.n_demos=\[...\]'$"):
+        load_spec(_write(tmp_path, MINIMAL), ["prompt.n_demos=[0, 2]", "prompt.n_demos.0=4"])
+
+
 def test_overrides_are_yaml_values_of_dotted_keys(tmp_path: Path) -> None:
     spec = _label_bias(tmp_path, MINIMAL, ["tasks.max_eval=7", "prompt.n_demos=[0, 4]", "calibration=[cc]"])
     assert (spec.tasks.max_eval, spec.prompt.n_demos, spec.calibration) == (7, [0, 4], ["cc"])

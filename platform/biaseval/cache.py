@@ -49,14 +49,7 @@ def local_copy(uri: str, *, has_weights: bool = True) -> Path:
     Raises:
         InputError: there is nothing, or the store does not answer; then its own error is the cause.
     """
-    try:
-        fs, root = pafs.FileSystem.from_uri(uri.rstrip("/"))
-        own = fs.get_file_info(root)
-        files = {own.base_name: own} if own.type == pafs.FileType.File else _files(fs, root)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{uri}: cannot be read: {error}; correct the URI, or the right to read it") from error
-    if not files:
-        raise InputError(f"{uri}: nothing is there; correct the URI")
+    fs, own, files = _listed(uri)
     whole = _place(uri, files)
     light = {name: info for name, info in files.items() if has_weights or not name.endswith(_WEIGHTS)}
     place = whole if whole.exists() else _place(uri, light)
@@ -66,6 +59,29 @@ def local_copy(uri: str, *, has_weights: bool = True) -> Path:
             if not place.exists():
                 _fetch(uri, fs, light, place)
     return place / own.base_name if own.type == pafs.FileType.File else place
+
+
+def kept_copy(uri: str) -> Path | None:
+    """Return where a folder of an object store lies on this machine, whole and as it is there now; None: it does not.
+
+    Raises:
+        InputError: as `local_copy`.
+    """
+    place = _place(uri, _listed(uri)[2])
+    return place if place.exists() else None
+
+
+def _listed(uri: str) -> tuple[pafs.FileSystem, pafs.FileInfo, dict[str, pafs.FileInfo]]:
+    """Return the file system of a URI, what is there, and its files by their names in it."""
+    try:
+        fs, root = pafs.FileSystem.from_uri(uri.rstrip("/"))
+        own = fs.get_file_info(root)
+        files = {own.base_name: own} if own.type == pafs.FileType.File else _files(fs, root)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{uri}: cannot be read: {error}; correct the URI, or the right to read it") from error
+    if not files:
+        raise InputError(f"{uri}: nothing is there; correct the URI")
+    return fs, own, files
 
 
 def _files(fs: pafs.FileSystem, root: str) -> dict[str, pafs.FileInfo]:

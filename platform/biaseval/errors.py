@@ -30,7 +30,8 @@ class InputError(BiasevalError):
 
     @classmethod
     def of(cls, problems: Sequence[str]) -> InputError:
-        """Return one error that lists every problem, a line each."""
+        """Return one error that lists every problem once, a line each."""
+        problems = list(dict.fromkeys(problems))
         if len(problems) == 1:
             return cls(problems[0])
         lines = "\n".join(f"  - {problem}" for problem in problems)

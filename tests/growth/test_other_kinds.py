@@ -124,6 +124,12 @@ def test_a_reader_with_windows_of_its_own_joins_predictions(tmp_path: Path) -> N
     content = yaml.safe_load((tmp_path / "qa.yaml").read_text())
     reader = {"name": "reader", "path": str(make_bert(tmp_path / "bert"))}
     grown = content | {"models": [*content["models"], reader], "windows": {"max_tokens": 128, "stride": 32}}
+    whole = digests(Path(run.uri))
+    weights = (tmp_path / "bert" / "model.safetensors").rename(tmp_path / "kept")
+    with pytest.raises(InputError, match="model directory without weights"):
+        run_spec(_loaded(tmp_path, grown), run.uri)
+    assert digests(Path(run.uri)) == whole
+    weights.rename(tmp_path / "bert" / "model.safetensors")
     run_spec(_loaded(tmp_path, grown), run.uri)
     after: dict[str, Any] = kept(run) | {name: run.read_bytes(name) for name in run.files("qa_predictions")}
     assert {name: after[name] for name in before} == before

@@ -167,6 +167,21 @@ def test_balanced_sets_show_every_label(tmp_path: Path) -> None:
         assert all(own == {"good": 2, "bad": 2, "mixed": 2} for own in counts) == spread
 
 
+@pytest.mark.parametrize("n_demos", [2, 4, 5, 7])
+def test_balanced_sets_are_even_where_they_begin_within_a_round(tmp_path: Path, n_demos: int) -> None:
+    """And have orders of their own: where labels take turns, all sets would end with the same one."""
+    rows = [{**row, "mood": ("good", "bad", "mixed")[number % 3]} for number, row in enumerate(reviews(150))]
+    write_csv(tmp_path / "reviews.csv", rows)
+    spec = spec_of(tmp_path, prompt={"n_demos": [n_demos], "demo_sets": 6, "demos": "balanced"})
+    contexts = plan_of(spec).contexts.to_pylist()
+    assert len(contexts) == 6
+    for context in contexts:
+        counts = Counter(context["demo_labels"])
+        numbers = [counts[label] for label in ("good", "bad", "mixed")]
+        assert (sum(numbers), max(numbers) - min(numbers) <= 1) == (n_demos, True)
+    assert len({tuple(context["demo_labels"]) for context in contexts}) > 1
+
+
 def test_rounds_hold_each_label_once_until_it_is_used_up() -> None:
     labels = "aaaaaabbc"
     order = in_rounds(range(9), lambda index: labels[index], np.random.default_rng(0))

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute import groups
+from biaseval.execute import groups, training
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.queue import Queue
+from biaseval.execute.resources import Groups
 from biaseval.pipelines import describe, train_lora
 from biaseval.pipelines.adapters import TrainingSummary, adapter_stage, training_summary
 from biaseval.pipelines.run import planned_run
@@ -80,11 +81,11 @@ def test_a_group_that_lost_a_worker_gives_back_what_it_had(
     ):
         run = Run.open(str(tmp_path / str(number)))
         queue = groups.queued(units)
-        groups.lead._function(groups.Job(run.uri, recipe, work, {}, None), units, queue, 0)
+        groups.lead._function(groups.Job(run.uri, recipe, work, {}, None), queue, 0)
     assert begun == [[0, 1], [2, 1]] * 2  # it died with 1, which waits behind 2
     assert [config["n_ended"] for config in configs] == [0, 1] * 2
-    # Where checkpoints are kept, another one is progress too; here all units have theirs in one place.
-    assert [config["start"] for config in configs] == [[], [], [], [4, 4]]
+    # Where checkpoints are kept, another one is progress too; here the one of the unit that it had.
+    assert [config["start"] for config in configs] == [[], [], [], [4]]
 
 
 def test_adapters_that_stopped_are_named_behind_the_summary(
@@ -202,12 +203,39 @@ def test_groups_take_the_costliest_first_and_as_fast_as_they_are() -> None:
         unit = queue.take(group)
         return None if unit is None else unit.number
 
-    assert [queue.begin(0), queue.begin(1)] == [0, 0]
+    assert [queue.begin(0), queue.begin(1)] == [(0, None), (0, None)]
     assert [taken(0), taken(1), taken(0), taken(0)] == [1, 0, 4, 2]  # group 1 is slow
     # It dies: what it had is begun behind all others, by whoever comes first.
-    assert queue.begin(1) == 0
+    n_ended, unit = queue.begin(1)
+    assert (n_ended, unit and unit.number) == (0, 0)
+    assert not queue.is_over(is_halted=True)  # group 0 has one
     assert [taken(0), taken(0), taken(0)] == [3, 0, None]
-    assert [taken(1), queue.begin(0), queue.begin(1)] == [None, 5, 0]
+    assert queue.is_over(is_halted=False)
+    assert [taken(1), queue.begin(0), queue.begin(1)] == [None, (5, None), (0, None)]
+
+
+def test_what_ends_with_an_error_is_not_tried_by_others() -> None:
+    queue = Queue([Unit(0, 1, ("0/file",), {}), Unit(1, 1, ("1/file",), {})])
+    assert queue.take(0) is not None
+    queue.leave(0)
+    assert not queue.is_over(is_halted=False)
+    assert queue.is_over(is_halted=True)
+    assert [unit and unit.number for unit in (queue.take(1), queue.take(1))] == [1, None]
+    assert queue.is_over(is_halted=False)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_training_ends_though_a_group_never_got_its_machine(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: None
+) -> None:
+    """Of two groups that ask for three CPUs each, Ray has room for one."""
+    monkeypatch.setattr(groups, "SECONDS_BETWEEN_LOOKS", 1.0)
+    both = Groups(2, 1, {"CPU": 3}, use_gpu=False, n_threads=1)
+    monkeypatch.setattr(training, "share", lambda *arguments: both)
+    summary, run_dir = train(tmp_path, tiny_llama)
+    assert summary.n_adapters == 2
+    assert len(list(run_dir.glob("adapters/*/*/adapter_config.json"))) == 2
 
 
 def test_a_lost_steps_table_is_noticed(tmp_path: Path, tiny_llama: Path) -> None:

@@ -25,8 +25,8 @@ def _without_common_tasks(pair: Row) -> str:
     if not pair["n_tasks"] and pair["differing_tasks"]:
         return (
             f"{_some(pair['differing_tasks'])} have other main rows or labels in each; a single file is split by "
-            "prompt.n_demos and demo_sets, so give both runs the same, or a file data.test; of task files, "
-            "tasks.splits: RUN/splits takes the rows of another run"
+            "prompt.n_demos and demo_sets, so give both runs the same, or a file data.test, and prompts that show the "
+            "same columns; of task files, tasks.splits: RUN/splits takes the rows of another run"
         )
     if not pair["n_tasks"]:
         return f"no task is in both ({_some(pair['lacking_tasks'])} only in the first); run both over the same tasks"

@@ -53,8 +53,9 @@ def question_columns(rows: Sequence[Mapping[str, Any]], labels: Collection[str])
 def are_predictions(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether rows are answers of a model alone: one object of ids and texts, or ids with predictions."""
     if len(rows) == 1 and len(rows[0]) > 1 and all(isinstance(value, str) for value in rows[0].values()):
-        return not any(name.isidentifier() and name.islower() and name.isalpha() for name in rows[0])
-    return all("id" in row and any(name in row for name in _PREDICTIONS) and "context" not in row for row in rows)
+        return not any(re.fullmatch("[a-z]+(_[a-z]+)*", name) for name in rows[0])
+    texts = {name for row in rows for name, value in row.items() if not isinstance(value, int | float | None)}
+    return all("id" in row for row in rows) and bool(texts & {*_PREDICTIONS}) and texts <= {"id", *_PREDICTIONS}
 
 
 def _named_answers(rows: Sequence[Mapping[str, Any]]) -> str | None:

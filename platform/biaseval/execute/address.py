@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from dataclasses import dataclass
 
 from biaseval.errors import InputError
@@ -13,7 +15,7 @@ LOCAL = "local"
 _AUTO, _CLIENT = "auto", "ray://"
 
 _PATIENCE_S = 5.0
-"""For a head that is far or busy. Where nobody listens, that is known at once."""
+"""For a head that is far or busy, or that was started together with the run and does not listen yet."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,14 @@ def unusable(address: str) -> Unusable | None:
 
 
 def refuse_unusable_address() -> None:
-    """Make sure that the Ray that ``RAY_ADDRESS`` names is there; takes seconds at most.
+    """Make sure that the Ray that ``RAY_ADDRESS`` names is there, where this process has none yet; takes seconds.
 
     Raises:
         InputError: it is not.
     """
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        return
     problem = unusable(ray_address())
     if problem is not None:
         raise InputError(f"{problem.found}; {problem.remedy}")
@@ -85,15 +90,22 @@ def _silence(place: str) -> str | None:
     answers = {grpc.StatusCode.UNAUTHENTICATED}
     if place.startswith(_CLIENT):
         answers.add(grpc.StatusCode.UNIMPLEMENTED)
-    channel = create_gcs_channel(place.removeprefix(_CLIENT))
-    try:
-        stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
-        stub.CheckAlive(CheckAliveRequest(), timeout=_PATIENCE_S)
-    except grpc.RpcError as error:
-        return None if error.code() in answers else _reason(str(error.details()))
-    finally:
-        channel.close()
-    return None
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        channel = create_gcs_channel(place.removeprefix(_CLIENT))
+        try:
+            stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+            stub.CheckAlive(CheckAliveRequest(), timeout=_PATIENCE_S)
+        except grpc.RpcError as error:
+            if error.code() in answers:
+                return None
+            if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > until:
+                return _reason(str(error.details()))
+        else:
+            return None
+        finally:
+            channel.close()
+        time.sleep(0.2)
 
 
 def _reason(details: str) -> str:

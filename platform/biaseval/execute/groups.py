@@ -55,22 +55,29 @@ def queued(units: Sequence[Unit]) -> Any:
 
 
 @ray.remote(num_cpus=0, max_retries=0)
-def lead(job: Job, units: Sequence[Unit], queue: Any, group: int) -> None:
+def lead(job: Job, queue: Any, group: int) -> None:
     """Have a group train one unit of the queue after another; when a worker or its node dies, begin it anew.
 
     Args:
         job: what all groups are told.
-        units: all of the queue's.
         queue: see `queued`.
         group: the number of this one.
     """
     run = Run.open(job.run_uri)
 
-    def config() -> dict[str, Any]:
-        n_ended: int = ray.get(queue.begin.remote(group))
-        return {"job": job, "queue": queue, "group": group, "n_ended": n_ended, "start": _kept(run, job, units)}
+    had: dict[int, Unit] = {}
+    """What it was given and did not end, by number."""
 
-    fit(run, _train, config, job.recipe.training.SECTION, job.groups)
+    def config() -> dict[str, Any]:
+        n_ended, unit = ray.get(queue.begin.remote(group))
+        if unit is not None:
+            had[unit.number] = unit
+        return {"job": job, "queue": queue, "group": group, "n_ended": n_ended, "start": _kept(run, job, had.values())}
+
+    try:
+        fit(run, _train, config, job.recipe.training.SECTION, job.groups)
+    finally:
+        ray.get(queue.leave.remote(group))
 
 
 def _kept(run: Run, job: Job, units: Iterable[Unit]) -> list[int]:

@@ -25,11 +25,19 @@ class Queue:
         self._held[group] = self._left.popleft()
         return self._held[group]
 
-    def begin(self, group: int) -> int:
-        """Take back what a group had when it died, and return how many units it is done with.
+    def begin(self, group: int) -> tuple[int, Unit | None]:
+        """Take back what a group had when it died, and return how many units it is done with, and what it had.
 
         What is taken back waits behind all others: what makes its workers die is tried again when nothing else is left.
         """
         if (unit := self._held.pop(group, None)) is not None:
             self._left.append(unit)
-        return self._n_ended[group]
+        return self._n_ended[group], unit
+
+    def leave(self, group: int) -> None:
+        """Forget what a group had that ends with an error: others would meet it, too."""
+        self._held.pop(group, None)
+
+    def is_over(self, *, is_halted: bool) -> bool:
+        """Return whether no group has a unit or may take one; ``is_halted``: none is to be begun."""
+        return not self._held and (is_halted or not self._left)

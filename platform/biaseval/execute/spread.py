@@ -6,6 +6,7 @@ when those before it have said under which names.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -67,9 +68,12 @@ def spread(
         resources = cluster.resources()
         n_cpus = int(sum(resources.cpus))  # 0 where all are still to come
         n_workers = max(1, min(resources.n_cores, n_cpus) if resources.is_local else n_cpus)
-        of_ray: Any = {"num_cpus": 1, "max_concurrency": 2, "max_restarts": _RETRIES, "max_task_retries": _RETRIES}
-        idle: list[Any] = [ray.remote(**of_ray)(_Worker).remote(make, keep) for _ in range(n_workers)]
-        workers, busy = list(idle), dict[Any, Any]()
+        # Without num_cpus an actor needs a free CPU to be placed, and holds none: one that lost its node has a place.
+        of_ray: Any = {"max_concurrency": 2, "max_restarts": _RETRIES, "max_task_retries": _RETRIES}
+        maker = ray.remote(**of_ray, scheduling_strategy="SPREAD")(_Worker)
+        first_items = list(itertools.islice(items, n_workers))
+        workers: list[Any] = [maker.remote(make, keep) for _ in first_items]
+        busy = {worker.begin.remote(): worker for worker in workers}  # those that have a place come back from it
         begun: deque[tuple[Any, Any, Any]] = deque()
         kept: list[Any] = []
 
@@ -78,11 +82,9 @@ def spread(
             return ray.get(facts), lambda *arguments: kept.append(worker.keep.remote(rest, *arguments))
 
         try:
-            for item in items:
-                if not idle:
-                    ended, _ = ray.wait(list(busy))
-                    idle += map(busy.pop, ended)
-                worker = idle.pop()
+            for item in itertools.chain(first_items, items):
+                [ended], _ = ray.wait(list(busy))
+                worker = busy.pop(ended)
                 facts, rest = worker.make.options(num_returns=2).remote(item)
                 busy[facts] = worker
                 begun.append((worker, facts, rest))
@@ -114,6 +116,9 @@ class _Worker:
     def __init__(self, make: Callable[[Any], tuple[Any, Any]], keep: Callable[..., None]) -> None:
         quiet_worker()
         self._make, self._keep = make, keep
+
+    def begin(self) -> None:
+        """Say that it has a place."""
 
     def make(self, item: Any) -> tuple[Any, Any]:
         return self._make(item)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.environment import amend_environment, read_environment
 from biaseval.errors import BiasevalError
-from biaseval.execute.budget import GpuHours
+from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.messages import OUTCOMES, PROGRESS, STORAGE, outcome_file, progress_file
 from biaseval.execute.resources import Groups, share
 from biaseval.execute.versions import Versions
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from biaseval.training.work import Work
 
 logger = logging.getLogger(__name__)
+
+_LOOKS_TO_END = 3
+"""So many looks long a group may end by itself when there is nothing left to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +101,11 @@ class Training:
         held = {"num_cpus": groups.resources_per_worker["CPU"], "max_retries": ATTEMPTS - 1} if groups.is_alone else {}
         leader = lead.options(scheduling_strategy=this_node(), **held)
         queue = queued(missing)
-        started = [leader.remote(job, missing, queue, group) for group in range(min(groups.n_groups, len(missing)))]
+        started = [leader.remote(job, queue, group) for group in range(min(groups.n_groups, len(missing)))]
         ended: list[Done] = []
         stopped: Done | None = None
         try:
-            for done in self._ended(run, missing, started, groups):
+            for done in self._ended(run, missing, started, queue, groups):
                 hours.add_training(done)
                 if self.recipe.checkpoint_steps is not None and not done.facts["is_complete"]:
                     stopped = done
@@ -121,7 +124,9 @@ class Training:
         if hours.is_used_up and any(unit.number not in given_up for unit in missing_units(run, missing)):
             raise hours.error()
 
-    def _ended(self, run: Run, missing: Sequence[Unit], started: Sequence[Any], groups: Groups) -> Iterator[Done]:
+    def _ended(
+        self, run: Run, missing: Sequence[Unit], started: Sequence[Any], queue: Any, groups: Groups
+    ) -> Iterator[Done]:
         """Yield each unit of which something came, and say how far a training with checkpoints is."""
         import ray
 
@@ -130,7 +135,8 @@ class Training:
 
         left, versions = {outcome_file(unit): unit for unit in missing}, Versions()
         waiting, wait, heard = list(started), Wait(groups), {unit.number: 0 for unit in missing}
-        while waiting:
+        n_looks_over = 0
+        while waiting and n_looks_over < _LOOKS_TO_END:
             run.guard()
             _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=SECONDS_BETWEEN_LOOKS)
             self._say_progress(run, left.values(), heard)
@@ -139,7 +145,11 @@ class Training:
                 versions.hear(facts.pop("versions"))
                 yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, busy_s=facts["seconds"])
             wait.look(len(waiting))
-        collected(started, self.recipe.training.SECTION)
+            if waiting:  # perhaps for a machine, with nothing to do on it
+                n_looks_over = n_looks_over + 1 if ray.get(queue.is_over.remote(is_halted=run.has(HALT))) else 0
+        for led in waiting:
+            ray.cancel(led, force=True)
+        collected([led for led in started if led not in waiting], self.recipe.training.SECTION)
 
     def _say_resumed(self, run: Run, missing: Sequence[Unit]) -> None:
         if self.recipe.checkpoint_steps is None:

@@ -103,7 +103,8 @@ class DataSet:
         if self.has_test_file:
             n_test = len(self.task.instances) - self.n_train
             main = [self.n_train + int(index) for index in generator.permutation(n_test)]
-        return splits_of(self.task, [*demos, *bias_score], main[: self.max_test], n_demos, self.labels)
+        drawn = splits_of(self.task, [*demos, *bias_score], main[: self.max_test], n_demos, self.labels)
+        return replace(drawn, shuffled_by=spec.seed) if spec.prompt.demos == "balanced" else drawn
 
     def _sizes(self, spec: LabelBiasSpec) -> tuple[int, int]:
         """Return how many rows may be demonstrations, and how many are BiasScore rows.
@@ -140,21 +141,22 @@ class DataSet:
 
 
 def in_rounds(indices: Sequence[int], label: Callable[[int], str], generator: np.random.Generator) -> list[int]:
-    """Return indices so that any few neighbours have all labels alike: in rounds of one of each, in random order.
+    """Return indices so that any neighbours have each label as often, or once more, while all labels have rows left.
+
+    They come in rounds of one of each label, all rounds in the same order: of two orders the neighbours across a joint
+    would lack some label.
 
     Args:
         indices: what is ordered; of a label they stay in this order.
         label: of an index.
-        generator: of the order within rounds.
+        generator: of the order of the labels.
     """
     left: dict[str, list[int]] = {}
     for index in indices:
         left.setdefault(label(index), []).append(index)
-    ordered: list[int] = []
-    for number in range(max(map(len, left.values()), default=0)):
-        there = [own for own in left.values() if number < len(own)]
-        ordered += [there[place][number] for place in generator.permutation(len(there))]
-    return ordered
+    by_label = list(left.values())
+    labels = [by_label[place] for place in generator.permutation(len(by_label))]
+    return [own[number] for number in range(max(map(len, labels), default=0)) for own in labels if number < len(own)]
 
 
 def read_datasets(spec: LabelBiasSpec) -> list[DataSet]:

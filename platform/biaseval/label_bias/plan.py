@@ -172,8 +172,8 @@ class _TaskPlanner:
         sets = [splits.demonstration_set(n_demos, demo_set) for n_demos, demo_set in self._settings() if n_demos > 1]
         if n_alike := sum(len({demo.label for demo in demos}) == 1 for demos in sets):
             yield (
-                f"{task.name}: {n_alike} of {len(sets)} demonstration sets show one label only, which models follow; "
-                "prompt.demos: balanced shows all"
+                f"{task.name}: {n_alike} of {len(sets)} demonstration sets show one label only, which models follow"
+                + ("; prompt.demos: balanced shows all" if self._spec.prompt.demos == "random" else "")
             )
         if self._spec.prompt.demos == "balanced" and (n_uneven := sum(_is_uneven(demos, splits) for demos in sets)):
             yield (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -164,4 +164,4 @@ class OwnTask:
 def _balanced(splits: Splits, sampler: Sampler, task: str) -> Splits:
     demos = splits.demonstrations
     order = in_rounds(range(len(demos)), lambda index: demos[index].label, sampler.generator(task, "balanced"))
-    return Splits(tuple(demos[index] for index in order), splits.bias_score, splits.main, splits.labels)
+    return replace(splits, demonstrations=tuple(demos[index] for index in order), shuffled_by=sampler.seed)

@@ -30,6 +30,8 @@ class Splits:
     main: tuple[Instance, ...]
     labels: tuple[str, ...]
     """In code-point order; P1's are the distinct first outputs outside the pool of 96."""
+    shuffled_by: int | None = None
+    """The seed by which each demonstration set has an order of its own; None: that of the pool."""
 
     def by_role(self) -> dict[Role, tuple[Instance, ...]]:
         """Return the instances under the names of their roles."""
@@ -53,8 +55,15 @@ class Splits:
         )
 
     def demonstration_set(self, n_demos: int, demo_set: int) -> tuple[Instance, ...]:
-        """Return pool positions ``[n_demos * demo_set, n_demos * (demo_set + 1))``, in pool order."""
-        return self.demonstrations[n_demos * demo_set : n_demos * (demo_set + 1)]
+        """Return pool positions ``[n_demos * demo_set, n_demos * (demo_set + 1))``, in pool order.
+
+        Where labels take turns in the pool, sets in its order would all end with the same label: they are shuffled.
+        """
+        demos = self.demonstrations[n_demos * demo_set : n_demos * (demo_set + 1)]
+        if self.shuffled_by is None or not demos:
+            return demos
+        order = generator_of(self.shuffled_by, demos[0].id, f"balanced/{n_demos}/{demo_set}").permutation(len(demos))
+        return tuple(demos[place] for place in order)
 
 
 class Sampler:
@@ -66,7 +75,7 @@ class Sampler:
 
     def __init__(self, sampling: Literal["per_task", "reif2024"], seed: int) -> None:
         self._sampling = sampling
-        self._seed = seed
+        self.seed = seed
         self._pool_stream = np.random.RandomState(seed)
         self._main_stream = random.Random(seed)
         self._word_stream = np.random.default_rng(seed)
@@ -97,7 +106,7 @@ class Sampler:
 
     def generator(self, task: str, use: str) -> np.random.Generator:
         """Return the generator of one use of randomness in a task, apart from every other."""
-        return generator_of(self._seed, task, use)
+        return generator_of(self.seed, task, use)
 
 
 def generator_of(seed: int, task: str, use: str) -> np.random.Generator:

@@ -80,8 +80,10 @@ class Lease:
 
 def _command() -> str:
     """Return how this process was started, for people: as it was typed, and of which job of Ray."""
-    program, *arguments = sys.orig_argv
+    program, *arguments = sys.orig_argv or sys.argv
     name = Path(program).name
+    if "-c" in arguments:  # what follows is code, which may hold anything
+        arguments = arguments[: arguments.index("-c") + 1]
     if arguments and Path(arguments[0]).name == _COMMAND:  # a script of the interpreter's folder
         name, arguments = _COMMAND, arguments[1:]
     command = " ".join(_CREDENTIALS.sub("://", shlex.join([name, *arguments])).split())[:_LONGEST_COMMAND]

@@ -92,6 +92,11 @@ def describe_model(source: ModelSource) -> ModelFacts:
     config, text = model.config, model.config.get_text_config()
     with reading(source.path, _PART), torch.device("meta"), torch.no_grad():
         cache = model(input_ids=torch.zeros((1, 1), dtype=torch.long), use_cache=True).past_key_values
+    if cache is None:
+        raise InputError(
+            f"{source.path}: is no causal language model ({config.model_type}), as its tokens see those behind them; "
+            "name one, or ask a model that answers questions by kind: qa_bias"
+        )
     return ModelFacts(
         family=config.model_type,
         window=model_window(config),

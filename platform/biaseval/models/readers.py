@@ -29,7 +29,7 @@ from biaseval.models.loading import (
     refuse_missing,
     torch_dtype,
 )
-from biaseval.models.sources import ModelSource, load_config, local_folder, missing_weights, reading, weight_names
+from biaseval.models.sources import ModelSource, kept_folder, load_config, missing_weights, reading, weight_names
 
 _PART = "question answering model"
 
@@ -67,7 +67,7 @@ def describe_reader(source: ModelSource, answers: str, *, has_weights: bool = Tr
     with reading(source.path, f"model for {answers} answers"), torch.device("meta"):
         model = auto.from_config(config, trust_remote_code=source.trust_remote_code)
     missing: tuple[str, ...] = ()
-    folder = local_folder(source.path) if answers == "extractive" and has_weights else None
+    folder = kept_folder(source.path) if answers == "extractive" and has_weights else None
     if folder is not None and missing_weights(folder) is None:
         body = f"{model.base_model_prefix}."
         there = weight_names(folder)

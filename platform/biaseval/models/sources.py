@@ -20,7 +20,7 @@ from urllib.parse import urlparse
 
 from safetensors import SafetensorError, safe_open
 
-from biaseval.cache import file_digest, is_remote, local_copy
+from biaseval.cache import file_digest, is_remote, kept_copy, local_copy
 from biaseval.errors import InputError
 
 if TYPE_CHECKING:
@@ -103,6 +103,14 @@ def located(path: str, *, has_weights: bool = True) -> str:
 def local_folder(path: str) -> Path | None:
     """Return the directory that the model is, or None for a hub name."""
     folder = local_copy(path) if is_remote(path) else Path(path).expanduser()
+    return folder if folder.is_dir() else None
+
+
+def kept_folder(path: str) -> Path | None:
+    """Return the directory that the model is on this machine, without fetching it, or None."""
+    if is_remote(path):
+        return kept_copy(path)
+    folder = Path(path).expanduser()
     return folder if folder.is_dir() else None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from biaseval.environment import FILE, date_of, describe_environment, read_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
+from biaseval.pipelines.weights import read_with_weights
 from biaseval.progress import say
 from biaseval.records import digest
 from biaseval.spec import AnySpec, analysed_as, blocking, differences, dump_spec, grown_keys, of_analysis, stored_spec
@@ -130,7 +131,7 @@ def extend_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
         InputError: the spec's inputs do not make a run, or would change what is there.
     """
     assert kind.extend is not None
-    inputs = kind.read(spec)
+    inputs = read_with_weights(kind, spec)
     say(f"adding to the plan of {inputs.subject}")
     plan = kind.extend(run, spec, inputs, read_plan(run))
     for name in FINDINGS:  # they are of the run as it was

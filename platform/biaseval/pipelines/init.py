@@ -63,8 +63,8 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
     if found.label is None or not found.fields or not found.counts:
         what = "a label: none has 2 to 45 values" if found.label is None else "a text"
         raise InputError(
-            f"{file}: no column can be {what} (its columns: {', '.join(found.columns)}); write the spec by hand, as in "
-            "README.md"
+            f"{file}: no column can be {what} (its columns: {', '.join(found.columns)}); write the spec by hand "
+            "(docs/label-bias.md has its keys)"
         )
     return _of_labels(found, model, folder)
 

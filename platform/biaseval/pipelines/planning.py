@@ -1,4 +1,4 @@
-"""What tasks and settings add to a run, planned one by one: in this process, or in tasks of Ray where it is much.
+"""What tasks and settings add to a run, planned one by one: in this process, or by actors of Ray where it is much.
 
 A driver hears of each in order and keeps numbers. Files of a plan are named by what comes before them: until that is
 known they wait without a name, where they were made.
@@ -230,7 +230,7 @@ def _write_nothing(run: Run, number: int, first: int) -> None:
 
 
 def _made(model: ModelSpec, with_files: bool, piece: Piece) -> tuple[Outline, Files | None]:
-    """Return what a piece adds to a run; what runs in a task of Ray."""
+    """Return what a piece adds to a run; what runs in an actor of Ray."""
     planned = piece.plan(tokenizer_of(model))
     return Outline.of(planned), Files.of(planned) if with_files else None
 

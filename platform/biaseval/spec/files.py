@@ -130,10 +130,12 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
         if child is None:  # also a section that is written as null
             child = section[parent] = {}
         if not isinstance(child, dict):
+            above = ".".join(parents[:place])
+            if isinstance(child, list):
+                raise InputError(f"--set {override}: {above} is a list; give all of it: --set '{above}=[...]'")
             whole = value
             for name in reversed([*parents[place:], last]):
                 whole = f"{{{name}: {whole}}}"
-            above = ".".join(parents[:place])
             raise InputError(
                 f"--set {override}: {above} is {child!r} and not a section of the spec; replace all of it: "
                 f"--set '{above}={whole}'"
