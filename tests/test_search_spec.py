@@ -69,7 +69,7 @@ def test_keys_are_set_from_the_command_line_too(tmp_path: Path) -> None:
     spec = load_spec(write_file(tmp_path / "search.yaml", searched(spec="base.yaml")), ["spec.seed=7"])
     assert isinstance(spec, SearchSpec)
     assert spec.spec.seed == 7
-    with pytest.raises(InputError, match=r"--set seed.x=1: seed is not a section of the spec"):
+    with pytest.raises(InputError, match=r"--set seed.x=1: seed is 1 and not a section of the spec"):
         load_spec(tmp_path / "search.yaml", ["spec.seed=1", "spec.seed.x=1"])
 
 
