@@ -124,7 +124,7 @@ def print_comparison(compared: Compared) -> None:
         is_whole = len(shown_tests) == len(tests)
         rows = [
             [
-                f"{row['who']}: {row['place']}" if row["who"] != row["other_run"] else row["place"],
+                _of_models(row),
                 row["metric_name"],
                 *(as_text(row[name]) for name in ("value", "other_value", *baseline)),
                 signed(row["estimate"]),
@@ -158,6 +158,13 @@ def print_comparison(compared: Compared) -> None:
         print_table(columns, rows)
     if not is_whole:
         typer.echo("what is not told apart is not listed here: --json has it, and the page of --out FILE.html")
+
+
+def _of_models(row: Mapping[str, Any]) -> str:
+    """Return where a comparison is, and of which models where a run has several."""
+    if row["against"] != row["run"]:
+        return f"{row['who']} against {row['against']}: {row['place']}"
+    return f"{row['who']}: {row['place']}" if row["who"] != row["other_run"] else row["place"]
 
 
 def print_status(status: Status, anew: bool = False) -> None:

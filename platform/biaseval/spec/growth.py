@@ -91,9 +91,10 @@ def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def of_no_section(spec: RunSpec, overrides: Sequence[str]) -> list[str]:
-    """Return a line for each of ``key.subkey=value`` that names no section of a spec, to say what may be analysed."""
+    """Return a line for each of ``key.subkey=value`` in whose section nothing is analysed, to say what may be."""
+    allowed = {key.split(".")[0] for key in (*_analysis(spec), *spec.RESOURCES, _CALIBRATION)}
     keys = [override.partition("=")[0].strip() for override in overrides]
-    return [_is_none(key, spec) for key in keys if key.split(".")[0] not in type(spec).model_fields]
+    return [_is_none(key, spec) for key in keys if key.split(".")[0] not in allowed]
 
 
 def _is_none(key: str, spec: RunSpec) -> str:
