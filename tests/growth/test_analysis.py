@@ -31,6 +31,10 @@ def test_analysis_is_changed_on_what_is_stored(
     assert done.code == 0, done.err
     assert "cc@0.5" in done.out
     assert "caution: One task: what holds for rows like these says nothing about other tasks." in done.err
+    assert (
+        "caution: Labels are scored by the sum over their tokens, with EOS; published: the mean, with EOS." in done.err
+    )
+    assert "changed: scoring.normalization: was 'mean', now 'sum'\n" in done.err
     assert kept(run) == before
     assert rows(run, "from label_bias_by_task order by all") != old
     assert yaml.safe_load(run.read_text("specs/00000.yaml"))["scoring"]["normalization"] == "mean"

@@ -40,6 +40,7 @@ from biaseval.spec import (
     ExecutionSpec,
     ModelSpec,
     Source,
+    differences,
     of_analysis,
     of_no_section,
     override_keys,
@@ -277,6 +278,8 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         refuse_unfinished(run)
         kind.refuse_analysis(run, spec)
         if spec != own:
+            for line in differences(own, spec):
+                say(f"changed: {line.replace('the run has ', 'was ').replace(', the spec ', ', now ')}")
             adopt_analysis(run, spec)
         analyse(run, kind, spec)
         _write_page(run, kind)

@@ -36,7 +36,7 @@ def caveats(findings: Findings) -> list[str]:
         )
     if "imported" in findings.spec:
         sentences += findings.plan["notes"]
-    sentences += [*_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
+    sentences += [*_scoring(findings), *_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
     sentences += [*_single_label(findings), *_turned(findings.formats)]
     if n_fewer := findings.n_cut["n_fewer_demos"]:
         of = f" of {findings.plan['n_prompts']:,}" if "n_prompts" in findings.plan else ""
@@ -56,6 +56,16 @@ def caveats(findings: Findings) -> list[str]:
     if findings.adaptation is not None:
         sentences += training_caveats(findings.adaptation)
     return [*sentences, *few_notes(findings.plan)]
+
+
+def _scoring(findings: Findings) -> list[str]:
+    """Return how labels are scored where that is not the published way; imports say it in their notes."""
+    scoring = findings.spec.get("scoring") or {}
+    normalization, eos = scoring.get("normalization", "mean"), scoring.get("eos", True)
+    if "imported" in findings.spec or (normalization, eos) == ("mean", True):
+        return []
+    end = "with EOS" if eos else "without EOS"
+    return [f"Labels are scored by the {normalization} over their tokens, {end}; published: the mean, with EOS."]
 
 
 def few_notes(plan: Mapping[str, Any]) -> list[str]:
