@@ -278,7 +278,7 @@ def test_bad_input_is_refused_before_anything_is_written(tmp_path: Path, tiny_ll
         (["max_tokens=4096"], "max_tokens 4096: .* takes 2048 tokens"),
         (["template=chat"], "has no chat template; use template: plain"),
         (["data.held_out=0.99"], "of 18 trees or rows 18 would be held out"),
-        (["data.path=none.jsonl"], "cannot be read .No such file"),
+        (["data.path=none.jsonl"], "none.jsonl: cannot be read"),
         (["lora.targets=[c_attn]"], "lora.targets: c_attn: no such linear layer"),
         (["training.zero=2", "training.deepspeed_config=ds.json"], "contradicts training.max_grad_norm 1.0"),
         (["training.zero=2", "training.deepspeed_config=nvme.json"], "use the device cpu"),
