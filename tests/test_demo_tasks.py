@@ -81,7 +81,7 @@ def test_the_right_option_is_the_only_one_from_the_right_list() -> None:
 
 
 def test_templates_fit_every_input_and_leave_some_to_be_inferred(tmp_path: Path) -> None:
-    templates = read_templates(write_demo_templates(tmp_path / "templates.csv"))
+    templates = read_templates(str(write_demo_templates(tmp_path / "templates.csv")))
     names = {task.name for task in DEMO_TASKS}
     assert 0 < len(templates) < len(names)
     assert set(templates) < names

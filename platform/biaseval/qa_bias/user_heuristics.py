@@ -68,7 +68,8 @@ def meaning_of(name: str) -> str | None:
     """
     function = load_user_heuristic(name)
     written = inspect.getdoc(function) if inspect.isfunction(function) else None
-    return (written.splitlines()[0].strip(" .") if written else "") or None
+    first = written.splitlines()[0].strip() if written else ""
+    return first if first.strip(".") else None
 
 
 def user_values(name: str, questions: Sequence[dict[str, object]]) -> list[float | None]:
