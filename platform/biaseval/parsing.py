@@ -121,8 +121,8 @@ def json_value(data: str | bytes, *, line: int = 1) -> Any:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
         return _decode(text)
     except UnicodeDecodeError as error:
-        place = f"line {line + error.object.count(b'\n', 0, error.start)}, byte {error.start}"
-        raise ParseError(f"{place}: is not UTF-8 ({error.reason})") from error
+        line += error.object.count(b"\n", 0, error.start)
+        raise ParseError(f"line {line}, byte {error.start}: is not UTF-8 ({error.reason})") from error
     except _RepeatedKeyError:
         raise ParseError(_first_repeated(text, line)) from None
     except json.JSONDecodeError as error:
