@@ -132,6 +132,15 @@ def json_value(data: str | bytes, *, line: int = 1) -> Any:
         raise ParseError(f"line {line}: is not JSON ({error})") from error
 
 
+def is_json(data: bytes) -> bool:
+    """Return whether a text is JSON by itself, whatever its keys are."""
+    try:
+        json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 class _RepeatedKeyError(Exception):
     pass
 
