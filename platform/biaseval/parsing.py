@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import yaml
+
+_SHOWN_PROBLEMS = 5
 
 
 class ParseError(ValueError):
@@ -124,7 +126,7 @@ def json_value(data: str | bytes, *, line: int = 1) -> Any:
         line += error.object.count(b"\n", 0, error.start)
         raise ParseError(f"line {line}, byte {error.start}: is not UTF-8 ({error.reason})") from error
     except _RepeatedKeyError:
-        raise ParseError(_first_repeated(text, line)) from None
+        raise ParseError(_all_repeated(text, line)) from None
     except json.JSONDecodeError as error:
         place = f"line {line + error.lineno - 1}, column {error.colno}"
         raise ParseError(f"{place}: is not JSON ({error.msg})") from error
@@ -155,8 +157,8 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _decode = json.JSONDecoder(object_pairs_hook=_once_each).decode
 
 
-def _first_repeated(text: str, first_line: int) -> str:
-    """Return what is wrong with a text in JSON that has a key twice in an object: which, and where both stand.
+def _all_repeated(text: str, first_line: int) -> str:
+    """Return what is wrong with a text in JSON that has keys twice in an object: which, and where they stand.
 
     The decoder in C says no places. That in Python asks for the value of each key in turn, and where it begins.
     """
@@ -188,7 +190,7 @@ def _first_repeated(text: str, first_line: int) -> str:
         reader.decode(text)
     except RecursionError:  # which that in C meets later
         return f"line {first_line}: has an object with a key twice"
-    return found[0]
+    return _shown(found)
 
 
 def _repeated(key: object, first: int, second: int) -> str:
@@ -212,5 +214,10 @@ def _yaml(text: str, loader: type[_Loader]) -> Any:
     except (ValueError, TypeError, RecursionError) as error:
         raise ParseError(f"is not valid YAML: {error}") from error
     if reader.repeated:
-        raise ParseError("; ".join(reader.repeated))
+        raise ParseError(_shown(reader.repeated))
     return value
+
+
+def _shown(problems: Sequence[str]) -> str:
+    n_more = len(problems) - _SHOWN_PROBLEMS
+    return "; ".join(problems[:_SHOWN_PROBLEMS]) + (f"; and {n_more:,} more keys" if n_more > 0 else "")

@@ -176,12 +176,12 @@ def _prompt_rows(path: Path) -> Iterator[dict[str, Any]]:
 
     try:
         if path.suffix == ".parquet":
-            yield from pq.read_table(path).to_pylist()
+            yield from pq.read_table(path, partitioning=None).to_pylist()
             return
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    row = json_value(line, line=number)
+                    row = json_value(line.rstrip(), line=number)
                     if not isinstance(row, dict):
                         raise InputError(f"{path}: line {number} is not an object with prompt_id, text and labels")
                     yield row
