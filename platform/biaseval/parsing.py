@@ -8,6 +8,7 @@ reads alike. `yaml_1_1_value` reads files of programs that read YAML 1.1.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
@@ -16,6 +17,9 @@ from typing import Any
 import yaml
 
 _SHOWN_PROBLEMS = 5
+
+_LONGEST_KEY = 1000
+"""Characters of a key that needs no mark before it."""
 
 
 class ParseError(ValueError):
@@ -48,6 +52,18 @@ class _Loader(yaml.SafeLoader):
         return found
 
 
+class _Dumper(yaml.SafeDumper):
+    """Texts in double quotes where they hold characters that YAML's other ways to write them change or refuse."""
+
+
+def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if _FRAGILE.search(text) else None
+    return dumper.represent_scalar(_TEXT, text, style=style)
+
+
+_Dumper.add_representer(str, _represented)
+
+
 class _SpecLoader(_Loader):
     """YAML whose words are texts, and whose keys are."""
 
@@ -65,6 +81,7 @@ class _SpecLoader(_Loader):
         return found
 
 
+_FRAGILE = re.compile("[^\\t\\n -~\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\\U00010000-\\U0010fffd]")
 _TAG = "tag:yaml.org,2002:"
 _MERGE, _TEXT = f"{_TAG}merge", f"{_TAG}str"
 
@@ -107,6 +124,25 @@ def yaml_1_1_value(text: str, tags: Mapping[str, Callable[[Any, yaml.Node], Any]
     for tag, make in tags.items():
         WithTags.add_constructor(tag, make)
     return _yaml(text, WithTags)
+
+
+def yaml_text(value: object) -> str:
+    """Return a value as YAML, in lines, which YAML 1.1 and 1.2 read alike and `yaml_value` as it was."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def yaml_flow(value: object) -> str:
+    """Return a value as YAML in one line that may stand anywhere in a text; otherwise as `yaml_text`."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_key(key)}: {yaml_flow(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(yaml_flow, value))}]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    is_bare = re.fullmatch(r"[\w./-]+", value) and yaml_value(value) == value == yaml_1_1_value(value)
+    # In double quotes YAML has a way to write every character.
+    escaped = yaml.dump(value, Dumper=_Dumper, default_style='"', allow_unicode=True, width=math.inf)
+    return value if is_bare else escaped.rstrip("\n")
 
 
 def json_value(data: str | bytes, *, line: int = 1) -> Any:
@@ -155,6 +191,11 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_once_each).decode
+
+
+def _key(key: str) -> str:
+    written = yaml_flow(key)
+    return written if len(written) < _LONGEST_KEY else f"? {written} "
 
 
 def _all_repeated(text: str, first_line: int) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from biaseval.errors import InputError
-from biaseval.parsing import ParseError, yaml_value
+from biaseval.parsing import ParseError, yaml_text, yaml_value
 from biaseval.spec.mistakes import problems_of
 from biaseval.spec.sections import RunSpec, is_among
 
@@ -83,7 +82,7 @@ def with_absolute_paths(spec: S, folder: Path) -> S:
 
 def dump_spec(spec: RunSpec) -> str:
     """Return the resolved spec as YAML."""
-    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return yaml_text(spec.model_dump(mode="json"))
 
 
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
