@@ -118,6 +118,8 @@ class Records:
             else:
                 reader = paipc.open_stream(content)
                 schema, batches = reader.schema, iter(reader)
+            if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+                raise InputError(f"has the columns {', '.join(map(repr, twice))} twice; name each once")
             names = (
                 {column: own for column, own in class_names(schema).items() if column in schema.names}
                 if self._names_classes
