@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,8 @@ def test_a_block_of_a_page_is_a_spec_or_a_part_of_one(place: str, tmp_path: Path
         return
     if "kind" in content:
         (tmp_path / "spec.yaml").write_text(BLOCKS[place])
+        if isinstance(content.get("spec"), str):  # of what is searched
+            shutil.copy(ROOT / "jobs" / "specs" / "qa-debiasing-squad.yaml", tmp_path / content["spec"])
         load_spec(tmp_path / "spec.yaml")
         return
     for key, value in content.items():
@@ -96,7 +99,7 @@ def _shown_lines() -> Iterator[tuple[str, str, str]]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for found in re.finditer(
-                    rf"(?:\bset|\bwrite|\bwith|# ?|``|\bis|;) ?{_OF_A_KEY}: (?P<value>[a-z_0-9]+)(?=[;,)`]| for |$)",
+                    rf"(?:^|\bset|\bwrite|\bwith|# ?|``|\bis|;) ?{_OF_A_KEY}: (?P<value>[a-z_0-9]+)(?=[;,)`]| for |$)",
                     node.value,
                 ):
                     yield path.name, found["key"], found["value"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -249,6 +250,9 @@ def _written(content: Mapping[str, Any], before: Mapping[str, str], behind: Mapp
         content: of the spec.
         before: by key, the comment in a line of its own before it.
         behind: by dotted key, the comment behind its value.
+
+    Raises:
+        InputError: a text of it is none.
     """
 
     def line(key: str, name: str, value: Any) -> str:
@@ -264,6 +268,13 @@ def _written(content: Mapping[str, Any], before: Mapping[str, str], behind: Mapp
         else:
             lines.append(line(key, key, value))
     text = "\n".join(lines) + "\n"
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            "a label, or the name of a column or file, holds half a surrogate pair (\\ud800 to \\udfff), which is no "
+            "character; take it out"
+        ) from error
     if yaml_value(text) != content:
         raise BiasevalError(f"a spec cannot be written that reads as it should: {text}; report this as a mistake")
     return text
