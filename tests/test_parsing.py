@@ -124,7 +124,8 @@ def test_json_is_what_python_reads(value: Any) -> None:
 
 @given(
     st.recursive(
-        _TEXTS | st.booleans() | st.none() | st.integers(), lambda own: st.lists(own) | st.dictionaries(_TEXTS, own)
+        _TEXTS | st.booleans() | st.none() | st.integers() | st.floats(allow_nan=False),
+        lambda own: st.lists(own) | st.dictionaries(_TEXTS, own),
     )
 )
 @settings(max_examples=300, deadline=None)

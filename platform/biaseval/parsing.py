@@ -138,7 +138,7 @@ def yaml_flow(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(yaml_flow, value))}]"
     if not isinstance(value, str):
-        return json.dumps(value)
+        return yaml.dump([value], Dumper=_Dumper, default_flow_style=True).strip()[1:-1]
     is_bare = re.fullmatch(r"[\w/][\w./-]*", value) and yaml_value(value) == value == yaml_1_1_value(value)
     # In double quotes YAML has a way to write every character.
     escaped = yaml.dump(value, Dumper=_Dumper, default_style='"', allow_unicode=True, width=math.inf)
