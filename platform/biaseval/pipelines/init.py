@@ -236,7 +236,10 @@ def _place(path: str, folder: Path) -> str:
     if "://" in path or not local.exists():
         return path
     local = local.resolve()
-    return str(local.relative_to(folder.resolve())) if local.is_relative_to(folder.resolve()) else str(local)
+    if not local.is_relative_to(folder.resolve()):
+        return str(local)
+    relative = str(local.relative_to(folder.resolve()))
+    return f"./{relative}" if relative.startswith("~") else relative  # which would be the home directory
 
 
 _SECTIONS = ("data", "prompt")
