@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.label_bias.data import in_rounds
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.rounds import in_rounds
 from biaseval.label_bias.sources import read_sources
 from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.spec.label_bias import own_name

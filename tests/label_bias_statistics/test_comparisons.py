@@ -27,6 +27,7 @@ def compared(runs: dict[str, Array], unit: str = "task") -> duckdb.DuckDBPyConne
             "method": "none",
             "majority_accuracy": 0.5,
             "majority_macro_f1": 1 / 3,
+            "bias_score_p": 0.01,
             **dict(zip(METRICS, own, strict=True)),
         }
         for run, table in runs.items()

@@ -1,7 +1,7 @@
 """Simulated label-bias runs that begin at the scores of rows and of calibration inputs, and are calibrated by the SQL.
 
-A calibration divides all rows by one and the same estimate, which is a little off: that moves what a model prefers without
-an error over rows. Runs whose methods are drawn apart (`biaseval.validation.label_bias`) cannot show what follows from it.
+A calibration divides all rows by one and the same estimate, which is a little off: that moves what a model prefers
+without an error over rows. Where methods are drawn apart (`biaseval.validation.label_bias`), nothing of it is seen.
 """
 
 from __future__ import annotations
@@ -111,9 +111,7 @@ def simulate(
             [{"task": task, "category": "", "labels": labels, "is_semantically_equivalent": False} for task in tasks]
         ),
         "bootstrap_draws": label_bias.draws(rng, tasks, [task.split("_")[0] for task in tasks], n_tasks),
-        "sign_flips": sign_flips(
-            MAX_UNITS if n_tasks < label_bias.FEWEST_TASKS else n_tasks, int(rng.integers(2**31))
-        ),
+        "sign_flips": sign_flips(MAX_UNITS if n_tasks < label_bias.FEWEST_TASKS else n_tasks, int(rng.integers(2**31))),
         "run_settings": RUN_SETTINGS.rows(
             [{"model": "simulated", "seed": 0, "calibration": [*_N_INPUTS], "formats": [*formats]}]
         ),
@@ -161,9 +159,7 @@ def _task(
             true = np.zeros((len(shifts), 1 + len(_N_INPUTS), len(METRICS)))
             for demo_set in range(n_sets):
                 place = {"task": task, "n_demos": n_demos, "demo_set": demo_set, "format": form}
-                logits = {
-                    purpose: own + rng.normal(0, _OF_SETTING, size=own.shape) for purpose, own in of_rows.items()
-                }
+                logits = {purpose: own + rng.normal(0, _OF_SETTING, size=own.shape) for purpose, own in of_rows.items()}
                 inputs = {
                     method: preference + rng.normal(0, _INPUT_LUCK, size=(n, n_labels))
                     for method, n in _N_INPUTS.items()

@@ -49,9 +49,7 @@ def _judged(effect: Effect, sizes: Mapping[str, int], n_runs: int, seed: list[in
     return judge(simulated, effect, sizes["n_tasks"])
 
 
-def judge(
-    simulated: list[Simulated], effect: Effect, n_tasks: int, *, is_by_truth: bool = False
-) -> pa.Table:
+def judge(simulated: list[Simulated], effect: Effect, n_tasks: int, *, is_by_truth: bool = False) -> pa.Table:
     """Return what the comparison says of simulated runs beside each other: rows of `OUTCOMES`.
 
     Args:
