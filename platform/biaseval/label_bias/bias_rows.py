@@ -10,7 +10,7 @@ from biaseval.label_bias.rounds import in_rounds
 from biaseval.spec import N_DEMONSTRATIONS
 
 MOST_OF_A_LABEL = 32
-"""Rows of a label. Every setting scores them: in all there are half as many as test rows at most, or `ENOUGH` a label."""
+"""Rows of a label. Every setting scores them: in all at most half as many as test rows, or `ENOUGH` of each label."""
 ENOUGH = 5
 """Rows of each label from which on BiasScore is tested (``preference_p``)."""
 _ONE_IN = 3
