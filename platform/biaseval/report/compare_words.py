@@ -37,7 +37,7 @@ _N_SHOWN = 6
 """Differences that a sentence lists."""
 
 PARTNERS = ("relative_variance", "squared_preference")
-"""Metrics whose word is that of RSD or BiasScore (``all_partners``): tables have them, sentences do not say it again."""
+"""Metrics whose word is that of RSD or BiasScore (``all_partners``): tables have it, sentences do not repeat it."""
 
 
 def metric_name(kind: str, row: Row) -> str:
