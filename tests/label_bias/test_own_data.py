@@ -131,6 +131,10 @@ def test_rows_of_bias_score_are_balanced_and_more_where_rows_are_left_over(
     write_csv(tmp_path / "reviews.csv", moods(*counts))
     plan = plan_of(spec_of(tmp_path, data={"max_test": max_test}))
     assert [bias_score_labels(plan)[label] for label in ("good", "bad", "mixed")] == expected
+    told = [note for note in plan.notes if "BiasScore cannot be tested" in note]
+    assert [f"{min(expected)} of {sum(expected)} BiasScore rows have the label 'mixed'" in note for note in told] == (
+        [True] if min(expected) < 5 else []
+    )
     n_main = min(max_test, sum(counts) - 64 - sum(expected))
     assert (len(ids_of(plan, "main")), len(ids_of(plan, "demonstration"))) == (n_main, 64)
     assert len({row["instance_id"] for row in plan.splits.to_pylist()}) == n_main + 64 + sum(expected)

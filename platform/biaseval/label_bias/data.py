@@ -20,7 +20,7 @@ from biaseval.examples.files import Example, ExampleFile, Wanted
 from biaseval.examples.lm_eval.data import read_lm_eval
 from biaseval.examples.options import Options, read_options
 from biaseval.examples.template import TextFormat, options_template
-from biaseval.label_bias.bias_rows import bias_score_rows
+from biaseval.label_bias.bias_rows import ENOUGH, bias_score_rows
 from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.rounds import in_rounds
@@ -341,6 +341,13 @@ def splits_notes(task: str, splits: Splits) -> Iterator[str]:
         yield (
             f"{task}: fewer than {_FEW_ROWS} of {n_main:,} test rows have the label {', '.join(rare[:_SHOWN])}{more}: "
             "RSD and macro-F1 hang on them, and have no interval"
+        )
+    counts = Counter(instance.label for instance in splits.bias_score)
+    rarest = min(splits.labels, key=lambda label: counts[label])
+    if splits.bias_score and counts[rarest] < ENOUGH:
+        yield (
+            f"{task}: {counts[rarest]} of {len(splits.bias_score):,} BiasScore rows have the label {rarest!r}: "
+            f"BiasScore cannot be tested below {ENOUGH} of each label"
         )
     shown = {instance.label for instance in splits.demonstrations}
     if splits.demonstrations and (never := [label for label in splits.labels if label not in shown]):
