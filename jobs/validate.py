@@ -4,7 +4,7 @@
 
 Loads no model: the simulated answers go through the SQL of real runs. Kill it at any moment and repeat it: what is
 there is kept, also where the SQL has changed since; then give another --out. Prints Markdown tables and writes them
-beside the outcomes. About 2.5 hours on two cores with the default numbers of runs.
+beside the outcomes. About 3 hours on two cores with the default numbers of runs.
 """
 
 from __future__ import annotations
