@@ -99,7 +99,8 @@ def _shown_lines() -> Iterator[tuple[str, str, str]]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for found in re.finditer(
-                    rf"(?:^(?=[a-z_.: ]+ for )|\bset|\bwrite|\bwith|# ?|``|\bis|;) ?{_OF_A_KEY}: (?P<value>[a-z_0-9]+)(?=[;,)`]| for |$)",
+                    rf"(?:^(?=[a-z_.: ]+ for )|\bset|\bwrite|\bwith|# ?|``|\bis|;) ?{_OF_A_KEY}: "
+                    r"(?P<value>[a-z_0-9]+)(?=[;,)`]| for |$)",
                     node.value,
                 ):
                     yield path.name, found["key"], found["value"]
