@@ -15,6 +15,9 @@ select
     nullif(avg(coalesce(rsd_excess, 'nan') order by demo_set), 'nan') as rsd_excess,
     nullif(avg(coalesce(bias_score_floor, 'nan') order by demo_set), 'nan') as bias_score_floor,
     bonferroni_p(min(rsd_p), count(rsd_p)) as rsd_p,
+    max(share_most_frequent) as share_most_frequent,
+    max(majority_accuracy) as majority_accuracy,
+    max(majority_macro_f1) as majority_macro_f1,
     count(*) as n_demo_sets,
     sum(n_rows)::bigint as n_rows,
     sum(n_bias_score_rows)::bigint as n_bias_score_rows

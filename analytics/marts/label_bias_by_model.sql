@@ -7,10 +7,10 @@
 -- frequent. rsd_floor, rsd_excess, bias_score_floor, bias_score_of_perfect, majority_accuracy, majority_macro_f1: means
 -- over the tasks that have one, as in label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean
 -- probabilities, differ from equal ones by more than rows explain (label_bias_task_tests), of the n_tasks_*_tested that
--- have a p. n_tasks_constant: more than 95 % of the answers are the same; n_tasks_single_gold: one gold label among the
+-- have a p. n_tasks_constant: more than 95 % of the answers of a demonstration set are the same; n_tasks_single_gold: one gold label among the
 -- main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there. relative_variance: the mean of that of
--- label_bias_by_task. is_below_majority: mean accuracy is below majority_accuracy; is_told_below_majority: so is its
--- whole interval.
+-- label_bias_by_task. is_below_majority: mean accuracy is below majority_accuracy. share_most_frequent, constant_p,
+-- is_above_constant, n_tasks_not_above and n_demo_sets_not_above: suite_constant_tests.
 with
 
 estimates as (
@@ -116,13 +116,14 @@ select
     counts.n_tasks_rsd_tested,
     counts.n_tasks_bias_score_tested,
     estimates.accuracy < counts.majority_accuracy as is_below_majority,
-    coalesce(
-        clipped(tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_high), 0, 1)
-        < counts.majority_accuracy,
-        false
-    ) as is_told_below_majority
+    tests.share_most_frequent,
+    tests.constant_p,
+    tests.is_above_constant,
+    tests.n_tasks_not_above,
+    tests.n_demo_sets_not_above
 from estimates
 inner join counts using (model, suite, n_demos, method)
+inner join (select * from suite_constant_tests where format = 'base') as tests using (suite, n_demos, method)
 left join measured as single
     on
         counts.n_tasks = 1

@@ -14,9 +14,16 @@
 -- sure, 1 - n_gold_labels / n_labels, so that 0 is not within reach where a label does not occur. bias_score_floor: about
 -- what rows alone leave of a model without preference, the mean of half the sum of normal deviations; bias_score_p: that
 -- no label is preferred, by preference_p as above; both null unless every label occurs.
+-- is_above_constant: a setting is better than the best answer that is always the same: true where accuracy or macro_f1 is
+-- shown to exceed that of such an answer (majority_accuracy, majority_macro_f1; constant_p, one-sided, adjusted for all
+-- sets of the run), false where neither exceeds it, null where that is not shown (constant_tests).
 -- n_main_gold_labels: gold labels among the main rows. majority_accuracy, majority_macro_f1: of always giving the most
 -- frequent of them (majority-class baseline). share_most_frequent: of the predictions, the most frequent one.
-select * exclude (format)
+select
+    format_metrics.* exclude (format),
+    constant_p,
+    is_above_constant
 from format_metrics
+inner join constant_tests using (task, format, n_demos, demo_set, method)
 where format = 'base'
 order by all

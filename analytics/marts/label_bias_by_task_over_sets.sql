@@ -1,26 +1,15 @@
 -- One row per (model, task, n_demos, method): label_bias_by_task, averaged over demonstration sets.
 -- A mean is null where a set lacks the metric. n_demo_sets_without_hit: sets with accuracy 0, whose rsd is 0 for that.
--- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: over the predictions of all sets;
--- is_constant: that is above 95 %, so that neither RSD nor the change of it says anything but that.
+-- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: the largest of the sets, each of
+-- which may repeat another label; is_constant: that is above 95 %, a description that nothing is judged by.
+-- is_above_constant, constant_p: of the means over sets, as in label_bias_by_task; n_demo_sets_not_above: sets in which
+-- neither accuracy nor macro_f1 exceeds that of an answer that is always the same.
 -- Baselines, bias_score_of_perfect and numbers of labels are the same in every set.
 -- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (task_errors):
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
 -- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
 -- bias_score_p does not tell from it; the measured value may lie above. Null where the floor is.
 with
-
-answers as (
-
-    select
-        model,
-        task,
-        n_demos,
-        method,
-        max(n_predicted) / sum(n_predicted) as share_most_frequent
-    from label_bias_by_label_over_sets
-    group by all
-
-),
 
 means as (
 
@@ -50,11 +39,10 @@ means as (
         max(n_main_gold_labels) as n_main_gold_labels,
         max(majority_accuracy) as majority_accuracy,
         max(majority_macro_f1) as majority_macro_f1,
-        any_value(answers.share_most_frequent) as share_most_frequent,
-        any_value(answers.share_most_frequent) > 0.95 as is_constant,
+        max(label_bias_by_task.share_most_frequent) as share_most_frequent,
+        max(label_bias_by_task.share_most_frequent) > 0.95 as is_constant,
         nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance
     from label_bias_by_task
-    inner join answers using (model, task, n_demos, method)
     group by all
 
 ),
@@ -89,7 +77,7 @@ bounded as (
 )
 
 select
-    * exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance),
+    bounded.* exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance),
     accuracy_interval[1] as accuracy_low,
     accuracy_interval[2] as accuracy_high,
     if(macro_f1_reach is null, null, greatest(0, macro_f1 - macro_f1_reach)) as macro_f1_low,
@@ -98,6 +86,11 @@ select
     rsd_interval[2] as rsd_high,
     bias_score_interval[1] * case when bias_score_p > 0.05 then 0 else 1 end as bias_score_low,
     bias_score_interval[2] as bias_score_high,
-    relative_variance
+    relative_variance,
+    constant_p,
+    is_above_constant,
+    n_demo_sets_not_above
 from bounded
+inner join (select * from constant_tests where format = 'base' and demo_set is null) as constant_tests
+    using (task, n_demos, method)
 order by all

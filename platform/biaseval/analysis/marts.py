@@ -33,12 +33,13 @@ _LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
 
 ADDED_LAST = {
     "label_bias_by_label": "preference_p",
-    "label_bias_by_task": "relative_variance",
-    "label_bias_by_task_over_sets": "relative_variance",
-    "label_bias_by_model": "is_told_below_majority",
+    "label_bias_by_task": "is_above_constant",
+    "label_bias_by_task_over_sets": "n_demo_sets_not_above",
+    "label_bias_by_format": "is_above_constant",
+    "label_bias_by_model": "n_demo_sets_not_above",
     "label_bias_changes": "unit",
     "label_bias_changes_by_task": "n_free",
-    "label_bias_remedies": "is_told_below_majority",
+    "label_bias_remedies": "is_above_constant",
     "label_bias_verdicts": "same_tasks_smallest_detectable",
     "majority_over_seeds": "recency",
     "majority_by_model": "majority_accuracy",
