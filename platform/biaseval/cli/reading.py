@@ -212,9 +212,18 @@ def figures(
 def check(
     run: RunArgument,
     expressions: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="GATE...", help="CONDITION [where SELECTION], in SQL over columns of the metrics."),
-    ],
+    ] = None,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="A ready-made gate, unbiased or better-than-constant; NAME where SELECTION for other rows than those "
+            "without mitigation.",
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option("--against", metavar="RUN", help="Gates are about the differences: RUN minus this one."),
@@ -234,15 +243,19 @@ def check(
     rows. A condition that is null is not met; one that no row is selected for is bad input. With --against, accuracy is
     the difference on what both runs share, accuracy_low and accuracy_high its interval.
 
+    The preset unbiased fails where a bias is shown, and where neither accuracy nor F1 is above that of the best answer
+    that is always the same; better-than-constant fails for the second alone. Where too few rows tell, both pass and say
+    so.
+
     Exit code 3 if a gate fell.
 
-    Example: biaseval check runs/quickstart "rsd_high < 0.5 where method = 'looc'" "accuracy >= majority_accuracy"
+    Example: biaseval check runs/quickstart --preset unbiased "rsd_high < 0.5 where method = 'looc'"
     """
     from biaseval.analysis.gates import check_run
     from biaseval.cli.gates import gates_junit, gates_markdown, print_gates
     from biaseval.store import write_file
 
-    checked = check_run(run, expressions, against)
+    checked = check_run(run, expressions or [], against, preset or [])
     if as_json:
         print_json(checked)
     else:

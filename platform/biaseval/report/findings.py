@@ -67,7 +67,7 @@ class Findings:
     labels: dict[str, list[Row]]
     """Task to its rows of ``label_bias_by_label_over_sets``, of the method none at the largest n_demos."""
     answers: list[Row]
-    """The label that is predicted most in each task, n_demos and method none: rows of the same."""
+    """The label that is predicted most in each task, n_demos and demonstration set, of the method none."""
     preferred: list[Row]
     """The label that is predicted most beyond its share of the gold labels: the same."""
     wrong: dict[str, list[Row]]
@@ -263,10 +263,16 @@ from tasks
 """
 
 _ANSWERS = """
-from label_bias_by_label_over_sets
+select
+    task,
+    n_demos,
+    demo_set,
+    label,
+    n_predicted / sum(n_predicted) over (partition by task, n_demos, demo_set) as predicted_share
+from label_bias_by_label
 where method = 'none'
-qualify row_number() over (partition by task, n_demos order by predicted_share desc, label) = 1
-order by task, n_demos
+qualify row_number() over (partition by task, n_demos, demo_set order by n_predicted desc, label) = 1
+order by task, n_demos, demo_set
 """
 
 _PREFERRED = """

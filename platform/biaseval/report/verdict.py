@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from biaseval.report.advice import Conclusion, advice, closest
 from biaseval.report.findings import METRICS, Findings, Row
 from biaseval.report.format_words import range_of_formats
-from biaseval.report.summary import MIN_UNITS, demonstrations, demos, join, numbers, p_value, scope_of_words
+from biaseval.report.summary import BESIDE_CONSTANT, MIN_UNITS, beside_constant, demos, join, p_value, scope_of_words
 
 _N_NAMED = 3
 """Tasks that a sentence names rather than counts."""
@@ -20,31 +20,46 @@ def conclude(findings: Findings) -> list[Conclusion]:
 
 
 def _constant(findings: Findings) -> list[Conclusion]:
-    """Return where the answers are nearly all the same without mitigation."""
-    rows = [row for row in _without_mitigation(findings, findings.n_demos) if row["n_tasks_constant"]]
-    if not rows:
-        return []
+    """Return where the answers are not shown to be better than one label for all, without mitigation."""
+    rows = _without_mitigation(findings, findings.n_demos)
     if findings.scope["n_tasks"] > 1:
-        first, *further = rows
-        told = [f"{first['n_tasks_constant']} of {first['n_tasks']} tasks with {demos(first['n_demos'])}"]
-        told += [f"{row['n_tasks_constant']} with {row['n_demos']}" for row in further]
-        return [
-            Conclusion(
-                "Nearly always the same answer",
-                f"in {join(told)} (more than 95 % of the answers, no {findings.mitigation}).",
-            )
+        if not (there := [row for row in rows if row["n_tasks_not_above"]]):
+            return []
+        first, *further = there
+        told = [f"{first['n_tasks_not_above']} of {first['n_tasks']} tasks with {demos(first['n_demos'])}"]
+        told += [f"{row['n_tasks_not_above']} with {row['n_demos']}" for row in further]
+        return [Conclusion(_NO_BETTER[False], f"in {join(told)} (no {findings.mitigation}).")]
+    lines = []
+    for is_above, lead in _NO_BETTER.items():
+        told = [
+            f"{beside_constant(row)}, with {demos(row['n_demos'])}{_answers(findings, row)}"
+            for row in rows
+            if row["is_above_constant"] is is_above
         ]
-    answers = {row["n_demos"]: row for row in findings.answers}
-    places: dict[str, list[int]] = {}
-    for row in rows:
-        answer = answers[row["n_demos"]]
-        predicted, gold = _percent(answer["predicted_share"]), _percent(answer["gold_share"])
-        shares = f"“{answer['label']}” is {predicted} of the answers and {gold} of the gold labels"
-        places.setdefault(shares, []).append(row["n_demos"])
-    told = [
-        f"{shares} with {numbers(places_of)} {demonstrations(places_of[-1])}" for shares, places_of in places.items()
-    ]
-    return [Conclusion("Nearly always the same answer", f"{'; '.join(told)} (no {findings.mitigation}).")]
+        if told:
+            lines.append(Conclusion(lead, f"{'; '.join(told)} (no {findings.mitigation})."))
+    return lines
+
+
+_NO_BETTER = {
+    is_above: f"{BESIDE_CONSTANT[is_above][0].upper()}{BESIDE_CONSTANT[is_above][1:]}" for is_above in (False, None)
+}
+
+
+def _answers(findings: Findings, row: Row) -> str:
+    """Return in brackets what the only task is mostly answered with, behind each set of demonstrations."""
+    sets = [each for each in findings.answers if each["n_demos"] == row["n_demos"]]
+    shares = [f"“{each['label']}” {_percent(each['predicted_share'])}" for each in sets]
+    if len({each["label"] for each in sets}) == 1:
+        least, most = (_percent(end(each["predicted_share"] for each in sets)) for end in (min, max))
+        return f" (“{sets[0]['label']}” is {least if least == most else f'{least} to {most}'} of the answers)"
+    if min(each["predicted_share"] for each in sets) > _MOST:
+        return f" (one label a set; the demonstrations decide which: {join(shares)} of the answers)"
+    return f" (most frequent answers by set of demonstrations: {join(shares)})"
+
+
+_MOST = 0.5
+"""A share of the answers above this is most of them."""
 
 
 def _without_mitigation(findings: Findings, n_demos: Iterable[int]) -> list[Row]:
@@ -77,7 +92,7 @@ def _wordings(findings: Findings) -> list[Conclusion]:
     if findings.formats is None:
         return []
     told = [
-        f"{range_of_formats(row)} with {demos(row['n_demos'])}{_spread(row)}"
+        f"{range_of_formats(row, findings.formats)} with {demos(row['n_demos'])}{_spread(row)}"
         for row in findings.formats.spread
         if row["metric"] == "rsd" and row["n_demos"] in findings.ends
     ]
@@ -94,16 +109,20 @@ def _spread(row: Row) -> str:
 
 
 def _baseline(findings: Findings) -> list[Conclusion]:
-    """Return accuracy at the smallest and largest number of demonstrations beside that of the majority class."""
+    """Return the performance at the smallest and largest number of demonstrations beside that of one label for all."""
     rows = _without_mitigation(findings, findings.ends)
     rows = [row for row in rows if row["accuracy"] is not None and row["majority_accuracy"] is not None]
     if not rows:
         return []
     first, *further = rows
-    told = [f"{first['accuracy']:.3f} with {demos(first['n_demos'])}"]
-    told += [f"{row['accuracy']:.3f} with {row['n_demos']}" for row in further]
-    constant = f"always giving the most frequent label has {first['majority_accuracy']:.3f}"
-    return [Conclusion(f"Accuracy, no {findings.mitigation}", f"{'; '.join(told)}; {constant}.")]
+    told = [f"{_performance(first)} with {demos(first['n_demos'])}"]
+    told += [f"{_performance(row)} with {row['n_demos']}" for row in further]
+    constant = f"one label for all has {first['majority_accuracy']:.3f} and {first['majority_macro_f1']:.3f}"
+    return [Conclusion(f"Accuracy and macro-F1, no {findings.mitigation}", f"{'; '.join(told)}; {constant}.")]
+
+
+def _performance(row: Row) -> str:
+    return f"{row['accuracy']:.3f} and {'–' if row['macro_f1'] is None else format(row['macro_f1'], '.3f')}"
 
 
 def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
@@ -120,7 +139,7 @@ def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
         return f", above {noise} ({floor:.3f} on average) in {counted}"
     [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
     tested = f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
-    return tested + (_preferred(findings, row) if metric == "rsd" and not row["n_tasks_constant"] else "")
+    return tested + (_preferred(findings, row) if metric == "rsd" and row["is_above_constant"] else "")
 
 
 def _preferred(findings: Findings, row: Row) -> str:
