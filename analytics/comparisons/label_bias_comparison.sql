@@ -103,7 +103,7 @@ constant_sums as (
         sum(square order by task) / count(square) ** 2 as square,
         max(largest) / count(largest) as largest
     from shared
-    inner join constant_differences as differences using (task)
+    inner join label_bias_constant_differences as differences using (task)
     where differences.run in (shared.run, shared.other_run) and format = 'base' and demo_set is null
     group by all
 

@@ -10,7 +10,7 @@ sets as (
     select
         {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place,
         *
-    from constant_differences
+    from label_bias_constant_differences
     where demo_set is not null
 
 ),
@@ -20,7 +20,7 @@ over_sets as (
     select
         {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place,
         *
-    from constant_differences
+    from label_bias_constant_differences
     where demo_set is null
 
 ),

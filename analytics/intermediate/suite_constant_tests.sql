@@ -13,7 +13,7 @@ differences as (
         avg(difference order by task) as difference,
         sum(square order by task) / count(square) ** 2 as square,
         max(largest) / count(largest) as largest
-    from constant_differences
+    from label_bias_constant_differences
     inner join bootstrap_draws using (task)
     where draw = 0 and demo_set is null
     group by all

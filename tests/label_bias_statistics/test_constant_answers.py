@@ -41,7 +41,7 @@ def test_accuracy_is_tested_as_mcnemar_does_with_edwards_correction() -> None:
     predicted = ["a"] * 10 + ["b"] * 2 + ["b"] * 7 + ["a"]
     [row] = rows(
         analysed(_answers(gold, predicted, "ab")),
-        "select difference, square, largest from constant_differences where metric = 'accuracy' and demo_set is null",
+        "select difference, square, largest from label_bias_constant_differences where metric = 'accuracy' and demo_set is null",
     )
     assert row == {
         "difference": pytest.approx(5 / 20),
@@ -51,7 +51,7 @@ def test_accuracy_is_tested_as_mcnemar_does_with_edwards_correction() -> None:
     z = (7 - 2 - 1) / math.sqrt(7 + 2)
     [tested] = rows(
         analysed(_answers(gold, predicted, "ab")),
-        "select normal_p((difference - largest) / sqrt(square)) / 2 as p from constant_differences "
+        "select normal_p((difference - largest) / sqrt(square)) / 2 as p from label_bias_constant_differences "
         "where metric = 'accuracy' and demo_set is null",
     )
     assert tested["p"] == pytest.approx(stats.norm.sf(z), rel=1e-6)
@@ -63,7 +63,7 @@ def test_macro_f1_of_the_constant_answer_and_its_rows_are_those_of_a_jackknife()
     gold = [str(label) for label in rng.choice(list("abc"), 600, p=[0.6, 0.25, 0.15])]
     predicted = [label if rng.random() < 0.6 else str(rng.choice(list("abc"))) for label in gold]
     connection = analysed(_answers(gold, predicted))
-    [row] = rows(connection, "from constant_differences where metric = 'macro_f1' and demo_set is null")
+    [row] = rows(connection, "from label_bias_constant_differences where metric = 'macro_f1' and demo_set is null")
     [task] = rows(connection, "from label_bias_by_task")
     assert row["difference"] == pytest.approx(task["macro_f1"] - task["majority_macro_f1"])
 

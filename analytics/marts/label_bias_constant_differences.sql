@@ -1,7 +1,7 @@
 -- One row per (task, format, n_demos, demo_set, method, metric): accuracy and macro_f1 minus those of the best constant answer
 -- (constant_answers), over the main rows; demo_set: null for their means over demonstration sets. difference, square and
 -- largest: of the rows' own differences, pseudo-values over their number (prediction_influences, main_patterns), as
--- above_constant takes them. macro_f1 is null where a gold label has fewer than 5 rows.
+-- tests_above_constant takes them. macro_f1 is null where a gold label has fewer than 5 rows.
 with
 
 counted as (
@@ -73,3 +73,4 @@ select
     max(abs(difference / n_all)) as largest
 from differences
 group by all
+order by all
