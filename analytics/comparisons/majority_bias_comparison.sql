@@ -243,9 +243,10 @@ judged as (
     select
         *,
         case
-            when metric in ('sd_f1', 'rb_at_10') and is_any_setting_above is not true then 'constant answer'
+            when metric in ('sd_f1', 'rb_at_10') and not is_any_setting_above then 'constant answer'
             when metric = 'rb_at_10' and not has_enough_rows then 'too few rows'
             when n_units < 6 then format('too few {}s', unit)
+            when metric in ('sd_f1', 'rb_at_10') and is_any_setting_above is null then 'constant answer'
             when metric = 'sd_f1' and estimate is null then 'no spread'
             when metric = 'sd_f1' and not has_as_many_seeds then 'other numbers of seeds'
             when metric <> 'rb_at_10' and p_both is null then 'too few seeds'

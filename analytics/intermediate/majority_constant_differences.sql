@@ -115,7 +115,10 @@ differences as (
         unnest([accuracy, weighted_f1]) as value,
         unnest([
             accuracy - (gold = label)::int,
-            if(n_gold_least < 5, null, weighted_f1 - constant_f1 - slope * ((gold = label)::int - majority_accuracy))
+            case
+                when n_gold_least >= 5
+                    then weighted_f1 - constant_f1 - slope * ((gold = label)::int - majority_accuracy)
+            end
         ]) as difference
     from levels
     inner join constants using (task)

@@ -156,14 +156,13 @@ judged as (
     select
         tests.*,
         measured.n_rows,
+        measured.is_any_setting_above_constant and plain.is_any_setting_above_constant as is_any_setting_above,
         case
-            when tests.metric in ('sd_f1', 'rb_at_10') and (
-                measured.is_any_setting_above_constant and plain.is_any_setting_above_constant
-            ) is not true
-                then 'constant answer'
+            when tests.metric in ('sd_f1', 'rb_at_10') and not is_any_setting_above then 'constant answer'
             when tests.metric = 'rb_at_10' and not (measured.has_enough_rows and plain.has_enough_rows)
                 then 'too few rows'
             when tests.n_units < 6 then format('too few {}s', tests.family)
+            when tests.metric in ('sd_f1', 'rb_at_10') and is_any_setting_above is null then 'constant answer'
             when tests.metric = 'sd_f1' and tests.estimate is null then 'no spread'
             when tests.metric <> 'rb_at_10' and tests.p_both is null then 'too few seeds'
         end as reason,

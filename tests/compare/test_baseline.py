@@ -68,7 +68,8 @@ def test_a_side_that_is_not_shown_to_be_better_than_one_label_is_named(labels: l
     assert (row["value"], row["baseline"], row["verdict"]) == (0.5, 0.5, "higher")
     assert (row["is_above_constant"], row["other_is_above_constant"]) == (None, True)
     line = _line(render_compare_page(compared), "Each run beside first", "accuracy")
-    assert '<span class="word ">higher</span> <span class="doubt">not shown to be better than one label for all: first</span>' in line
+    doubt = "not shown to be better than one label for all: first"
+    assert f'<span class="word ">higher</span> <span class="doubt">{doubt}</span>' in line
     [back] = compared_rows(labels, where="run = 'other' and metric = 'accuracy'")
     assert (back["baseline"], back["is_above_constant"], back["other_is_above_constant"]) == (0.5, True, None)
 

@@ -41,7 +41,8 @@ def test_accuracy_is_tested_as_mcnemar_does_with_edwards_correction() -> None:
     predicted = ["a"] * 10 + ["b"] * 2 + ["b"] * 7 + ["a"]
     [row] = rows(
         analysed(_answers(gold, predicted, "ab")),
-        "select difference, square, largest from label_bias_constant_differences where metric = 'accuracy' and demo_set is null",
+        "select difference, square, largest from label_bias_constant_differences "
+        "where metric = 'accuracy' and demo_set is null",
     )
     assert row == {
         "difference": pytest.approx(5 / 20),

@@ -16,7 +16,7 @@ _WORDS = {
     "unclear": "no clear change",
     "too few rows": "too few rows to say",
     "too few seeds": "too few seeds to say",
-    "constant answer": "not judged: no setting is shown to be better than one label for all",
+    "constant answer": "not judged beside one label for all",
     "no spread": "not judged, as settings are all alike",
 }
 _FALLS_IN = {
@@ -178,17 +178,16 @@ def _boundary(findings: MajorityFindings) -> list[Line]:
 
 def _width(row: Row) -> str:
     inside = f"{row['n_marked']} of {row['n_settings']} settings are within 10 points of the best setting"
-    if not row["is_any_setting_above_constant"]:
-        return f"RB@10 says nothing, as no setting is {_NO_SETTING[row['is_any_setting_above_constant']]},"
-    if not row["n_marked"]:  # the best setting is within 10 points of itself
-        return "RB@10 says nothing, as most outputs are no label,"
+    if row["is_any_setting_above_constant"] is False:
+        return "RB@10 says nothing, as no setting is better than one label for all,"
     if not row["has_enough_rows"]:
         reach = "" if row["half_width"] is None else f" (the settings' intervals reach {row['half_width']:.3f})"
         return f"too few rows for RB@10{reach}"
+    if row["is_any_setting_above_constant"] is None:
+        return "RB@10 says nothing, as no setting is shown to be better than one label for all,"
+    if not row["n_marked"]:  # the best setting is within 10 points of itself
+        return "RB@10 says nothing, as most outputs are no label,"
     return f"{inside}, for these draws of demonstrations (RB@10 {row['rb_at_10']:.3f}),"
-
-
-_NO_SETTING = {False: "better than one label for all", None: "shown to be better than one label for all"}
 
 
 def _changes(findings: MajorityFindings) -> list[Line]:
