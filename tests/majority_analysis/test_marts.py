@@ -39,6 +39,9 @@ def test_a_setting_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "majority_label": "False",
         "last_label": "False",
         "n_rows": 4,
+        "share_most_frequent": 0.5,
+        "constant_p": 1.0,
+        "is_above_constant": None,  # an accuracy of 0.75, as one label for all has, and a higher weighted F1
     }
     assert 0 <= low < 0.85 < high <= 1
     [row] = rows(opened, f"from majority_by_setting where predict = 'likelihood' and method = 'none' and {where}")
