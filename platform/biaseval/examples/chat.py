@@ -13,6 +13,7 @@ from typing import Any
 
 from biaseval.errors import InputError
 from biaseval.examples.template import PromptFormat
+from biaseval.prompting.beginnings import adds_bos
 from biaseval.spec import ModelSpec
 
 _USER, _ASSISTANT = "QxUSERxQ", "QxASSISTANTxQ"
@@ -175,7 +176,7 @@ class _Chat:
         self._tokenizer = tokenizer
         self._opening = opening
         self._has_system = bool(opening) and self._takes_system()
-        self._prefix = tokenizer.bos_token if _adds_bos(tokenizer) else ""
+        self._prefix = tokenizer.bos_token if adds_bos(tokenizer) else ""
 
     def render(self, turns: Sequence[tuple[str, str]], last: str) -> str:
         """Return a conversation up to the assistant's answer to ``last``, without what the tokenizer adds itself.
@@ -221,10 +222,3 @@ class _Chat:
         except Exception as error:  # a template is a program of its author's
             raise InputError(f"the model's chat template fails ({' '.join(str(error).split())}); {_REMEDY}") from error
         return str(text)
-
-
-def _adds_bos(tokenizer: Any) -> bool:
-    """Return whether the tokenizer puts its first token before a text itself: the template's would be a second."""
-    if not tokenizer.bos_token:
-        return False
-    return bool(tokenizer("x", verbose=False)["input_ids"][:1] == [tokenizer.bos_token_id])
