@@ -117,7 +117,8 @@ def chat_format(
         instruction: what stands before all items, if anything.
         tokenizer: with a chat template.
         system: the system's text, if any.
-        sample: an example, on which the format is compared with what the template makes of it.
+        sample: an example, on which the format is compared with what the template makes of it; it is compared, too, on
+            texts that templates are known to change.
 
     Raises:
         InputError: the template fails, or does not write turns alike, or changes their text.
@@ -138,14 +139,15 @@ def chat_format(
     if not is_alike:
         raise InputError(f"the model's chat template writes turns by their places; {_REMEDY}")
     cautions = tuple(_cautions(answered, following, asked=two[5], end=tokenizer.eos_token))
-    made = ChatFormat(inner, head, answered, following, before_last, asked=two[5], cautions=cautions)
-    fields, label = sample
-    for own in (fields, dict.fromkeys(fields, "")):
-        text = inner.test(own).strip()
-        whole = chat.render([(text, label.strip())] * 2, text)
-        if made.head + made.demonstration(own, label) * 2 + made.test(own) != whole:
-            raise InputError(f"the model's chat template changes the text of turns; {_REMEDY}")
-    return made
+    fields, label = sample[0], sample[1].strip()
+    own = (inner.test(fields), inner.test(dict.fromkeys(fields, "")))
+    markers = (head, answered, following, two[5], tokenizer.bos_token, tokenizer.eos_token)
+    for text in map(str.strip, (*own, *_TELLING_TEXTS, " ".join(filter(None, ("as in", *markers))))):
+        turns = head + (text + answered + label + following) * 2 + before_last + text + two[5]
+        if turns != chat.render([(text, label)] * 2, text):
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            raise InputError(f"the model's chat template changes the text of turns, as of {shown!r}; {_REMEDY}")
+    return ChatFormat(inner, head, answered, following, before_last, asked=two[5], cautions=cautions)
 
 
 def _cautions(answered: str, following: str, *, asked: str, end: str | None) -> Iterator[str]:
@@ -163,6 +165,22 @@ def _cautions(answered: str, following: str, *, asked: str, end: str | None) -> 
 
 
 _REMEDY = "mend the template, or set model.chat: off"
+
+
+_SHOWN = 40
+"""Characters of a text in a message."""
+
+_TELLING_TEXTS = (
+    "two  spaces,   three\tand a tab ",
+    "lines\n\n\n  apart \r\n\rand indented\n",
+    "<b>bold</b> & <br/> \"quoted\" 'twice' &amp; <unknown>",
+    "tags </s> <s> <|im_start|>user <|im_end|> <|eot_id|> [INST] [/INST] <start_of_turn> <think>so</think> ###",
+    "{{ braces }} {% raw %} {# no comment #} \\n \\",
+    "Größe 你好 🙂 e\u0301 \u00a0\u200b\u2028… ﬁ",
+    "UPPER lower Title 3.50 1,000 https://a.b/c?d=e",
+    "a long text of many words, " * 400,
+)
+"""Texts that some templates change although they leave others as they are."""
 
 
 class _ChangedTextError(Exception):
