@@ -151,7 +151,6 @@ def test_a_chat_is_not_cut(tmp_path: Path) -> None:
                 "replace('  ', ' ')": "changes the text of turns, as of 'two  spaces",
                 "replace('\n\n\n', '\n\n')": "as of 'lines",
                 "e": "as of '<b>bold</b>",
-                "striptags": "as of 'two  spaces",
                 "replace('</s>', '')": "as of 'tags </s>",
                 "replace('<|im_start|>', '')": "as of 'tags </s>",
                 "replace('{{', '{')": "as of '{{ braces",

@@ -16,6 +16,9 @@ from transformers import LlamaConfig, PreTrainedModel, PreTrainedTokenizerBase, 
 
 from biaseval.errors import InputError
 from biaseval.scoring import LabelScorer, encode
+from biaseval.scoring.outputs import part_outputs, read_part
+from biaseval.tables import CONTEXTS, PROMPTS
+from biaseval.training.batches import TrainingRow, encode_rows
 from tests.scoring.families import EXACT, llama_like, random_model
 from tests.scoring.test_encoding import CUT, NOT_CUT, encoded_alone, split_by, trained
 
@@ -221,3 +224,46 @@ def test_white_space_at_the_end_is_the_labels_where_words_join_with_it(
     context, found = parts(name, f"Input: The soup was good. Output:{end}", label)
     assert found == own
     assert context[-1].endswith(before)
+
+
+def test_a_label_that_joins_with_the_prompt_itself_changes_no_other() -> None:
+    tokenizer = trained(None, texts=["ab. c"] * 50)
+    assert len(tokenizer("ab. c</s>")["input_ids"]) == 3  # <s>, "ab. c", </s>: no token is the label's alone
+    together = encode(tokenizer, prompt_of("ab.", ["c", "d"])).to_pylist()
+    assert [row["n_context_tokens"] for row in together] == [1, len(tokenizer("ab.")["input_ids"])]
+    for row in together:
+        assert row | {"prompt_id": "alone"} == encoded_alone(tokenizer, "ab.", row["label"])
+        assert row["token_ids"] == tokenizer(f"ab. {row['label']}</s>")["input_ids"]
+
+
+def test_a_space_at_the_end_changes_no_score() -> None:
+    """The separator is a space, too: both prompts and their labels are the same texts."""
+    for name in ("gpt2", "legacy llama", "sentencepiece, a space first", "unigram", "of the pieces: falcon"):
+        tokenizer = tokenizer_of(name)
+        with_space, without = (
+            encode(tokenizer, prompt_of(f"Is it good?{end}", ["not good", "no", "7", "…", "é"])).to_pylist()
+            for end in (" ", "")
+        )
+        assert with_space == without
+
+
+def test_training_has_the_boundary_of_scoring() -> None:
+    tokenizer = tokenizer_of("gpt2")
+    for end in (" ", "", "\n", "  "):
+        text = f"Input: The soup was good. Output:{end}"
+        scored = encode(tokenizer, prompt_of(text, ["not good", "very good", "no"])).to_pylist()
+        trained_on = encode_rows(tokenizer, [TrainingRow(text, row["label"]) for row in scored])
+        assert [row.n_context for row in trained_on] == [row["n_context_tokens"] for row in scored]
+        assert [row.token_ids.tolist() for row in trained_on] == [row["token_ids"] for row in scored]
+
+
+def test_a_decoder_that_may_only_write_labels_begins_where_the_prompt_ends() -> None:
+    """A label that joins with the end of the prompt is none that can be written behind it."""
+    tokenizer = trained(None, texts=["ab. c"] * 50)
+    context = CONTEXTS.rows([{"context_id": "k", "text": ""}])
+    row = {"prompt_id": "p", "context_id": "k", "purpose": "majority", "labels": ["c", "d"], "input_text": "ab."}
+    prompts = PROMPTS.rows([row])
+    scorer = LabelScorer(model_of(len(tokenizer)), tokenizer)
+    read = read_part(tokenizer, prompts, context, ["constrained"], ["generations"])
+    [(_, generations)] = part_outputs(scorer, read, ["constrained"], ["generations"])
+    assert generations["prediction"].to_pylist() == ["d"]

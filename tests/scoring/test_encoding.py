@@ -59,6 +59,15 @@ def test_two_labels_with_the_same_tokens_are_refused() -> None:
         encode(tokenizer, prompts)
 
 
+def test_a_prompt_that_begins_with_bos_has_it_once(tokenizer: PreTrainedTokenizerBase) -> None:
+    for text in ("<s>Say which.\nOutput:", "<s><s>Say which.\nOutput:"):
+        assert encoded_alone(tokenizer, text, "yes") == encoded_alone(tokenizer, "Say which.\nOutput:", "yes")
+    # Inside of a text it is the text's own, and where the tokenizer adds none, so is the first.
+    assert encoded_alone(tokenizer, "Say <s>", "yes")["token_ids"].count(tokenizer.bos_token_id) == 2
+    bare = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False)
+    assert encoded_alone(bare, "<s>Say", "yes")["token_ids"] == bare("<s>Say yes</s>")["input_ids"]
+
+
 # ---- tokenising in pieces --------------------------------------------------------------------------------------------
 
 
