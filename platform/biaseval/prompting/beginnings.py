@@ -15,7 +15,7 @@ def adds_bos(tokenizer: Any) -> bool:
 def has_second_bos(tokenizer: Any, text: str) -> bool:
     """Return whether a text begins with the token that the tokenizer puts before it anyway."""
     bos = getattr(tokenizer, "bos_token", None)
-    return bool(bos) and text.startswith(bos) and adds_bos(tokenizer)
+    return bool(bos) and text.startswith(str(bos)) and adds_bos(tokenizer)
 
 
 def without_second_bos(tokenizer: Any, text: str) -> str:

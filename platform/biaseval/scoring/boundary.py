@@ -59,7 +59,7 @@ def n_staying(tokenizer: PreTrainedTokenizerBase, n_tokens: int, tail: str) -> i
     ids = [np.asarray(own, dtype=np.int32) for own in encoded]
     staying = min(max(_kept(ids[: len(prompts)], whole), 0) for whole in ids[len(prompts) :])
     # Unknown characters may be one token together, so that white space which is unknown may be the label's, too.
-    while staying and ids[staying][-1:] == tokenizer.unk_token_id:
+    while staying and tokenizer.unk_token_id in ids[staying][-1:]:
         staying -= 1
     return staying
 
