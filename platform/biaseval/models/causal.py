@@ -53,8 +53,8 @@ class ModelFacts:
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model and make sure that it can score labels.
 
-    The scoring rule takes the first ``len(tokenizer(prompt))`` ids of the full text as its context and scores an EOS
-    after each label, so the tokenizer must have an EOS, must read the EOS string back as that one id, and must not
+    Scoring tokenises prompt, label and EOS together, takes the tokens of the prompt as their context, and scores an
+    EOS after each label. So the tokenizer must have an EOS, must read the EOS string back as that one id, and must not
     append anything by itself.
 
     Raises:

@@ -30,6 +30,8 @@ class Predictions:
     """``[n]`` the row of ``logits`` for each."""
     logits: torch.Tensor
     """``[n_rows, vocabulary]``."""
+    is_padded: npt.NDArray[np.bool_] | None = None
+    """``[n]`` whether the target's text was filled up to the length of a longer one; None: none was."""
 
 
 def write_logprobs(trie: TokenTrie, predictions: Iterable[Predictions], scores: Logprobs) -> None:
@@ -76,11 +78,15 @@ def likeliest(logits: torch.Tensor) -> Integers:
 def logits_at(model: PreTrainedModel, positions: Integers, **inputs: Any) -> torch.Tensor:
     """Run the model and return its logits at ``positions`` of every row, ``[batch, len(positions), vocabulary]``.
 
-    Only the hidden states at these positions go through the head, where the model offers that.
+    Only the hidden states at these positions go through the head, where the model offers that. Inputs that it does not
+    take, as some take no mask, are left out: whether its numbers are right all the same is the self-test's to say.
     """
     width = inputs["input_ids"].shape[1]
     first, n_expected = 0, width
-    if "logits_to_keep" in inspect.signature(type(model).forward).parameters:
+    parameters = inspect.signature(type(model).forward).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        inputs = {name: value for name, value in inputs.items() if name in parameters}
+    if "logits_to_keep" in parameters:
         if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
             # The hidden states end on another device than the one an index would be on; a slice has no device.
             first = int(positions[0])
