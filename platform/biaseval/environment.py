@@ -10,9 +10,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from biaseval.store import Run
+from biaseval.errors import InputError
+from biaseval.store import DIGESTS, Run
 
 FILE = "environment.json"
+SPEC = "spec.yaml"
+
+SCHEMA = 1
+"""Of run directories, as ``schema`` in ``environment.json`` has it. 0: files have no digests, and nothing says it."""
 
 COMMIT = "BIASEVAL_COMMIT"
 """The environment variable that names the commit of code that is no checkout, as what a job of Ray is sent."""
@@ -37,16 +42,46 @@ _PACKAGES = (
 
 
 def read_environment(run: Run) -> dict[str, Any]:
-    """Return what is known of how a run is made; nothing of a run that has no such file."""
-    found = run.read_json(FILE) if run.has(FILE) else {}
-    return found if isinstance(found, dict) else {}
+    """Return what is known of how a run is made; nothing of a run that never had such a file.
+
+    Raises:
+        InputError: the file is missing or damaged, or a later version wrote it.
+    """
+    if not run.has(FILE):
+        if run.has(DIGESTS):
+            raise InputError(
+                f"{run.uri}/{FILE}: is missing; it says with which model and data the run was made: restore it, or "
+                "choose another directory"
+            )
+        return {}
+    found = run.read_json(FILE)
+    if not isinstance(found, dict) or not isinstance(schema := found.get("schema", 0), int):
+        raise InputError(f"{run.uri}/{FILE}: is damaged; restore it, or start the run anew elsewhere")
+    if schema > SCHEMA:
+        raise InputError(
+            f"{run.uri}: a later version of biaseval wrote this run (schema {schema}, and this version reads up to "
+            f"{SCHEMA}); use that version"
+        )
+    return found
+
+
+def raw_spec(run: Run) -> Any:
+    """Return what ``spec.yaml`` of a run holds, which is all that was written.
+
+    Raises:
+        InputError: ``run`` is no run directory, the file is damaged, or a later version wrote it.
+    """
+    is_sealed = read_environment(run).get("schema", 0) >= 1
+    if not run.has(SPEC):
+        raise InputError(f"{run.uri}: is not a run directory (no {SPEC} in it); name the directory of a run")
+    return run.read_yaml(SPEC, is_sealed=is_sealed)
 
 
 def amend_environment(run: Run, **facts: Any) -> None:
     """Set facts of how a run is made; where all are known already nothing is written."""
     known = read_environment(run)
     if any(name not in known or known[name] != fact for name, fact in facts.items()):
-        run.write_json(FILE, {**known, **facts})
+        run.write_sealed(FILE, {**known, **facts})
 
 
 def date_of(run: Run) -> str:
