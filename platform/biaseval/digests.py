@@ -28,6 +28,9 @@ _TRAINED = ("adapters", "adapter", "models", "model")
 _REMADE = ("marts", "results.duckdb")
 """What every run and report makes anew of the tables."""
 
+_SPEC = "spec.yaml"
+"""It says itself whether it is whole; its digest tells which spec was lost."""
+
 _SHARED = "shared"
 """The run, inside that of a search, of what its trials share."""
 
@@ -75,7 +78,7 @@ def _whole(run: Run) -> Run:
         except FileNotFoundError:
             pass
     files = {name: digest for name, digest in found.items() if name not in aside}
-    remade = {name: digest for name, digest in (known or {}).items() if name.partition("/")[0] in _REMADE}
+    remade = {name: digest for name, digest in (known or {}).items() if name.partition("/")[0] in (*_REMADE, _SPEC)}
     return replace(run, ledger=Ledger({**remade, **files}, known))
 
 
@@ -137,7 +140,7 @@ def record(run: Run, *, reads: bool = True) -> None:
     ledger = run.ledger
     if not reads and all(own is not None and own.time_ns is not None for own in ledger.files.values()):
         return
-    seen = _seen(run, {name.partition("/")[0] for name in ledger.files} & {*TABLES, *_TRAINED, *_REMADE})
+    seen = _seen(run, {name.partition("/")[0] for name in ledger.files} & {*TABLES, *_TRAINED, *_REMADE, _SPEC})
     seen = {name: own for name, own in seen.items() if name in ledger.files}
     fresh: dict[str, Digest] = {}
     unread = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from datetime import UTC, datetime
 from importlib import metadata
@@ -17,7 +18,9 @@ FILE = "environment.json"
 SPEC = "spec.yaml"
 
 SCHEMA = 1
-"""Of run directories, as ``schema`` in ``environment.json`` has it. 0: files have no digests, and nothing says it."""
+"""Of run directories, which ``spec.yaml`` names in its last lines. 0: files have no digests, and nothing names it."""
+
+_SCHEMA = re.compile(r"^# schema: (\d+)\n# sha256: \w+\n\Z", re.MULTILINE)
 
 COMMIT = "BIASEVAL_COMMIT"
 """The environment variable that names the commit of code that is no checkout, as what a job of Ray is sent."""
@@ -45,7 +48,7 @@ def read_environment(run: Run) -> dict[str, Any]:
     """Return what is known of how a run is made; nothing of a run that never had such a file.
 
     Raises:
-        InputError: the file is missing or damaged, or a later version wrote it.
+        InputError: the file is missing or damaged.
     """
     if not run.has(FILE):
         if run.has(DIGESTS):
@@ -55,26 +58,34 @@ def read_environment(run: Run) -> dict[str, Any]:
             )
         return {}
     found = run.read_json(FILE)
-    if not isinstance(found, dict) or not isinstance(schema := found.get("schema", 0), int):
+    if not isinstance(found, dict):
         raise InputError(f"{run.uri}/{FILE}: is damaged; restore it, or start the run anew elsewhere")
-    if schema > SCHEMA:
-        raise InputError(
-            f"{run.uri}: a later version of biaseval wrote this run (schema {schema}, and this version reads up to "
-            f"{SCHEMA}); use that version"
-        )
     return found
 
 
-def raw_spec(run: Run) -> Any:
+def raw_spec(run: Run) -> dict[str, Any]:
     """Return what ``spec.yaml`` of a run holds, which is all that was written.
 
     Raises:
         InputError: ``run`` is no run directory, the file is damaged, or a later version wrote it.
     """
-    is_sealed = read_environment(run).get("schema", 0) >= 1
     if not run.has(SPEC):
         raise InputError(f"{run.uri}: is not a run directory (no {SPEC} in it); name the directory of a run")
-    return run.read_yaml(SPEC, is_sealed=is_sealed)
+    content = run.read_yaml(SPEC, is_sealed=run.has(DIGESTS))
+    schema = _SCHEMA.search(run.read_text(SPEC))
+    if schema is not None and int(schema[1]) > SCHEMA:
+        raise InputError(
+            f"{run.uri}: a later version of biaseval wrote this run (schema {schema[1]}, and this version reads up to "
+            f"{SCHEMA}); use that version"
+        )
+    if not isinstance(content, dict):
+        raise InputError(f"{run.uri}/{SPEC}: is no spec; name the directory of a run")
+    return content
+
+
+def write_spec(run: Run, text: str) -> None:
+    """Write the spec of a run, with what says that it is whole."""
+    run.write_sealed_yaml(SPEC, f"{text}# schema: {SCHEMA}\n")
 
 
 def amend_environment(run: Run, **facts: Any) -> None:

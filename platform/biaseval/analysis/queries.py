@@ -232,7 +232,7 @@ def _rounds(run: Run, kind: str, parts: Mapping[str, Collection[int]]) -> dict[s
     named = {name for table in counted for name in table.for_each}
     # The plan of a large run is large, too.
     plan = run.read_json("plan.json") if named and run.has("plan.json") else {}
-    lists = {**plan, **run.read_yaml("spec.yaml")} if named else {}
+    lists = {**plan, **raw_spec(run)} if named else {}
     return {
         table.name: sum(len(lists.get(name) or ()) for name in table.for_each) if table.for_each else 1
         for table in counted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -11,13 +10,12 @@ from typing import Any
 from biaseval.digests import record, settle
 from biaseval.environment import (
     FILE,
-    SCHEMA,
     SPEC,
-    amend_environment,
     date_of,
     describe_environment,
     raw_spec,
     read_environment,
+    write_spec,
 )
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
@@ -25,7 +23,7 @@ from biaseval.pipelines.weights import read_with_weights
 from biaseval.progress import say
 from biaseval.records import digest
 from biaseval.spec import AnySpec, analysed_as, blocking, differences, dump_spec, grown_keys, of_analysis, stored_spec
-from biaseval.store import DIGESTS, Ledger, Run, part_name, part_number, sha256_of
+from biaseval.store import DIGESTS, Ledger, Run, part_name, part_number
 from biaseval.tables import PLANNED, TABLES
 
 _PLAN = "plan.json"
@@ -198,8 +196,7 @@ def adopt_spec(run: Run, spec: AnySpec) -> None:
     before, kept = run.read_text(SPEC), sorted(run.files(_HISTORY))
     if not kept or run.read_text(kept[-1]) != before:  # else a killed call has kept it
         run.write_text(f"{_HISTORY}/{len(kept):05d}.yaml", before)
-    run.write_sealed_yaml(SPEC, dump_spec(spec))
-    amend_environment(run, spec=_spec_digest(spec), schema=SCHEMA)
+    write_spec(run, dump_spec(spec))
 
 
 def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> None:
@@ -243,9 +240,8 @@ def settle_run(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
     units = [unit for stage in kind.stages(run, spec, plan) for unit in stage.units]
     made = {name for unit in units for name in (*unit.files, *unit.beside)}
     settle(run, plan_files(plan) | made, {*plan.get("tables", {}), *(name.partition("/")[0] for name in made)})
-    if read_environment(run).get("schema", 0) < SCHEMA:  # of an older version
-        run.write_sealed_yaml(SPEC, run.read_text(SPEC))
-        amend_environment(run, schema=SCHEMA, spec=_spec_digest(spec))
+    if run.ledger.known is None:  # of an older version
+        write_spec(run, run.read_text(SPEC))
 
 
 def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> None:
@@ -255,17 +251,15 @@ def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) ->
         InputError: the spec's inputs do not make a run; nothing of it is left.
     """
     environment: dict[str, Any] = {
-        "schema": SCHEMA,
         "date": date_of(run),
         **describe_environment(),
         "seed": getattr(spec, "seed", None),
-        "spec": _spec_digest(spec),
     }
     for place, fingerprint in fingerprints(spec).items():
         _put(environment, place, fingerprint)
     # First of all: it is what tells a run from other people's files.
     run.write_sealed(FILE, {**environment, "inputs": file_digests(spec), **inputs.facts})
-    run.write_sealed_yaml(SPEC, dump_spec(spec))
+    write_spec(run, dump_spec(spec))
     for table in PLANNED:  # what a killed process began
         run.delete(table)
     say(f"planning {inputs.subject}")
@@ -320,13 +314,15 @@ def _restore_spec(run: Run, spec: AnySpec) -> None:
     """Write the spec of a run that lost it, where it is this one; Raises InputError: it may be another."""
     if run.has(SPEC):
         return
-    if read_environment(run).get("spec") != _spec_digest(spec):
+    known = (run.ledger.known or {}).get(SPEC)
+    write_spec(run, dump_spec(spec))
+    if known is None or run.ledger.files[SPEC] != known._replace(time_ns=None):
+        run.delete(SPEC)
         raise InputError(
             f"{run.uri}/{SPEC}: is missing, and the run was not made with this spec, or nothing says that it was; "
             "restore the file, or choose another directory"
         )
-    say(f"{run.uri}/{SPEC}: is missing; written again")
-    run.write_sealed_yaml(SPEC, dump_spec(spec))
+    say(f"{run.uri}/{SPEC}: was missing; written again")
 
 
 def _refuse_growth(run: Run, spec: AnySpec) -> None:
@@ -338,13 +334,6 @@ def _refuse_growth(run: Run, spec: AnySpec) -> None:
                 f"{run.uri}/{_PLAN}: is missing or damaged, and the run grew since it was planned; restore it, or "
                 "choose another directory"
             )
-
-
-def _spec_digest(spec: AnySpec) -> str:
-    """Return the SHA-256 of a spec without its resources."""
-    content = spec.model_dump(mode="json")
-    content.pop("execution", None)
-    return sha256_of(json.dumps(content).encode())
 
 
 def fingerprints(spec: AnySpec) -> dict[tuple[str, ...], dict[str, Any]]:
