@@ -269,7 +269,7 @@ class Run:
         Raises:
             InputError: it is there, or once was, with other rows.
         """
-        known, is_there = (self.ledger.known or {}).get(name), self.has(name)
+        known, is_there = (self.ledger.known or {}).get(name), bool(self.listed(name))
         is_same = known is None if not is_there else _same_rows(self.read_bytes(name), data)
         if not (is_same or (known is not None and known.sha256 == sha256_of(data))):
             raise InputError(
@@ -413,12 +413,11 @@ class Run:
         """
         path = self.path(name)
         with self._reached():
-            found = self.fs.get_file_info(path)
-            if found.type == pafs.FileType.File:
-                return {name: (found.size, found.mtime_ns)}
-            infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=in_folders))
+            infos = [self.fs.get_file_info(path)]
+            if infos[0].type != pafs.FileType.File:
+                infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=in_folders))
         listed = {
-            f"{name}/{info.path.removeprefix(path).removeprefix('/')}": (info.size, info.mtime_ns)
+            f"{name}{info.path.removeprefix(path)}": (info.size, info.mtime_ns)
             for info in infos
             if info.type == pafs.FileType.File
             and info.size >= (_SMALLEST_PART if info.extension == "parquet" else 1)
