@@ -82,23 +82,27 @@ def _whole(run: Run) -> Run:
     return replace(run, ledger=Ledger({**remade, **files}, known))
 
 
-def settle(run: Run, named: Collection[str], tables: Collection[str]) -> None:
-    """Have a run count only parts that are its own: recorded ones, and those that its plan or stages name.
+def settle(run: Run, planned: Collection[str], made: Collection[str]) -> None:
+    """Have a run count only files that are its own: those that its plan or stages name, and recorded ones.
+
+    Parts of the same tables that are none of these are moved aside.
 
     Args:
         run: as `kept` yields it.
-        named: files that its plan or stages name.
-        tables: all of whose parts are among these, or are recorded; parts that are not are moved aside.
+        planned: files of the plan, which names all parts of their tables.
+        made: files of its stages.
     """
-    ledger = run.ledger
-    if ledger.known is not None:
-        strange = ledger.files.keys() - ledger.known.keys() - set(named)
-        folders = {_folder(name) for name in named} - {None}
-        strange = {name for name in strange if _folder(name) not in folders}
-        set_aside(run, {name for name in strange if name.partition("/")[0] in tables}, "are not of this run")
-        for name in strange:
-            ledger.files.pop(name, None)
-    ledger.is_whole = True
+    files, known = run.ledger.files, run.ledger.known
+    tables = {name.partition("/")[0] for name in planned}
+    strange = {name for name in files if name.partition("/")[0] in tables} - set(planned)
+    if known is not None:
+        folders = {_folder(name) for name in made} - {None}
+        strange |= {name for name in files if name not in known and _folder(name) not in folders} - {*planned, *made}
+        tables |= {name.partition("/")[0] for name in made}
+    set_aside(run, {name for name in strange if name.partition("/")[0] in tables - {*_TRAINED}}, "are not of this run")
+    for name in strange:
+        files.pop(name, None)
+    run.ledger.is_whole = True
 
 
 def set_aside(run: Run, names: Iterable[str], why: str) -> None:
@@ -111,10 +115,14 @@ def set_aside(run: Run, names: Iterable[str], why: str) -> None:
         say(f"{run.uri}/{names[0]}{more}: moved to {ASIDE}/, as they {why}; what is missing is made again")
 
 
-def inspected(run: Run) -> Run:
+def inspected(run: Run, *, with_trained: bool = False) -> Run:
     """Return a run whose ledger has its recorded files as they are now; nothing is written.
 
     Of a run without digests nothing is known, and all parts count.
+
+    Args:
+        run: the run directory.
+        with_trained: look at adapters and models, too, not at tables alone.
 
     Raises:
         TransientError: the disk or store does not answer.
@@ -122,7 +130,7 @@ def inspected(run: Run) -> Run:
     known = recorded(run)
     if known is None:
         return run
-    seen = _seen(run, (*TABLES, *_TRAINED, *_REMADE))
+    seen = _seen(run, (*TABLES, *_REMADE, *(_TRAINED if with_trained else ())))
     found = _digests(run, {name: own for name, own in seen.items() if name in known}, known)
     damaged = frozenset(name for name, digest in found.items() if digest is None)
     lost = frozenset(name for name in known.keys() - seen.keys() if name.partition("/")[0] in TABLES)
@@ -192,34 +200,37 @@ def _digests(run: Run, seen: Mapping[str, tuple[int, int]], known: Mapping[str, 
     def digest_of(name: str) -> Digest | None:
         (size, time_ns), own = seen[name], known.get(name)
         if own is None:
-            return _read(run, name, time_ns)
+            return _read(run, name, size, time_ns)
         if own.size != size:
             return None
         if own.time_ns == time_ns < recorded_ns:
             return own
-        return own._replace(time_ns=time_ns) if sha256_of(run.read_bytes(name)) == own.sha256 else None
+        return own._replace(time_ns=time_ns) if run.sha256(name) == own.sha256 else None
 
     with ThreadPoolExecutor(_THREADS) as pool:
         return dict(zip(seen, pool.map(digest_of, seen), strict=True))
 
 
-def _read(run: Run, name: str, time_ns: int) -> Digest | None:
+def _read(run: Run, name: str, size: int, time_ns: int) -> Digest | None:
     """Return the digest of a file that nothing is known of, having read all of it; None: it is no such file."""
-    data = run.read_bytes(name)
+    data, digest = b"", None
+    if name.endswith((".parquet", ".json")):
+        data = run.read_bytes(name)
+        digest = sha256_of(data)
     try:
         if name.endswith(".parquet"):
             pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
         elif name.endswith(".json"):
             json.loads(data)
         elif name.endswith(".safetensors"):
-            length = int.from_bytes(data[:8], "little")
-            header = json.loads(data[8 : 8 + length])
-            ends = [own["data_offsets"][1] for tensor, own in header.items() if tensor != "__metadata__"]
-            if 8 + length + max(ends, default=0) != len(data):
+            with run.reached(), run.fs.open_input_file(run.path(name)) as file:
+                length = int.from_bytes(file.read(8), "little")
+                tensors = [own for tensor, own in json.loads(file.read(length)).items() if tensor != "__metadata__"]
+            if 8 + length + max((own["data_offsets"][1] for own in tensors), default=0) != size:
                 return None
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    return Digest(len(data), sha256_of(data), time_ns)
+    return Digest(size, digest or run.sha256(name), time_ns)
 
 
 def _folder(name: str) -> str | None:

@@ -185,7 +185,7 @@ class Run:
         """Return whether the file or folder ``name`` exists, undamaged; Raises: as `names`."""
         if name in self.ledger.damaged:
             return False
-        with self._reached():
+        with self.reached():
             return bool(self.fs.get_file_info(self.path(name)).type != pafs.FileType.NotFound)
 
     def names(self) -> list[str]:
@@ -194,13 +194,14 @@ class Run:
         Raises:
             TransientError: the disk or store does not answer, or refuses.
         """
-        with self._reached():
+        with self.reached():
             if self.fs.get_file_info(self.root).type != pafs.FileType.Directory:
                 return []
             return sorted(info.base_name for info in self.fs.get_file_info(pafs.FileSelector(self.root)))
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def reached(self) -> Iterator[None]:
+        """Turn what a disk or store raises in the block, but for files that are not there, into a TransientError."""
         try:
             yield
         except FileNotFoundError:
@@ -312,8 +313,16 @@ class Run:
 
     def read_bytes(self, name: str) -> bytes:
         """Return the content of ``name``; Raises: as `names`, and FileNotFoundError."""
-        with self._reached(), self.fs.open_input_stream(self.path(name)) as stream:
+        with self.reached(), self.fs.open_input_stream(self.path(name)) as stream:
             return bytes(stream.read())
+
+    def sha256(self, name: str) -> str:
+        """Return the SHA-256 of the file ``name``, of which little is in memory at a time; Raises: as `read_bytes`."""
+        digest = hashlib.sha256()
+        with self.reached(), self.fs.open_input_stream(self.path(name)) as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
 
     def read_text(self, name: str) -> str:
         """Return the content of ``name``, which is UTF-8."""
@@ -412,7 +421,7 @@ class Run:
             TransientError: as `names`.
         """
         path = self.path(name)
-        with self._reached():
+        with self.reached():
             infos = [self.fs.get_file_info(path)]
             if infos[0].type != pafs.FileType.File:
                 infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=in_folders))
@@ -451,7 +460,7 @@ class Run:
     def set_aside(self, name: str) -> None:
         """Move a file out of the way, into the folder `ASIDE`, where the same one may be already."""
         self.guard()
-        place = f"{ASIDE}/{name}.{sha256_of(self.read_bytes(name))[:8]}"
+        place = f"{ASIDE}/{name}.{self.sha256(name)[:8]}"
         if self.is_local:
             os.makedirs(os.path.dirname(self.path(place)), exist_ok=True)
         self.fs.move(self.path(name), self.path(place))
@@ -476,17 +485,26 @@ class Run:
 
         Raises:
             TransientError: another process holds it.
+            InputError: the run cannot be written.
         """
         if not self.is_local:
             yield
             return
+        lock = FileLock(self.path(_LOCK), timeout=0)
         try:
-            with FileLock(self.path(_LOCK), timeout=0):
-                yield
+            lock.acquire()
         except Timeout as error:
             raise TransientError(
                 f"{self.uri}: another process is working on this run; wait for it, or choose another directory"
             ) from error
+        except OSError as error:
+            raise InputError(
+                f"{self.uri}: cannot be written ({_reason(error)}); check its rights, or copy the run"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 def _same_rows(old: bytes, new: bytes) -> bool:

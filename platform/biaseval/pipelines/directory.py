@@ -51,10 +51,11 @@ def read_plan(run: Run) -> Plan:
 
 
 def plan_files(plan: Plan) -> set[str]:
-    """Return the names of the Parquet files that a plan consists of; none of a plan of an older version."""
-    return {
-        f"{table}/{part_name(part)}" for table, n_parts in plan.get("tables", {}).items() for part in range(n_parts)
-    }
+    """Return the names of the Parquet files that a plan consists of; plans of older versions do not name all tables."""
+    tables, parts = dict(plan.get("tables", {})), plan.get("parts", ())
+    if parts and "contexts_part" in parts[0]:
+        tables |= {"prompts": len(parts), "contexts": 1 + max(part["contexts_part"] for part in parts)}
+    return {f"{table}/{part_name(part)}" for table, n_parts in tables.items() for part in range(n_parts)}
 
 
 def read_spec(run: Run) -> AnySpec:
@@ -214,7 +215,7 @@ def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) 
     plan = _stored_plan(run)
     if plan is None and not _holds_results(run):
         write_plan(run, kind, spec, inputs or read_with_weights(kind, spec))
-        settle(run, (), ())
+        settle(run, set(), set())
         return
     _restore_spec(run, spec)
     change = refuse_another(run, kind, spec)
@@ -222,11 +223,11 @@ def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) 
     if plan is None:
         _refuse_growth(run, own)
         say(f"{run.uri}/{_PLAN}: is missing; planning again, and what is there stays")
-        plan = _planned_again(run, kind, own, inputs)
+        plan = _planned_again(run, kind, own, inputs if own is spec else None)
         run.write_sealed(_PLAN, plan)
     elif lost := sorted(plan_files(plan) - run.ledger.files.keys()):
         say(f"{run.uri}/{lost[0]}: is missing; planning again, and what is there stays")
-        _planned_again(run, kind, own, inputs)
+        _planned_again(run, kind, own, None)
     settle_run(run, kind, own)
     if change is Change.MORE:
         extend_plan(run, kind, spec)
@@ -238,8 +239,7 @@ def settle_run(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
     """Have a planned run count only the parts that its plan, its stages or its digests name; older runs count all."""
     plan = read_plan(run)
     units = [unit for stage in kind.stages(run, spec, plan) for unit in stage.units]
-    made = {name for unit in units for name in (*unit.files, *unit.beside)}
-    settle(run, plan_files(plan) | made, {*plan.get("tables", {}), *(name.partition("/")[0] for name in made)})
+    settle(run, plan_files(plan), {name for unit in units for name in (*unit.files, *unit.beside)})
     if run.ledger.known is None:  # of an older version
         write_spec(run, run.read_text(SPEC))
 

@@ -134,9 +134,9 @@ class SharedWork:
     verb: str = "done"
     noun: str = "pieces of shared work"
 
-    @property
+    @cached_property
     def units(self) -> list[Unit]:
-        """All of it."""
+        """All of it, as one; what is lost of it is made again."""
         shared = recorded(Run.open(f"{self.run.uri}/{SHARED}")) or {}
         return [Unit(0, 1, (*(f"{SHARED}/{name}" for name in sorted(shared)), MADE))]
 

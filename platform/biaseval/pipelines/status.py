@@ -99,7 +99,7 @@ def run_status(run_uri: str) -> Status:
         InputError: there is no planned run.
         TransientError: there is none yet: a process has just begun it.
     """
-    run = inspected(Run.open(run_uri))
+    run = inspected(Run.open(run_uri), with_trained=True)
     damaged = sorted(run.ledger.damaged | run.ledger.lost)
     run.ledger.is_whole = False  # what is not recorded yet is made
     if not is_planned(run):
