@@ -291,7 +291,7 @@ def test_a_run_with_a_lease_is_to_the_byte_one_without(
     (tmp_path / "quiet" / "label_scores" / "part-00000.parquet").unlink()
     (tmp_path / "quiet" / LEASE).write_bytes(of_another_machine().data())
     score_prompts(model, ExecutionSpec(part_rows=3), prompts, str(tmp_path / "quiet"))
-    changing = {"environment.json", ".lock"}  # hardware and times
+    changing = {"environment.json", "digests.json", ".lock"}  # hardware and times
     first, second = (
         {name: digest for name, digest in digests(tmp_path / run).items() if name not in changing}
         for run in ("quiet", "beating")

@@ -26,7 +26,7 @@ from biaseval.execute.resources import Allocation, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import said_while_waiting
-from biaseval.store import Run
+from biaseval.store import Digest, Run
 from biaseval.units import Done, Unit, missing_units
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
                     continue
                 found = json.loads(row["done"])
                 heard.hear(found.pop("versions"))
-                done = Done(units[found.pop("number")], **found)
+                digests = {name: Digest(*own) for name, own in found.pop("digests").items()}
+                done = Done(units[found.pop("number")], digests=digests, **found)
                 hours.add(done)
                 yield done
         if hours.is_used_up and missing_units(run, missing):
@@ -201,9 +202,9 @@ class _Actor:
             started = time.monotonic()
             made = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
             busy = time.monotonic() - started
-        made.write(self._run)
+        digests = made.write(self._run)
         times = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
-        facts = {"tokens": task.work.get("tokens", 0), "facts": dict(made.facts), "actor": self._id}
+        facts = {"tokens": task.work.get("tokens", 0), "facts": dict(made.facts), "actor": self._id, "digests": digests}
         return json.dumps({"number": task.number, "versions": self._versions, **facts, **times})
 
 

@@ -58,9 +58,9 @@ def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]
             started = time.monotonic()
             made = worker.make(task, prepared)
             busy = time.monotonic() - started
-            made.write(run)
+            digests = made.write(run)
             times = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
-            yield Done(unit, tokens=unit.work.get("tokens", 0), facts=made.facts, actor=_NAME, **times)
+            yield Done(unit, tokens=unit.work.get("tokens", 0), facts=made.facts, actor=_NAME, digests=digests, **times)
     except Exception as error:
         raise as_ours(error, parts.name) from error
 

@@ -12,20 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from biaseval.analysis.headlines import SUMMARY, summarize
+from biaseval.digests import kept, record
 from biaseval.errors import BiasevalError, InputError
-from biaseval.lease import held
 from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import (
-    Change,
     adopt_analysis,
-    extend_plan,
+    begin,
     is_planned,
+    plan_files,
     read_plan,
     read_spec,
-    refuse_another,
     refuse_foreign,
-    sweep_unplanned,
-    write_plan,
+    settle_run,
 )
 from biaseval.pipelines.extras import refuse_missing_extras
 from biaseval.pipelines.imported import imported_spec
@@ -153,17 +151,8 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     inputs = None if is_planned(run) else read_with_weights(kind, spec)
     run.create()
     try:
-        with held(run) as run:
-            run.sweep()
-            if is_planned(run):
-                change = refuse_another(run, kind, spec)
-                sweep_unplanned(run, read_plan(run))
-                if change is Change.MORE:
-                    extend_plan(run, kind, spec)
-                elif change is Change.ANALYSIS:
-                    adopt_analysis(run, spec)
-            else:
-                write_plan(run, kind, spec, read_with_weights(kind, spec) if inputs is None else inputs)
+        with kept(run) as run:
+            begin(run, kind, spec, inputs)
             yield run
     finally:
         Cluster.leave()  # where planning began a Ray and nothing was made
@@ -211,10 +200,14 @@ def make_missing(
             with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
                 own = []
                 for done in stage.make(run, missing, cluster):
+                    for name in (*done.unit.files, *done.unit.beside):
+                        run.ledger.files.setdefault(name, None)
+                    run.ledger.files.update(done.digests)
                     progress.advance(done.unit.size, done.tokens)
                     run.guard()
                     own.append(done)
             made += own
+            record(run)
             _refuse_missing(run, stage, missing, own)
             if is_whole_run:
                 refuse_given_up(own)
@@ -228,28 +221,37 @@ def report_run(run_uri: str | Path) -> Run:
         InputError: it holds no run of a kind that has metrics.
         BiasevalError: the run is not finished, or a check failed.
     """
-    run = analyse_run(run_uri)
-    write_report(run.uri)
+    with _finished(run_uri) as (run, kind, spec):
+        analyse(run, kind, spec)
+        _write_page(run, kind)
     return run
 
 
 def analyse_run(run_uri: str | Path) -> Run:
     """Compute the metrics of a finished run anew; Raises: as `report_run`."""
-    run, kind, spec = _opened(run_uri)
-    refuse_unfinished(run)
-    analyse(run, kind, spec)
+    with _finished(run_uri) as (run, kind, spec):
+        analyse(run, kind, spec)
     return run
 
 
-def refuse_unfinished(run: Run) -> None:
+@contextmanager
+def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
+    """Yield a finished run of a kind that has metrics, held, with its kind and spec; Raises: as `report_run`."""
+    run, kind, spec = _opened(run_uri)
+    with kept(run) as run:
+        settle_run(run, kind, spec)
+        _refuse_unfinished(run, kind, spec)
+        yield run, kind, spec
+
+
+def _refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec) -> None:
     """Make sure that all that a run's metrics need is made; Raises BiasevalError: it is not."""
-    spec = read_spec(run)
-    stages = list(kind_of(spec).stages(run, spec, read_plan(run)))
-    lacking = [
-        name for stage in stages for unit in missing_units(run, stage.units, needed_only=True) for name in unit.files
-    ]
+    plan = read_plan(run)
+    stages, planned = list(kind.stages(run, spec, plan)), plan_files(plan)
+    units = [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
+    lacking = [*sorted(planned - run.ledger.files.keys()), *(name for unit in units for name in unit.files)]
     if lacking:
-        total = sum(len(unit.files) for stage in stages for unit in stage.units)
+        total = len(planned) + sum(len(unit.files) for stage in stages for unit in stage.units)
         raise BiasevalError(
             f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
         )
@@ -266,16 +268,12 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         InputError: it holds no run of a kind that has metrics, or a key is none of the analysis.
         BiasevalError: the run is not finished, or a check failed.
     """
-    run, kind, _ = _opened(run_uri)
-    with held(run) as run:
-        own = read_spec(run)
+    with _finished(run_uri) as (run, kind, own):
         _refuse(run, of_no_section(own, overrides))
         content = own.model_dump(mode="json")
         override_keys(content, overrides)
         spec = stored_spec(content, "--set")
         _refuse(run, of_analysis(own, spec))
-        sweep_unplanned(run, read_plan(run))
-        refuse_unfinished(run)
         kind.refuse_analysis(run, spec)
         if spec != own:
             for line in differences(own, spec):
@@ -328,6 +326,7 @@ def analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
     if kind.derive is not None:
         kind.derive(run, spec)
     write_marts(run, spec.kind)
+    record(run)
     if kind.conclude is not None:
         kind.conclude(run, spec)
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from biaseval.analysis import query
 from biaseval.analysis.objectives import objective_names
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
+from biaseval.digests import recorded
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.arithmetic import Computed
-from biaseval.pipelines.directory import read_plan
+from biaseval.pipelines.directory import plan_files, read_plan
 from biaseval.pipelines.extras import needs_of
 from biaseval.pipelines.kind import Description, Inputs, Kind, Page, Plan, Stage
 from biaseval.pipelines.sharing import made_files, methods_of, own_readers, shared_stages, varies
@@ -27,6 +28,7 @@ from biaseval.pipelines.trials import (
     SHARED,
     Came,
     Ended,
+    files_of_trials,
     make_trial,
     refuse_failure,
     refuse_other_points,
@@ -118,7 +120,7 @@ def _changes(spec: SearchSpec, environment: Mapping[str, Any]) -> list[str]:
 
 def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
     if any(not varies(spec)(Unit(0, 1, (file,), {}), file) for file in ("qa_attributes/", "label_scores/")):
-        yield SharedWork(spec)
+        yield SharedWork(run, spec)
     yield Computed(spec) if spec.is_arithmetic else Trials(spec, plan)
 
 
@@ -126,14 +128,17 @@ def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
 class SharedWork:
     """The stage that makes what trials share."""
 
+    run: Run
+    """The search's."""
     spec: SearchSpec
     verb: str = "done"
     noun: str = "pieces of shared work"
 
-    @property
+    @cached_property
     def units(self) -> list[Unit]:
-        """All of it."""
-        return [Unit(0, 1, (MADE,))]
+        """All of it, as one; what is lost of it is made again."""
+        shared = recorded(Run.open(f"{self.run.uri}/{SHARED}")) or {}
+        return [Unit(0, 1, (*(f"{SHARED}/{name}" for name in sorted(shared)), MADE))]
 
     def begun(self, run: Run) -> int:
         """Return 0: it is there or it is not."""
@@ -153,13 +158,10 @@ class SharedWork:
             _at_once(self.spec, self.spec.n_trials, cluster)  # refuses before anything is made
         cluster.resources()  # connects, so that stages find Ray running
         with planned_run(spec, f"{run.uri}/{SHARED}") as shared:
-            planned = made_files(shared, spec.kind) if not shared.has("planned.json") else set()
-            if not shared.has("planned.json"):
-                shared.write_json("planned.json", sorted(planned))
             for stage in shared_stages(kind.stages(shared, spec, read_plan(shared)), varies(self.spec)):
                 make_missing(shared, [stage], spec.execution)
-            files = made_files(shared, spec.kind) - set(shared.read_json("planned.json"))
-        run.write_json(MADE, {"files": sorted(files)})
+            files = made_files(shared, spec.kind) - plan_files(read_plan(shared))
+        run.write_sealed(MADE, {"files": sorted(files)})
         yield Done(missing[0])
 
 
@@ -175,7 +177,7 @@ class Trials:
     @cached_property
     def units(self) -> list[Unit]:
         """All trials."""
-        return [Unit(number, 1, (row_of(number),)) for number in range(self.plan["n_trials"])]
+        return [Unit(number, 1, files_of_trials(number)) for number in range(self.plan["n_trials"])]
 
     def begun(self, run: Run) -> int:
         """Return 0: how far a trial is, its own directory says."""
@@ -194,6 +196,8 @@ class Trials:
         for numbers in _batches(spec, len(self.units)):
             points = dict(zip(numbers, sampler.ask(len(numbers)), strict=True))
             due = [number for number in numbers if number in left]
+            for number in due:  # of a trial whose values are lost
+                run.delete(row_of(number))
             for number in set(numbers) - set(due):
                 refuse_other_points(run, number, [points[number]])
             if due:

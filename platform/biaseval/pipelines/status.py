@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from biaseval.digests import inspected
 from biaseval.errors import TransientError
 from biaseval.execute.messages import under_way
 from biaseval.lease import Seen, Sight, look
@@ -62,6 +63,8 @@ class Status:
     """Of the stage that is to be made; None: all are."""
     given_up: Mapping[str, str]
     """What it goes on without, and why, as far as that is known yet."""
+    damaged: Sequence[str]
+    """Files that are gone or differ from what was written; the same command makes them again."""
 
     @property
     def is_live(self) -> bool:
@@ -96,7 +99,9 @@ def run_status(run_uri: str) -> Status:
         InputError: there is no planned run.
         TransientError: there is none yet: a process has just begun it.
     """
-    run = Run.open(run_uri)
+    run = inspected(Run.open(run_uri), with_trained=True)
+    damaged = sorted(run.ledger.damaged | run.ledger.lost)
+    run.ledger.is_whole = False  # what is not recorded yet is made
     if not is_planned(run):
         _refuse_begun(run)
     plan = read_plan(run)
@@ -106,7 +111,7 @@ def run_status(run_uri: str) -> Status:
     stages = [_stage_status(run, stage) for stage in planned]
     has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
     is_made = not any(missing_units(run, stage.units, needed_only=True) for stage in planned)
-    is_complete = is_made and (kind.page is None or (has_marts and has_report))
+    is_complete = is_made and not damaged and (kind.page is None or (has_marts and has_report))
     said = [] if is_made else under_way(run)
     begun = [
         UnderWay(own["model"], own["n_steps"], own["loss"], own["seconds"])
@@ -127,6 +132,7 @@ def run_status(run_uri: str) -> Status:
         driver=driver,
         pace=pace,
         given_up=kind.given_up(run, spec),
+        damaged=damaged,
     )
 
 

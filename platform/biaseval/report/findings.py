@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 
 from biaseval.analysis import open_runs
+from biaseval.environment import raw_spec, read_environment
 from biaseval.report.formats import QUERIES as OF_FORMATS
 from biaseval.report.formats import Formats, formats_of
 from biaseval.report.methods import Order, is_adapted, method_order, mitigation_of
@@ -116,7 +117,7 @@ def read_findings(run: Run) -> Findings:
     Raises:
         BiasevalError: it has no metrics yet.
     """
-    spec = run.read_yaml("spec.yaml")
+    spec = raw_spec(run)
     with closing(open_runs([run.uri])) as connection:
         means = _rows(connection, "from label_bias_by_model")
         n_demos = tuple(sorted({row["n_demos"] for row in means}))
@@ -171,8 +172,8 @@ def read_findings(run: Run) -> Findings:
         formats=formats,
         queries=queries,
         spec=spec,
-        plan=_read_json(run, "plan.json"),
-        environment=_read_json(run, "environment.json"),
+        plan=run.read_json("plan.json") if run.has("plan.json") else {},
+        environment=read_environment(run),
     )
 
 
@@ -241,11 +242,6 @@ def _by_task(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
     rows: list[Row] = connection.sql(sql, params=parameters).to_arrow_table().to_pylist()
     return rows
-
-
-def _read_json(run: Run, name: str) -> Row:
-    content: Row = run.read_json(name) if run.has(name) else {}
-    return content
 
 
 _TESTED_TASKS = (

@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 
 from biaseval.analysis import open_runs
+from biaseval.environment import raw_spec, read_environment
 from biaseval.prompting.calibration import Variant
 from biaseval.report.findings import Row
 from biaseval.report.search_cells import decimals, short_keys
@@ -166,7 +167,7 @@ def read_search_findings(run: Run) -> SearchFindings:
     Raises:
         BiasevalError: the run has no metrics yet.
     """
-    spec = run.read_yaml("spec.yaml")
+    spec = raw_spec(run)
     keys = _keys(spec["search"])
     with closing(open_runs([run.uri])) as connection:
         [settings] = _rows(connection, "from search_settings")
@@ -206,7 +207,7 @@ def read_search_findings(run: Run) -> SearchFindings:
         verdicts={row["objective"]: row for row in verdicts},
         settings={**settings, "per": settings["per"] or []},
         spec=spec,
-        environment=run.read_json("environment.json") if run.has("environment.json") else {},
+        environment=read_environment(run),
     )
 
 
