@@ -26,6 +26,7 @@ LAYERS = [
     {"spec"},
     {"prompting", "qa_bias"},  # their records are what a spec may ask for
     {"records"},
+    {"delimited"},
     {"lease"},
     {"store"},
     {"tables"},
