@@ -104,7 +104,7 @@ def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
     _, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
     assert cautions == [
         "1 rows have no text: they are left out",
-        "2 rows have no label: fill it in, or take them out",
+        "2 rows have no label: they are left out (data.on_bad_row: drop)",
         "2 rows repeat an earlier one's text, 1 of them with another label: they are left out",
         "99% of the labels are good: of the others little can be said",
         "bad: fewer than five rows, of which little can be said",

@@ -11,14 +11,17 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from operator import eq
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from biaseval.errors import InputError
+
+if TYPE_CHECKING:
+    from _csv import Reader as _Reader
 
 Opened = Callable[[], AbstractContextManager[IO[bytes]]]
 """Opens a file at its beginning."""
@@ -67,7 +70,7 @@ class Written:
         quoted = "" if self.quotes == "none" else ", or quote texts that hold one"
         return f"mend the {_NAMES.get(self.delimiter, f'delimiters {self.delimiter!r}')}{quoted}"
 
-    def reader(self, lines: Iterator[str]) -> csv.reader:  # type: ignore[valid-type]
+    def reader(self, lines: Iterator[str]) -> _Reader:
         """Return the rows of lines, from the header on."""
         for _ in range(self.n_before):
             next(lines)
@@ -318,7 +321,7 @@ def _encoding(opened: Opened) -> tuple[str, list[str]]:
     ]
 
 
-def _text(stream: IO[bytes], encoding: str) -> Iterator[str]:
+def _text(stream: IO[bytes], encoding: str) -> Generator[str]:
     """Yield lines with their ends, which may be CR, LF or both; the stream stays open."""
     text = io.TextIOWrapper(stream, encoding, newline="")
     try:

@@ -233,6 +233,11 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     return pafs.LocalFileSystem(), absolute_uri(uri)
 
 
+def is_missing(value: object) -> bool:
+    """Return whether a value of a row is missing: null, blank text, or NaN, which pandas writes for one."""
+    return not value.strip() if isinstance(value, str) else value is None or value != value
+
+
 def read_file(uri: str) -> bytes:
     """Return a file's bytes, from a local disk or an object store.
 

@@ -39,7 +39,7 @@ def test_a_bad_row_behind_those_that_are_kept_is_found(tmp_path: Path, monkeypat
     path = tmp_path / "rows.csv"
     path.write_text("text,label\n" + "row,a\n" * 40 + "row,\n")
     [problem] = _read(path, 1).shown_problems()
-    assert problem == f"{path}: line 42: label: is empty; fill it in, or take the row out"
+    assert problem == f"{path}: line 42: label: is empty; fill it in, or leave such rows out with data.on_bad_row: drop"
 
 
 def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
         "line 7: question: is missing; add it",
         "line 8: answer: the label 'maybe' is not in data.labels (true, false); add it there, or mend the row",
         "line 10: question: holds half a surrogate pair",
-        "line 10: answer: is missing; add the label",
+        "line 10: answer: is empty; fill it in, or leave such rows out with data.on_bad_row: drop",
         "line 11: answer: 0.5 is no label; write text, true, false or a whole number",
     ):
         assert where + problem in message
