@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -266,3 +269,77 @@ def test_the_command_writes_no_spec_over_another(
     again = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
     assert (again.code, again.out) == (2, "")
     assert again.err.startswith(f"error: {out}: is there already; go on with it (biaseval plan {out}), or name")
+
+
+def test_rows_without_a_label_are_left_out_by_the_spec(tmp_path: Path) -> None:
+    rows = [{"text": f"row {number}", "label": ("good", "bad", "")[min(2, number % 11)]} for number in range(110)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", [{**row} for row in rows]))
+    n_unlabelled = sum(not row["label"] for row in rows)
+    assert cautions == [
+        f"{n_unlabelled:,} rows have no label: they are left out (data.on_bad_row: drop)",
+        *cautions[1:],
+    ]
+    assert (
+        f"  on_bad_row: drop  # {n_unlabelled} rows have no label; error refuses the file\n"
+        in (tmp_path / "first.yaml").read_text()
+    )
+    [data] = spec.data
+    assert data.on_bad_row == "drop"
+    notes = describe(spec).notes
+    assert (
+        f"data.train: {n_unlabelled} of 110 rows are left out (on_bad_row: drop): {n_unlabelled} label: is empty"
+        in notes
+    )
+    labelled = [row for row in rows if row["label"]]
+    assert _spec(tmp_path, write_csv(tmp_path / "rows.csv", labelled))[0].data[0].on_bad_row == "error"
+
+
+def test_options_without_a_right_one_are_left_out_by_the_spec(tmp_path: Path) -> None:
+    texts = ({"question": f"What is {n}?", **{letter: f"{letter} {n}" for letter in "ABC"}} for n in range(80))
+    rows = [{**row, "answer": "ABC "[n % 4].strip()} for n, row in enumerate(texts)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "quiz.csv", rows))
+    assert "20 rows have no label: they are left out (data.on_bad_row: drop)" in cautions
+    assert (
+        "note: data.train: 20 of 80 rows are left out (on_bad_row: drop): 20 answer: is empty" in describe(spec).notes
+    )
+
+
+@pytest.mark.parametrize("labels", [("café", "cafe\u0301", "thé"), ("yes", "Yes", "no"), ("good", "\uff47ood", "bad")])
+def test_labels_that_look_alike_are_said_before_and_in_a_plan(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    rows = [{"text": f"row {number}", "label": labels[number % 3]} for number in range(120)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    [caution] = [each for each in cautions if "look alike and count as different" in each]
+    assert any(
+        note.startswith("note: rows: the labels ") and caution.split("'")[1] in note for note in describe(spec).notes
+    )
+
+
+def test_a_file_without_names_of_columns_is_said_before_and_in_a_plan(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("".join(f"tea cup {n},{('pos', 'neg')[n % 2]}\n" for n in range(60)))
+    spec, cautions = _spec(tmp_path, tmp_path / "rows.csv")
+    assert cautions[0].startswith(
+        "line 1 looks like a row and not like the names of columns ('pos' stands below in its"
+    )
+    assert f"note: data.train: {cautions[0]}" in describe(spec).notes
+
+
+def test_decimal_numbers_as_labels_are_shown_without_decimals(tmp_path: Path) -> None:
+    rows = [{"text": f"row {number}", "label": ("0.0", "1.0")[number % 2]} for number in range(60)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    assert spec.data[0].labels == {"0.0": "0", "1.0": "1"}
+    assert "labels are no words: say in data.labels what prompts show for each" in cautions
+    describe(spec)
+    frame = pd.DataFrame([{**row, "label": None if n > 50 else float(row["label"])} for n, row in enumerate(rows)])
+    frame.to_parquet(tmp_path / "rows.parquet")
+    [data] = _spec(tmp_path, tmp_path / "rows.parquet")[0].data
+    assert (data.label, data.labels, data.on_bad_row) == ("label", {"0": "0", "1": "1"}, "drop")
+
+
+def test_hidden_labels_are_said_where_no_label_is_found(tmp_path: Path) -> None:
+    features = {"text": {"_type": "Value"}, "label": {"names": ["bad", "good"], "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    schema = pa.schema({"text": pa.string(), "label": pa.int64()}, metadata=metadata)
+    rows = [{"text": f"row {number}", "label": -1} for number in range(60)]
+    pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "test.parquet")
+    with pytest.raises(InputError, match=r"label: 60 of 60 rows have -1, which stands for a hidden label, as in test"):
+        first_spec(str(tmp_path / "test.parquet"), None, tmp_path)

@@ -73,3 +73,13 @@ def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str,
     file.write_bytes(content)
     with pytest.raises(InputError, match=rf"prompts\.jsonl: {message}"):
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
+
+
+def test_a_byte_order_mark_is_none_of_the_first_prompt(tmp_path: Path) -> None:
+    row = json.dumps({"prompt_id": "a", "text": "Input: x\nOutput:", "labels": ["yes", "no"]})
+    model, execution = ModelSpec(path="unused"), ExecutionSpec()
+    specs = []
+    for name, mark in (("marked", "\ufeff"), ("bare", "")):
+        (tmp_path / f"{name}.jsonl").write_text(mark + row + "\n", encoding="utf-8")
+        specs.append(score_spec(model, execution, tmp_path / f"{name}.jsonl"))
+    assert specs[0].prompts_sha256 == specs[1].prompts_sha256

@@ -14,7 +14,7 @@ Record = dict[str, Any]
 
 
 def records(path: Path, notes: list[str]) -> Iterator[tuple[str, Record]]:
-    """Yield the place and the columns of each row of a file; an empty cell of a table is null.
+    """Yield the place and the columns of each row of a file; an empty cell of a table, and NaN, is null.
 
     Args:
         path: of the file.
@@ -26,7 +26,7 @@ def records(path: Path, notes: list[str]) -> Iterator[tuple[str, Record]]:
     found = Records(str(path))
     place = None
     for place, row in found:
-        yield f"{path}: {place}", {name: None if cell == "" else cell for name, cell in row.items()}
+        yield f"{path}: {place}", {name: None if cell == "" or cell != cell else cell for name, cell in row.items()}
     if found.problems:
         raise InputError.of([f"{path}: {problem}" for problem in found.problems])
     notes += [f"{path}: {note}" for note in found.notes]

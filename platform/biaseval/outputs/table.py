@@ -28,7 +28,8 @@ from biaseval.outputs.plan import PURPOSES, needs_gold
 from biaseval.outputs.problems import refuse
 from biaseval.outputs.records import Record, digest_of, records
 from biaseval.outputs.scored import MOST_LOGPROB, Outputs, ScoredPrompt
-from biaseval.spec import OnBadRow
+from biaseval.prompting.labels import same_number
+from biaseval.spec import OnBadRow, is_label, label_key
 
 REQUIRED = ("task", "label", "logprob")
 COLUMNS = (*REQUIRED, "prompt_id", "gold", "n_demos", "demo_set", "purpose", "input", "text")
@@ -143,10 +144,10 @@ def _add(row: _Row, place: str, prompts: dict[_Key, ScoredPrompt]) -> None:
 
 
 def _text(record: Record, name: str) -> str | None:
-    """Return a text; a whole number is one, and empty text is none."""
+    """Return a text; a number without decimals is one, and empty text is none."""
     value: Any = record.get(name)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    if is_label(value) and not isinstance(value, str | bool):
+        return label_key(value)
     if value is not None and not isinstance(value, str):
         raise _RowError(f"{name} {value!r} is no text; write it as text")
     return value or None
@@ -163,9 +164,10 @@ def _count(record: Record, name: str) -> int:
     value = _text(record, name)
     if value is None:
         return 0
-    if not (value.isascii() and value.isdigit()):
+    number = same_number(value) or ""
+    if not number.isdigit():
         raise _RowError(f"{name} {value!r} is no number from 0 on; mend it")
-    return int(value)
+    return int(number)
 
 
 def _logprob(record: Record) -> float:
