@@ -27,6 +27,7 @@ LAYERS = [
     {"prompting", "qa_bias"},  # their records are what a spec may ask for
     {"records"},
     {"digests"},
+    {"delimited"},
     {"lease"},
     {"store"},
     {"tables"},

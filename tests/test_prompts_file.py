@@ -107,3 +107,13 @@ def test_prompts_that_begin_with_bos_have_it_once_and_it_is_said(
     assert note in capsys.readouterr().err
     scores = run.read_table("label_scores")["token_logprobs"].to_pylist()
     assert scores[:2] == scores[2:]
+
+
+def test_a_byte_order_mark_is_none_of_the_first_prompt(tmp_path: Path) -> None:
+    row = json.dumps({"prompt_id": "a", "text": "Input: x\nOutput:", "labels": ["yes", "no"]})
+    model, execution = ModelSpec(path="unused"), ExecutionSpec()
+    specs = []
+    for name, mark in (("marked", "\ufeff"), ("bare", "")):
+        (tmp_path / f"{name}.jsonl").write_text(mark + row + "\n", encoding="utf-8")
+        specs.append(score_spec(model, execution, tmp_path / f"{name}.jsonl"))
+    assert specs[0].prompts_sha256 == specs[1].prompts_sha256

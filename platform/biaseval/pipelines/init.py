@@ -13,6 +13,7 @@ from biaseval.errors import InputError
 from biaseval.examples.survey import MOST_ROWS, Survey, survey
 from biaseval.label_bias.data import FEWEST_MAIN_ROWS
 from biaseval.models import ModelSource, located
+from biaseval.prompting.labels import label_cautions
 from biaseval.spec import LABEL, WindowsSpec
 
 _MODEL = "MODEL"
@@ -62,10 +63,11 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
         return _of_questions(found, model, folder)
     if found.label is None or not found.fields or not found.counts:
         what = "a label: none has 2 to 45 values" if found.label is None else "a text"
-        raise InputError(
+        problem = (
             f"{file}: no column can be {what} (its columns: {', '.join(found.columns)}); write the spec by hand "
             "(docs/label-bias.md has its keys)"
         )
+        raise InputError.of([problem, *(f"{file}: {note}" for note in found.notes)])
     return _of_labels(found, model, folder)
 
 
@@ -90,7 +92,7 @@ heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
             f"bootstrap: {{sample: {max(2, found.n_rows // 4)}, replacement: true}}  # of each of two groups; 800 "
             f"without, as published, need {_PUBLISHED_QUESTIONS:,} questions\n"
         )
-    return FirstSpec(text, [f"{_questions(found)} with their contexts"], [], model is not None)
+    return FirstSpec(text, [f"{_questions(found)} with their contexts"], list(found.notes), model is not None)
 
 
 def _window(model: str) -> int | None:
@@ -113,6 +115,8 @@ def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
         question = found.fields[0] if found.fields else "question"
         renamed = "" if question in _QUESTIONS else f"\n  fields: {{input: {_quoted(question)}}}"
         methods, prompt, fields, labels = f"{methods}, pride", "", f"{renamed}\n  options: {{{named}}}", ""
+    if found.n_unlabelled:
+        labels += f"\n  on_bad_row: drop  # {found.n_unlabelled:,} rows have no label; error refuses the file"
     text = f"""# Does the model prefer some labels whatever the input? biaseval plan says what it would cost.
 kind: label_bias
 name: {_quoted(init_name(found.uri))}
@@ -146,7 +150,9 @@ def _field(column: str) -> str:
 
 
 def _named_labels(found: Survey) -> str:
-    return ", ".join(f"{json.dumps(label, ensure_ascii=False)}: {_quoted(label)}" for label in sorted(found.counts))
+    """Return what prompts show for each label: the label, but for decimals that say nothing."""
+    shown = {label: re.sub(r"(?<=\d)\.0+$", "", label) for label in sorted(found.counts)}
+    return ", ".join(f"{json.dumps(label, ensure_ascii=False)}: {_quoted(text)}" for label, text in shown.items())
 
 
 def _instruction(found: Survey) -> str:
@@ -183,11 +189,11 @@ def _found(found: Survey) -> list[str]:
 
 def _cautions(found: Survey) -> list[str]:
     total = sum(found.counts.values())
-    cautions = []
+    cautions = [*found.notes, *label_cautions(found.counts)]
     if found.n_empty:
         cautions.append(f"{found.n_empty:,} rows have no text: they are left out")
     if found.n_unlabelled:
-        cautions.append(f"{found.n_unlabelled:,} rows have no label: fill it in, or take them out")
+        cautions.append(f"{found.n_unlabelled:,} rows have no label: they are left out (data.on_bad_row: drop)")
     if found.n_repeated:
         contradicting = f", {found.n_contradicting:,} of them with another label" if found.n_contradicting else ""
         cautions.append(f"{found.n_repeated:,} rows repeat an earlier one's text{contradicting}: they are left out")

@@ -186,7 +186,7 @@ def _prompt_rows(path: Path) -> Iterator[dict[str, Any]]:
         if path.suffix == ".parquet":
             yield from pq.read_table(path).to_pylist()
             return
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     row = json.loads(line)

@@ -37,6 +37,7 @@ from biaseval.spec import (
     AnySpec,
     ExecutionSpec,
     ModelSpec,
+    OnBadRow,
     Source,
     differences,
     of_analysis,
@@ -90,7 +91,13 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     return run
 
 
-def import_scores(source: Source, files: Sequence[Path], run_uri: str, name: str | None = None) -> Run:
+def import_scores(
+    source: Source,
+    files: Sequence[Path],
+    run_uri: str,
+    name: str | None = None,
+    on_bad_row: OnBadRow = "error",
+) -> Run:
     """Make a finished label-bias run of scores that somebody else made; no model, no Ray.
 
     Args:
@@ -98,6 +105,7 @@ def import_scores(source: Source, files: Sequence[Path], run_uri: str, name: str
         files: with scores of one model.
         run_uri: the run's directory; the same files give the same run.
         name: of the run; None: what the files call the model.
+        on_bad_row: of a table: ``drop`` leaves prompts out that lack their right label, counted.
 
     Returns:
         The run, with metrics and report.
@@ -105,7 +113,7 @@ def import_scores(source: Source, files: Sequence[Path], run_uri: str, name: str
     Raises:
         InputError: bad input; nothing is written.
     """
-    spec = imported_spec(source, files, name)
+    spec = imported_spec(source, files, name, on_bad_row)
     kind = kind_of(spec)
     with planned_run(spec, run_uri) as run:
         say("computing the metrics")
