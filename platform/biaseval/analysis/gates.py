@@ -32,7 +32,7 @@ _OF_METRIC = {"": "estimate", "_low": "verdict_low", "_high": "verdict_high", "_
 
 _NOT_CONSTANT = "is_above_constant is distinct from false"
 _SETTINGS = "method = 'none'"
-PRESETS = {
+PRESETS: dict[str, dict[str, tuple[str, str | None]]] = {
     "label_bias": {
         "unbiased": (f"not is_bias_shown and {_NOT_CONSTANT}", f"suite = 'all' and {_SETTINGS}"),
         "better-than-constant": (_NOT_CONSTANT, f"suite = 'all' and {_SETTINGS}"),
@@ -144,15 +144,15 @@ def _ready_made(kind: str, presets: Sequence[str], against: str | None) -> list[
     """
     if against is not None:
         raise InputError("--preset: is about a run alone; leave out --against, or write conditions")
-    problems, expressions = Problems(), []
+    problems, known = Problems(), PRESETS.get(kind, {})
+    expressions: list[str] = []
     for preset in presets:
         name, selection = _parted(preset)
         with problems.noted():
-            known = PRESETS.get(kind, {})
             if name.strip() not in known:
                 raise InputError(
                     f"--preset {name.strip()}: a run of {kind} has {' and '.join(known) or 'none'}"
-                    f"{did_you_mean(name.strip(), known)}"
+                    f"{did_you_mean(name.strip(), list(known))}"
                 )
             condition, usual = known[name.strip()]
             where = usual if selection is None else selection
