@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-import yaml
 from filelock import FileLock, Timeout
 
 from biaseval.errors import BiasevalError, InputError, TransientError
+from biaseval.parsing import ParseError, json_value, yaml_value
 
 _PART = re.compile(r"part-(\d{5,})\.parquet")
 _SMALLEST_PART = 12
@@ -335,8 +335,8 @@ class Run:
             InputError: it is damaged.
         """
         try:
-            content = json.loads(self.read_text(name))
-        except ValueError as error:
+            content = json_value(self.read_bytes(name))
+        except ParseError as error:
             raise self._damaged(name, str(error)) from error
         if isinstance(content, dict) and _OWN_DIGEST in content:
             digest = content.pop(_OWN_DIGEST)
@@ -356,8 +356,8 @@ class Run:
         """
         try:
             text = self.read_text(name)
-            content = yaml.safe_load(text)
-        except (ValueError, yaml.YAMLError) as error:
+            content = yaml_value(text)
+        except ValueError as error:
             raise self._damaged(name, str(error)) from error
         body, mark, digest = text.rpartition(f"# {_OWN_DIGEST}: ")
         if (is_sealed and not mark) or (mark and digest != f"{sha256_of(body.encode())}\n"):

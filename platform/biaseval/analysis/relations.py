@@ -23,6 +23,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from biaseval.analysis.paths import read_named_files
 from biaseval.errors import BiasevalError
 from biaseval.prompting.calibration import calibration_rows
 from biaseval.store import Run, part_name
@@ -119,6 +120,7 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.
         store.glob, store.info = cache(_files_of(store.glob)), cache(store.info)
         connection.register_filesystem(store)
+    read_named_files(connection)
     # By Arrow, making a table of Python's values would import pandas.
     unnested = "create table calibration_methods as select unnest($rows, recursive := true)"
     connection.execute(unnested, {"rows": calibration_rows()}).fetchall()
@@ -250,7 +252,8 @@ def read_parquet(run: Run, *names: str) -> str:
     """Return the query over Parquet files of a run, with their absolute paths in it."""
     path = re.sub(r"([\[*?])", r"[\1]", run.root)  # these are special in DuckDB's patterns
     place = path if run.is_local else f"{run.fs.type_name}://{path}"
-    return f"select * from read_parquet([{', '.join(literal(f'{place}/{name}') for name in names)}])"
+    files = ", ".join(literal(f"{place}/{name}") for name in names)
+    return f"select * from read_parquet([{files}], hive_partitioning = false)"
 
 
 def literal(text: str) -> str:
