@@ -4,7 +4,7 @@
 -- which may repeat another label; is_constant: that is above 95 %, a description that nothing is judged by.
 -- is_above_constant, constant_p: of the means over sets, as in label_bias_by_task; n_demo_sets_not_above: sets in which
 -- neither accuracy nor macro_f1 exceeds that of an answer that is always the same.
--- Baselines, bias_score_of_perfect and numbers of labels are the same in every set.
+-- Baselines, bias_score_of_perfect, numbers of labels and their rows are the same in every set.
 -- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (task_errors):
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
 -- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
@@ -41,7 +41,10 @@ means as (
         max(majority_macro_f1) as majority_macro_f1,
         max(label_bias_by_task.share_most_frequent) as share_most_frequent,
         max(label_bias_by_task.share_most_frequent) > 0.95 as is_constant,
-        nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance
+        nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance,
+        nullif(avg(coalesce(squared_preference, 'nan') order by demo_set), 'nan') as squared_preference,
+        any_value(n_fewest_bias_score_rows) as n_fewest_bias_score_rows,
+        any_value(fewest_bias_score_label) as fewest_bias_score_label
     from label_bias_by_task
     group by all
 
@@ -77,19 +80,31 @@ bounded as (
 )
 
 select
-    bounded.* exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance),
+    bounded.* exclude (
+        accuracy_interval,
+        macro_f1_reach,
+        rsd_interval,
+        bias_score_interval,
+        relative_variance,
+        squared_preference,
+        n_fewest_bias_score_rows,
+        fewest_bias_score_label
+    ),
     accuracy_interval[1] as accuracy_low,
     accuracy_interval[2] as accuracy_high,
     if(macro_f1_reach is null, null, greatest(0, macro_f1 - macro_f1_reach)) as macro_f1_low,
     if(macro_f1_reach is null, null, least(1, macro_f1 + macro_f1_reach)) as macro_f1_high,
     rsd_interval[1] * case when rsd_p > 0.05 then 0 else 1 end as rsd_low,
     rsd_interval[2] as rsd_high,
-    bias_score_interval[1] * case when bias_score_p > 0.05 then 0 else 1 end as bias_score_low,
+    bias_score_interval[1] * case when bias_score_p <= 0.05 then 1 else 0 end as bias_score_low,
     bias_score_interval[2] as bias_score_high,
     relative_variance,
     constant_p,
     is_above_constant,
-    n_demo_sets_not_above
+    n_demo_sets_not_above,
+    squared_preference,
+    n_fewest_bias_score_rows,
+    fewest_bias_score_label
 from bounded
 inner join (select * from constant_tests where format = 'base' and demo_set is null) as constant_tests
     using (task, n_demos, method)

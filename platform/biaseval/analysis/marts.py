@@ -32,15 +32,16 @@ _LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
 """Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
 
 ADDED_LAST = {
-    "label_bias_by_label": "preference_p",
+    "label_bias_by_label": "n_bias_score_rows_of_label",
     "label_bias_by_task": "is_above_constant",
     "label_bias_by_task_over_sets": "n_demo_sets_not_above",
-    "label_bias_by_format": "is_above_constant",
+    "label_bias_by_format": "squared_preference",
     "label_bias_by_model": "is_bias_shown",
     "label_bias_changes": "unit",
-    "label_bias_changes_by_task": "n_free",
+    "label_bias_changes_by_task": "noise_p",
+    "label_bias_format_changes": "noise_p",
     "label_bias_remedies": "is_above_constant",
-    "label_bias_verdicts": "same_tasks_smallest_detectable",
+    "label_bias_verdicts": "noise_p",
     "majority_over_seeds": "is_above_constant",
     "majority_by_model": "is_bias_shown",
     "majority_calibration_gain": "is_above_constant",
