@@ -28,8 +28,8 @@ _NAMES = {
         n_group n_groups num_decoder_layers num_encoder_layers num_experts_per_tok num_experts_per_token
         num_key_value_heads num_kv_heads num_query_groups o_groups swa_num_key_value_heads top_k_experts topk_group""",
     4: """attention_heads decoder_attention_heads depth encoder_attention_heads index_n_heads linear_num_heads
-        linear_num_value_heads mamba_dt_rank mamba_n_heads mamba_num_heads moe_num_experts n_head n_heads n_layer n_layers
-        n_mamba_heads n_routed_experts num_attention_heads num_blocks num_decoder_attention_heads
+        linear_num_value_heads mamba_dt_rank mamba_n_heads mamba_num_heads moe_num_experts n_head n_heads n_layer
+        n_layers n_mamba_heads n_routed_experts num_attention_heads num_blocks num_decoder_attention_heads
         num_encoder_attention_heads num_experts num_heads num_hidden_layers num_layers num_local_experts
         swa_num_attention_heads time_step_rank zero_expert_num""",
     8: """attention_head_size chunk_size d_head d_kv dim_head head_dim index_head_dim kv_channels linear_head_dim
@@ -37,7 +37,8 @@ _NAMES = {
         query_pre_attn_scalar rotary_dim ssm_state_size state_size swa_head_dim v_head_dim""",
     16: """attention_head_dim embedding_size hidden_size_per_layer_input kv_lora_rank laurel_rank mamba_d_head
         mamba_head_dim mamba_headdim o_lora_rank q_lora_rank word_embed_proj_dim""",
-    32: """backbone_hidden_size d_model dim emb_dim embedding_dim hc_lowrank hidden_size hidden_size_global
+    32: """adapter_in_dim adapter_input_size adapter_out_dim backbone_hidden_size base_channels d_model dim
+        downsample_hidden_size emb_dim embedding_dim hc_lowrank hidden_size hidden_size_global
         input_embedding_size lru_width n_embd out_hidden_size output_channels output_embedding_size ple_embed_dim
         pronunciation_embed_dim shape_embed_dim""",
     48: """d_ff d_inner decoder_ffn_dim dense_intermediate_size dff dim_ff encoder_ffn_dim expert_ffn_hidden_size
@@ -53,15 +54,14 @@ _NAMES = {
 }
 _SIZES = {name: size for size, names in _NAMES.items() for name in names.split()}
 _SET = {
-    "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0,
+    "pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0,
     "initializer_range": 0.2, "init_std": 0.2,
 }  # fmt: skip
 
 _HEADS = {"num_key_value_heads": 2, "head_dim": 8}
 _HYBRID = {"layer_types": ["linear_attention", "full_attention"] * 2}
-_LATENT = {"num_key_value_heads": 4, "per_layer_config": {}, "swa_head_dim": 16, "swa_qk_nope_head_dim": 8} | {
-    f"swa_{name}": 4 for name in ("num_attention_heads", "num_key_value_heads")
-}
+_LATENT = {"num_key_value_heads": 4, "head_dim": 16, "per_layer_config": {}}
+_SHARED = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2}
 _INDEXED = {
     "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 256,
     "indexer_compress_ratio": 8,
@@ -69,6 +69,7 @@ _INDEXED = {
 _SPECIAL: dict[str, dict[str, Any]] = {
     "bailing_hybrid": _HYBRID,
     "bamba": {"attn_layer_indices": [1, 3]},
+    "blenderbot": {"max_position_embeddings": 512},
     "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}},
     "dbrx": {
         "attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0},
@@ -76,11 +77,12 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "deepseek_v2": {"num_experts_per_tok": 2, "first_k_dense_replace": 1},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1},
-    "dots3_note": {"text_config": _LATENT},
+    "dots3_note": {"text_config": _LATENT, "vision_config": {"mlp_layer_types": ["dense"] * 4}},
     "dots3_note_text": _LATENT,
     "emu3": {"vocabulary_map": {"<image>": VOCABULARY - 1}},
     "gemma3n_text": {"num_hidden_layers": 15, "num_kv_shared_layers": 5},
     "gemma4_assistant": {"text_config": {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}},
+    "gemma4_unified_assistant": {"text_config": _SHARED},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "granitemoehybrid": _HYBRID,
     "hunyuan_v1_dense": _HEADS,
@@ -93,7 +95,12 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "nemotron": _HEADS,
     "qwen4_exp": {"text_config": _INDEXED},
     "qwen4_exp_text": _INDEXED,
-    "reformer": {"is_decoder": True, "axial_pos_shape": (16, 32), "axial_pos_embds_dim": (8, 24)},
+    "reformer": {
+        "vocab_size": VOCABULARY,
+        "is_decoder": True,
+        "axial_pos_shape": (16, 32),
+        "axial_pos_embds_dim": (8, 24),
+    },
     "xlstm": {"hidden_size": 128, "embedding_dim": 128},
     "xmod": {"default_language": "en_XX"},
     "zamba": {"num_hidden_layers": 14, "attn_layer_period": 6},

@@ -19,7 +19,6 @@ from biaseval.models import (
     describe_model,
     load_model,
     load_tokenizer,
-    refuse_looking_ahead,
 )
 from biaseval.pipelines import describe
 from biaseval.pipelines.prompts_file import score_spec
@@ -32,18 +31,22 @@ from tests.taskfiles import WORDS
 pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers says of its own models
 
 FAST = {
-    "bloom", "deepseek_v3", "gemma3n_text", "gemma4", "gemma4_text", "gpt_oss", "jamba", "llama4", "mamba2", "openai-gpt",
-    "qwen3_5_moe", "roberta",
+    "bloom", "deepseek_v3", "gemma3n_text", "gemma4", "gemma4_text", "gpt_oss", "jamba", "llama4", "mamba2",
+    "openai-gpt", "qwen3_5_moe", "roberta",
 }  # fmt: skip
 ENCODERS = {
     "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "rembert",
     "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm", "xlm-roberta", "xlm-roberta-xl", "xmod",
 }  # fmt: skip
 WITH_ENCODER = {
-    "bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mvp", "pegasus", "plbart", "whisper",
+    "bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mvp", "pegasus", "plbart",
+    "whisper",
 }  # fmt: skip
 NEEDS = {"gemma3n": "timm"}
 """Types whose parts need a package that is no dependency."""
+
+LEAVES = {"moshi"}
+"""Types whose cached prefixes the self-test finds wrong, so that texts run whole."""
 
 _DEMOS = "".join(
     f"Input: the {word} {number}.\nOutput: {'not ' * (number % 2)}sure.\n\n" for number, word in enumerate(WORDS[:9])
@@ -87,7 +90,7 @@ def test_every_type_scores_as_a_plain_pass(model_type: str, tmp_path: Path) -> N
     for path in (None, "full_text"):
         scoring = LabelScorer(model, tokenizer, path=path)
         assert largest_difference(scoring.score(PROMPTS), expected) < EXACT, scoring.facts()
-        assert not scoring.facts()["paths_left"]
+        assert model_type in LEAVES or not scoring.facts()["paths_left"]
 
 
 def config_alone(config: PretrainedConfig, folder: Path) -> ModelSource:
@@ -100,18 +103,23 @@ def test_types_that_cannot_be_scored_are_refused_by_name(
     model_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = rf"{model_type}\), as {REFUSED[model_type]}|encoder with a decoder \({model_type}\)"
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    source = config_alone(small_config(model_type), tmp_path)
     for read in (describe_model, load_model):
         with pytest.raises(InputError, match=reason):
-            read(ModelSource(str(tmp_path)))
-    monkeypatch.setattr(causal, "REFUSED", {})  # or does it score by now?
-    with pytest.raises(
-        (InputError, AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError)
-    ):
-        folder = save_small(small_config(model_type), tmp_path / "model")
-        model, tokenizer = load_model(ModelSource(str(folder))), load_tokenizer(ModelSource(str(folder)))
-        expected = by_the_rule(model, tokenizer, PROMPTS)
-        assert largest_difference(LabelScorer(model, tokenizer).score(PROMPTS), expected) < EXACT
+            read(source)
+    monkeypatch.setattr(causal, "REFUSED", {})
+    assert not is_scored_right(model_type, tmp_path / "model"), f"take {model_type} off the list of refusals"
+
+
+def is_scored_right(model_type: str, folder: Path) -> bool:
+    try:
+        source = ModelSource(str(save_small(small_config(model_type), folder)))
+        model, tokenizer = load_model(source), load_tokenizer(source)
+        scores = LabelScorer(model, tokenizer).score(PROMPTS)
+        return largest_difference(scores, by_the_rule(model, tokenizer, PROMPTS)) < EXACT
+    except Exception as error:
+        print(model_type, repr(error))  # for who looks at why
+        return False
 
 
 @pytest.mark.parametrize("model_type", sorted(ENCODERS))

@@ -39,6 +39,7 @@ _ENCODERS = {*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "bert-generation"}
 REFUSED = {
     "blt": "it reads bytes in patches, which transformers cannot run with a cache",
     "cpmant": "its tokens see those behind them",
+    "emu3": "transformers does not find its text model in its files",
     "gemma4_assistant": "it drafts tokens for another model, whose states it reads",
     "gemma4_unified_assistant": "it drafts tokens for another model, whose states it reads",
     "musicgen": "it writes sounds",
