@@ -222,7 +222,7 @@ def is_in_adapter(model: PreTrainedModel, weight: str) -> bool:
 def _fitting(adapter: str, path: str) -> AbstractContextManager[None]:
     """Name both in what PEFT raises for an adapter of another model."""
     problem = f"adapter {adapter}: does not fit the model {path}"
-    return explained(problem, "give the model that it was trained on", TypeError)
+    return explained(problem, "give the model that it was trained on")
 
 
 class AdapterSlot:

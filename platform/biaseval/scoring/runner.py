@@ -15,6 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError, InputError
+from biaseval.models import refuse_looking_ahead
 from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
 from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, is_out_of_memory, token_budget_of
 from biaseval.scoring.packed import (
@@ -356,6 +357,7 @@ class Runner:
             self._n_to_test[path, what] -= len(own_rows)
         self._differences[path] = max(difference, self._differences.get(path, 0.0))
         if not difference <= tolerance:
+            refuse_looking_ahead(str(self.model.name_or_path), self.model)  # nor would its plain pass be right
             self._leave(path, f"is {difference:.2g} nats off the plain forward pass ({tolerance:.2g} allowed)")
             raise _PathFailedError
 

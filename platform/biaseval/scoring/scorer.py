@@ -12,7 +12,15 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import AdapterSlot, Loading, ModelSource, load_model, load_tokenizer, model_window
+from biaseval.models import (
+    AdapterSlot,
+    Loading,
+    ModelSource,
+    check_causal,
+    load_model,
+    load_tokenizer,
+    model_window,
+)
 from biaseval.prompting.beginnings import bos_cautions, without_second_bos
 from biaseval.scoring.encoding import check_prompts
 from biaseval.scoring.memory import vocabulary_of
@@ -63,6 +71,9 @@ class LabelScorer:
             the device's free memory.
         cache_budget: most tokens whose keys and values a padded batch holds; likewise.
         path: the fastest way to use; by default whatever is fastest for the model.
+
+    Raises:
+        InputError: a model that is not causal, or a path that it does not take.
     """
 
     def __init__(
@@ -74,6 +85,7 @@ class LabelScorer:
         cache_budget: int | None = None,
         path: Path | None = None,
     ) -> None:
+        check_causal(str(model.name_or_path), model.config)
         self.model = model
         self.tokenizer = tokenizer
         self._runner = Runner(model, token_budget, cache_budget, path)
