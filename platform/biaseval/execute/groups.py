@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -77,6 +78,7 @@ def lead(job: Job, queue: Any, group: int) -> None:
     try:
         fit(run, _train, config, job.recipe.training.SECTION, job.groups)
     finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Ray Train's own would keep its controller for ever
         ray.get(queue.leave.remote(group))
 
 
