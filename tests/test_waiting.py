@@ -13,16 +13,18 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from biaseval.errors import TransientError
-from biaseval.execute import waiting
+from biaseval.execute import groups, training, waiting
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.holdings import remove_strays
 from biaseval.execute.parts import Parts
-from biaseval.execute.resources import Ask, NodeType, Resources, allocate
+from biaseval.execute.resources import Ask, Groups, NodeType, Resources, allocate
 from biaseval.execute.tasks import Made, Task
+from biaseval.execute.training import Training
 from biaseval.execute.tuning import Attempts, try_all
 from biaseval.execute.waiting import Wait
-from biaseval.spec import ExecutionSpec
+from biaseval.spec import ExecutionSpec, LoraSpec, ModelSpec
 from biaseval.store import Run
+from biaseval.training.recipe import adapters_recipe
 from biaseval.units import Unit
 
 HERE = Resources([], True, 2)
@@ -208,6 +210,32 @@ def test_a_stage_whose_actor_or_preparation_never_gets_a_place_ends(
         made(tmp_path, prepare=prepared)
     assert "Traceback" not in capfd.readouterr().err
     assert made(tmp_path, prepare=prepared) == [0]
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_training_whose_workers_never_get_a_place_ends(
+    ray_cluster: None, impatient: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_alone: bool
+) -> None:
+    """A worker is the process that leads its group, or one of Ray Train's."""
+    asked = Groups(1, 1, {"CPU": 2}, use_gpu=False, n_threads=1, is_alone=is_alone)
+    monkeypatch.setattr(training, "share", lambda *arguments: asked)
+    monkeypatch.setattr(groups, "SECONDS_BETWEEN_LOOKS", 0.2)
+    stage = Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=[Unit(0, 1, ("trained/0",))],
+        execution=ExecutionSpec(),
+        recipe=adapters_recipe(ModelSpec(path="none"), LoraSpec()),
+        work=attempt,
+    )
+    words = r"^training has waited 0:\d\d for a group of workers, which asks for 2 CPU: of 4 CPUs there 0 are free, no"
+    with Cluster(ExecutionSpec()) as cluster, held(4), pytest.raises(TransientError, match=words):
+        list(stage.make(Run.open(str(tmp_path)), stage.units, cluster))
+    assert "PENDING" not in states().values()
 
 
 def attempt(number: int) -> None:

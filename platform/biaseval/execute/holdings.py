@@ -47,6 +47,8 @@ def end_leads(leads: Sequence[Any]) -> None:
     A controller that is killed between "its placement group is ready" and "Ray Train knows of it" leaves the group.
     """
     _, running = ray.wait(list(leads), num_returns=len(leads), timeout=0)
+    if not running:
+        return
     for led in running:
         ray.cancel(led, force=True)
     deadline = time.monotonic() + _ENDING_S
