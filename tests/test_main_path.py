@@ -98,6 +98,35 @@ def test_what_is_given_up_ends_a_whole_run_before_the_next_stage(run: Run) -> No
     assert make(run, adapters, is_whole_run=False) == [1]
 
 
+@dataclass
+class HoldingStage(WritingStage):
+    """Holds something while it is made."""
+
+    is_held: bool = False
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        self.is_held = True
+        try:
+            yield from super().make(run, missing, cluster)
+        finally:
+            self.is_held = False
+
+
+def test_a_stage_that_is_left_holds_nothing_though_somebody_keeps_the_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(own: Run) -> None:
+        if stage.is_held:
+            raise BiasevalError("another process took it over")
+
+    stage = HoldingStage("rows", SCORES)
+    monkeypatch.setattr(Run, "guard", lost)
+    with pytest.raises(BiasevalError, match="took it over") as kept:
+        make(run, stage)
+    assert kept.value.__traceback__ is not None
+    assert (stage.made, stage.is_held) == ([0], False)
+
+
 def test_nothing_is_left_out_silently(run: Run) -> None:
     scores = WritingStage("rows", SCORES, forgets=frozenset({2}))
     with pytest.raises(BiasevalError, match=r"1 of 3 parts are missing \(first: scores/2\); run the same command"):

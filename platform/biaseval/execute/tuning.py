@@ -16,8 +16,10 @@ from typing import Any
 from ray import tune
 
 from biaseval.errors import BiasevalError
+from biaseval.execute.holdings import n_placed
 from biaseval.execute.machine import quiet_worker
-from biaseval.execute.resources import LEADER_CPUS
+from biaseval.execute.resources import LEADER_CPUS, Ask
+from biaseval.execute.waiting import Wait
 from biaseval.execute.workers import ATTEMPTS
 
 _QUIET = {
@@ -27,10 +29,14 @@ _QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+    "TUNE_FORCE_TRIAL_CLEANUP_S": "5",  # a trial that is ended before its time does not hear of it
 }
 
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+
+_ACTOR = "ImplicitFunc"
+"""What Ray Tune calls the class of its actors."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Attempts:
 
 
 def try_all(
-    numbers: Sequence[int], attempts: Attempts, has_ended: Callable[[int], bool]
+    numbers: Sequence[int], attempts: Attempts, has_ended: Callable[[int], bool], wait: Wait
 ) -> Iterator[tuple[int, str | None]]:
     """Have each trial made, and yield its number when it ended, with what kept it from that, if anything.
 
@@ -55,26 +61,46 @@ def try_all(
         numbers: of the trials.
         attempts: how they are made.
         has_ended: whether the files of a trial say so.
+        wait: hears whether any trial has a place.
 
     Raises:
         BiasevalError: Ray Tune itself failed.
+        TransientError: no trial has a place, and nothing can give it one.
     """
     if not numbers:
         return
-    tuning = _Tuning(numbers, attempts)
+    tuning, asked = _Tuning(numbers, attempts), Ask("a trial", {"CPU": attempts.num_cpus})
     left = list(numbers)
     is_over = False
-    while left and not is_over:
-        is_over = not tuning.is_alive()
-        tuning.join(_SECONDS_BETWEEN_LOOKS)
-        for number in [number for number in left if has_ended(number)]:
-            left.remove(number)
-            yield number, None
-    tuning.join()
+    try:
+        while left and not is_over:
+            is_over = not tuning.is_alive()
+            tuning.join(_SECONDS_BETWEEN_LOOKS)
+            for number in [number for number in left if has_ended(number)]:
+                left.remove(number)
+                yield number, None
+            if left and not is_over and wait.is_due():
+                wait.look(None if n_placed(_ACTOR) else asked)
+    finally:
+        tuning.end(at_once=bool(left) and not is_over)
     if tuning.failure is not None:
         raise BiasevalError(f"Ray Tune failed: {tuning.failure}; run the same command again to resume")
     for number in left:
         yield number, tuning.problems.get(number, "its process died")
+
+
+class _Stop(tune.Stopper):
+    """Ends all trials when it is asked to."""
+
+    is_asked = False
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Return that no result ends a trial."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Return whether all are to end."""
+        return self.is_asked
 
 
 class _Tuning(threading.Thread):
@@ -86,7 +112,13 @@ class _Tuning(threading.Thread):
         self.failure: str | None = None
         self.problems: dict[int, str] = {}
         """Why trials were given up whose process died as often as it may."""
+        self._stop = _Stop()
         self.start()
+
+    def end(self, *, at_once: bool) -> None:
+        """Come back when Ray Tune has ended; ``at_once``: whatever its trials are at."""
+        self._stop.is_asked = at_once
+        self.join()
 
     def run(self) -> None:
         """Run Ray Tune to its end."""
@@ -102,6 +134,7 @@ class _Tuning(threading.Thread):
                         name="trials",
                         storage_path=folder,
                         verbose=0,
+                        stop=self._stop,
                         failure_config=tune.FailureConfig(max_failures=ATTEMPTS - 1),
                     ),
                 ).fit()

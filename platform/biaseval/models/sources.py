@@ -146,7 +146,7 @@ def load_config(source: ModelSource) -> PretrainedConfig:
             f"{source.path}: model directory without config.json; give the directory of a Hugging Face model"
         )
     with reading(source.path, "config.json", is_description=True):
-        if file.is_file() and not isinstance(written := json.loads(file.read_bytes()), dict):
+        if file.is_file() and not isinstance(written := json_value(file.read_bytes()), dict):
             raise InputError(
                 f"{file}: holds {json.dumps(written)[:60]}, which is no JSON object; give the config.json of a Hugging "
                 "Face model"
@@ -196,7 +196,7 @@ def weights_files(folder: Path) -> list[Path]:
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
     with reading(str(folder), _INDEX_FILE, is_description=True):
-        index = json.loads((folder / _INDEX_FILE).read_text(encoding="utf-8"))
+        index = json_value((folder / _INDEX_FILE).read_bytes())
         return [folder / shard for shard in sorted(set(index["weight_map"].values()))]
 
 

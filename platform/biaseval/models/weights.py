@@ -139,7 +139,7 @@ def compare_files(path: str, model: PreTrainedModel, part: str, *, is_body: bool
     if folder is None or is_quantized or missing_weights(folder) is not None:
         return []
     with reading(path, part), quietly(path, part):
-        _, found = type(model).from_pretrained(
+        loaded: Any = type(model).from_pretrained(
             None,
             config=model.config,
             state_dict=_shapes(folder),
@@ -147,6 +147,7 @@ def compare_files(path: str, model: PreTrainedModel, part: str, *, is_body: bool
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
+    _, found = loaded
     return refuse_unfit(path, model, found, is_body=is_body)
 
 

@@ -6,10 +6,11 @@ report. What is planned, which stages there are and what is shown differs by kin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from biaseval.analysis.headlines import SUMMARY, summarize
 from biaseval.digests import kept, record
@@ -207,13 +208,15 @@ def make_missing(
             cluster.settle()
             with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
                 own = []
-                for done in stage.make(run, missing, cluster):
-                    for name in (*done.unit.files, *done.unit.beside):
-                        run.ledger.files.setdefault(name, None)
-                    run.ledger.files.update(done.digests)
-                    progress.advance(done.unit.size, done.tokens)
-                    run.guard()
-                    own.append(done)
+                # Closed with the block: an error that somebody keeps would keep its actors and groups, too.
+                with closing(cast("Generator[Done, None, None]", stage.make(run, missing, cluster))) as making:
+                    for done in making:
+                        for name in (*done.unit.files, *done.unit.beside):
+                            run.ledger.files.setdefault(name, None)
+                        run.ledger.files.update(done.digests)
+                        progress.advance(done.unit.size, done.tokens)
+                        run.guard()
+                        own.append(done)
             made += own
             record(run)
             _refuse_missing(run, stage, missing, own)
