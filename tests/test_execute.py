@@ -48,7 +48,7 @@ def score_file(model: Path, prompts: Path, out: Path, execution: ExecutionSpec =
 
 
 def environment(run_dir: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((run_dir / "environment.json").read_text())
+    content: dict[str, Any] = Run.open(str(run_dir)).read_json("environment.json")
     return content
 
 
@@ -229,7 +229,7 @@ def interrupted(finished: Path, run_dir: Path, device: str) -> dict[str, int]:
     # One budget halved often, one beyond a scorer's own.
     ended_with = {"token_budget": 33, "cache_budget": 7 * content["scorer"]["cache_budget"]}
     content["scorer"] |= {**ended_with, "device": device}
-    (run_dir / "environment.json").write_text(json.dumps(content))
+    Run.open(str(run_dir)).write_sealed("environment.json", content)
     for number in (0, 2):
         (run_dir / "label_scores" / f"part-{number:05d}.parquet").unlink()
     return ended_with
