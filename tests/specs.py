@@ -54,6 +54,8 @@ def write_plan(run: Run, **facts: Any) -> None:
         facts: what else the plan says.
     """
     plan: dict[str, Any] = {}
+    if not run.has("environment.json"):
+        run.write_json("environment.json", {})
     if run.parts("qa_examples"):
         parts = [
             {"part": part, "dataset": rows["dataset"][0].as_py() if rows.num_rows else "", "n_questions": rows.num_rows}
