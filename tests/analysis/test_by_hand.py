@@ -62,6 +62,8 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
         "relative_variance": pytest.approx(-1 / 12),
         "majority_macro_f1": pytest.approx(6 / 7 / 2),
         "share_most_frequent": 0.5,
+        "constant_p": 1.0,
+        "is_above_constant": None,  # an accuracy of 0.75, as one label for all has, and a higher macro-F1
         "squared_preference": pytest.approx(0.005, abs=1e-7),
         "n_fewest_bias_score_rows": 1,
         "fewest_bias_score_label": "b",
