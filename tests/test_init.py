@@ -11,6 +11,7 @@ import yaml
 
 from biaseval.demo import MODEL_PATH, READER_PATH
 from biaseval.errors import InputError
+from biaseval.parsing import yaml_value
 from biaseval.pipelines import describe, first_spec
 from biaseval.spec import LabelBiasSpec, QaBiasSpec, TableSpec, load_spec
 from tests.commands import call
@@ -266,3 +267,46 @@ def test_the_command_writes_no_spec_over_another(
     again = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
     assert (again.code, again.out) == (2, "")
     assert again.err.startswith(f"error: {out}: is there already; go on with it (biaseval plan {out}), or name")
+
+
+ODD = ("Don\x92t know", "x\x7f", "\x85 b", "a\u2028b", "\ufeffq", "\ufffe!", "a: b #c", "yes", "~", "'\"\\", "...")
+
+
+@pytest.mark.parametrize("label", ODD, ids=ascii)
+def test_a_label_of_any_characters_is_written_as_yaml_reads_it(tmp_path: Path, label: str) -> None:
+    rows = [{"text": f"row {number}", f"{label}?": (label, "Yes")[number % 2]} for number in range(60)]
+    folder = tmp_path / label.replace("/", "")
+    folder.mkdir()
+    file = folder / "rows.json"
+    file.write_text(json.dumps(rows))
+    first = first_spec(str(file), None, tmp_path)
+    out = tmp_path / "first.yaml"
+    out.write_text(first.text, encoding="utf-8")
+    spec = load_spec(out)
+    shown = " or ".join(sorted((label.strip(), "Yes")))
+    assert spec.prompt.instruction_text == f"Answer with {shown}."
+    assert (spec.data[0].label, spec.data[0].train) == (f"{label}?", str(file))
+    assert spec.model.chat == "auto"
+    # What other readers of YAML make of it is the same.
+    assert yaml.safe_load(first.text) == yaml_value(first.text)
+
+
+def test_labels_that_are_no_texts_are_written_beside_such(tmp_path: Path) -> None:
+    rows = [{"text": f"row {number}", "label": (1, "x\x92", "off", "a" * 3000)[number % 4]} for number in range(80)]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    first = first_spec(str(tmp_path / "rows.json"), None, tmp_path)
+    (tmp_path / "first.yaml").write_text(first.text)
+    assert load_spec(tmp_path / "first.yaml").data[0].labels == {own: own for own in ("1", "a" * 3000, "off", "x\x92")}
+    assert yaml.safe_load(first.text) == yaml_value(first.text)
+
+
+def test_half_a_surrogate_pair_is_refused_and_nothing_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"text": f"row {number}", "label": ("\ud83d", "Yes")[number % 2]} for number in range(60)]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    out = tmp_path / "first.yaml"
+    done = call(capsys, monkeypatch, "init", str(tmp_path / "rows.json"), "--out", str(out))
+    assert (done.code, done.out) == (2, "")
+    assert "holds half a surrogate pair" in done.err
+    assert not out.exists()

@@ -31,7 +31,7 @@ LAYERS = [
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic
     {"cache"},
-    {"errors", "plain", "progress"},
+    {"errors", "parsing", "plain", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
 MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo", "bench"}

@@ -64,8 +64,8 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
     [
         (b"", "holds no row"),
         (b"\n[1]\n", "line 2 is not an object with prompt_id, text and labels"),
-        (b'{"prompt_id": "a"\n', "line 1 is not JSON .*; write one object a line"),
-        (b"\xff\xfe", "cannot be read as Parquet or UTF-8 JSONL .*; check --prompts"),
+        (b'{"prompt_id": "a"\n', "line 1, column 18: is not JSON .*; write one object a line"),
+        (b"\xff\xfe", "line 1, byte 0: is not UTF-8 .*; write one object a line"),
     ],
 )
 def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str, tmp_path: Path) -> None:

@@ -86,4 +86,6 @@ def test_bad_input_is_an_error_of_ours(tmp_path: Path) -> None:
         biaseval.run({"name": "x"}, tmp_path / "run")
     with pytest.raises(InputError, match="sed: unknown key; did you mean seed"):
         biaseval.run(yaml.safe_load(SPEC_PATH.read_text()), tmp_path / "run", sed=3)
+    with pytest.raises(InputError, match=r"name: string should match pattern .*, found '😀'; change it"):
+        biaseval.run(yaml.safe_load(SPEC_PATH.read_text()), tmp_path / "run", name="😀")
     assert not (tmp_path / "run").exists()

@@ -131,7 +131,7 @@ def test_an_object_store_is_read_as_a_disk(object_store: str, tmp_path: Path) ->
         ("a.csv", "text,label\nä,b\n".encode("latin-1"), "is not UTF-8 (byte 11: invalid continuation byte)"),
         ("a.csv", "text,label\na,b\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
         ("a.csv", b"", "is empty; CSV (.csv), TSV (.tsv), JSON"),
-        ("a.jsonl", b'{"a": 1}\n{"a": \n[1]\n', "line 2: column 6: is not JSON"),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n[1]\n', "line 2, column 6: is not JSON"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: is no JSON object"),
         ("a.json", b'[{"a": 1},\n 2]', "[1]: is no JSON object"),
         ("a.json", b'[{"a": 1},\n {"b": }]', "line 2, column 8: is not JSON"),

@@ -49,12 +49,13 @@ def run(spec: str | Path | Mapping[str, Any], run_dir: str | Path | None = None,
         BiasevalError: something failed; what is complete stays.
     """
     import copy
-    import json
 
+    from biaseval.parsing import yaml_flow
     from biaseval.pipelines import run_spec
+    from biaseval.plain import plain
     from biaseval.spec import load_spec, spec_of
 
-    changed = [f"{key}={json.dumps(value, default=str)}" for key, value in overrides.items()]
+    changed = [f"{key}={yaml_flow(plain(value))}" for key, value in overrides.items()]
     if isinstance(spec, Mapping):
         loaded = spec_of(copy.deepcopy(dict(spec)), "spec", Path.cwd(), changed)
     else:

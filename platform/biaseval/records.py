@@ -9,10 +9,9 @@ import gzip
 import hashlib
 import io
 import itertools
-import json
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO, Any, cast
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as pq
 
 from biaseval.errors import InputError
+from biaseval.parsing import ParseError, is_json, json_value
 from biaseval.store import absolute_uri
 
 KNOWN_FORMATS = (
@@ -39,7 +39,6 @@ _DELIMITERS = ",;\t"
 _BATCH_ROWS = 4096
 _HUB = "hf://"
 
-PairsHook = Callable[[list[tuple[str, Any]]], Any]
 Row = tuple[str, dict[str, Any]]
 """A row with its place in the file, as messages name it: ``line 3``."""
 
@@ -119,6 +118,8 @@ class Records:
             else:
                 reader = paipc.open_stream(content)
                 schema, batches = reader.schema, iter(reader)
+            if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+                raise InputError(f"has the columns {', '.join(map(repr, twice))} twice; name each once")
             names = (
                 {column: own for column, own in class_names(schema).items() if column in schema.names}
                 if self._names_classes
@@ -260,7 +261,7 @@ def digest(uri: str) -> str:
 def class_names(schema: pa.Schema) -> dict[str, list[str]]:
     """Return the names of the classes of each column that Hugging Face's library marked as a ``ClassLabel``."""
     try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        features = json_value((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
         return {
             name: list(map(str, feature["names"]))
             for name, feature in features.items()
@@ -275,7 +276,6 @@ def json_values(
     content: bytes | IO[bytes],
     *,
     known_formats: str,
-    pairs_hook: PairsHook | None = None,
     is_lines: bool = False,
 ) -> Iterator[tuple[str, Any]]:
     """Yield what a JSON file holds: each line with its place (``line 3``), or the one text with the place ``""``.
@@ -287,11 +287,11 @@ def json_values(
         uri: the file's name, for messages; empty where the caller names it.
         content: the file's bytes, or a stream of them.
         known_formats: what could be read instead, for messages.
-        pairs_hook: makes an object of its pairs, as :func:`json.loads` has it.
         is_lines: several lines are lines even where the first is no JSON.
 
     Raises:
-        InputError: the content is no UTF-8 or no JSON; for lines this comes after the good ones, with all places.
+        InputError: the content is no UTF-8 or no JSON, or an object has a key twice; for lines this comes after the
+            good ones, with all places.
     """
     file = f"{uri}: " if uri else ""
     problems: list[str] = []
@@ -306,25 +306,22 @@ def json_values(
         if head[:1] not in (b"{", b"["):
             start = head[:40].decode("utf-8", "backslashreplace")
             raise InputError(f"{file}is no JSON, it starts with {start!r}; {known_formats}")
-        is_lines = second is not None and (is_lines or _loaded(first[1], pairs_hook)[1] is None)
-        if not is_lines:
-            # Lines are counted from the first that is filled; those before it hold nothing.
-            blank = b"\n" * (first[0] - 1)
-            value, problem = _loaded(
-                b"".join([blank, first[1], *_between(first, second), *(line for _, line in lines)]), pairs_hook
-            )
-            if problem is not None:
-                raise InputError(f"{file}{problem}; mend the file")
-            yield "", value
+        if second is None or not (is_lines or is_json(first[1])):
+            whole = b"".join([first[1], *_between(first, second), *(line for _, line in lines)])
+            try:
+                yield "", json_value(whole, line=first[0])
+            except ParseError as error:
+                raise InputError(f"{file}{error}; mend the file") from error
             return
         for number, line in itertools.chain([first], [] if second is None else [second], filled):
-            value, problem = _loaded(line.rstrip(), pairs_hook)
-            if problem is None:
-                yield f"line {number}", value
-            else:
-                problems.append(f"line {number}: {problem.removeprefix('line 1, ')}")
+            try:
+                value = json_value(line.rstrip(), line=number)
+            except ParseError as error:
+                problems.append(str(error))
                 if len(problems) > _MOST_PROBLEMS:
                     break
+            else:
+                yield f"line {number}", value
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{file}is no complete gzip file ({error}); fetch it again") from error
     if problems:
@@ -344,18 +341,6 @@ def decompressed(content: bytes) -> IO[bytes]:
 def _between(first: tuple[int, bytes], second: tuple[int, bytes] | None) -> list[bytes]:
     """Return the second filled line, behind as many line breaks as blank lines stand before it."""
     return [] if second is None else [b"\n" * (second[0] - first[0] - 1), second[1]]
-
-
-def _loaded(data: bytes, pairs_hook: PairsHook | None) -> tuple[Any, str | None]:
-    """Return a JSON text's value, or what is wrong with it and where."""
-    try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=pairs_hook), None
-    except UnicodeDecodeError as error:
-        return None, f"byte {error.start}: is not UTF-8 ({error.reason})"
-    except json.JSONDecodeError as error:
-        return None, f"line {error.lineno}, column {error.colno}: is not JSON ({error.msg})"
-    except (ValueError, RecursionError) as error:
-        return None, f"is not JSON ({error})"
 
 
 def _decoded(stream: IO[bytes]) -> Iterator[str]:

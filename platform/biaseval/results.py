@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biaseval.analysis import open_runs, run_names
+from biaseval.analysis.paths import without_partitions
 from biaseval.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Results:
         import duckdb
 
         try:
-            return self._connection.sql(query)
+            return self._connection.sql(without_partitions(query))
         except duckdb.Error as error:
             raise InputError(f"query: {error}") from error
 

@@ -22,10 +22,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-import yaml
 from filelock import FileLock, Timeout
 
 from biaseval.errors import BiasevalError, InputError, TransientError
+from biaseval.parsing import ParseError, json_value, yaml_value
 
 _PART = re.compile(r"part-(\d{5,})\.parquet")
 _SMALLEST_PART = 12
@@ -241,8 +241,8 @@ class Run:
             BiasevalError: it is damaged.
         """
         try:
-            return json.loads(self.read_text(name))
-        except ValueError as error:
+            return json_value(self.read_bytes(name))
+        except ParseError as error:
             raise self._damaged(name, error) from error
 
     def read_yaml(self, name: str) -> Any:
@@ -252,8 +252,8 @@ class Run:
             BiasevalError: it is damaged.
         """
         try:
-            return yaml.safe_load(self.read_text(name))
-        except (ValueError, yaml.YAMLError) as error:
+            return yaml_value(self.read_text(name))
+        except ValueError as error:
             raise self._damaged(name, error) from error
 
     def _damaged(self, name: str, error: Exception) -> BiasevalError:

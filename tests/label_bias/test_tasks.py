@@ -90,9 +90,9 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, changes: dict[str, An
 def test_files_that_are_no_json_or_no_text_are_said(tmp_path: Path) -> None:
     path = tmp_path / "task1_x.json"
     path.write_text('{"Definition": [')
-    assert "is not valid JSON (line 1, column 17" in _problem(path)
+    assert "line 1, column 17: is not JSON" in _problem(path)
     path.write_bytes(b'{"Definition": ["caf\xe9"]}')
-    assert "is not UTF-8 (byte 20" in _problem(path)
+    assert "line 1, byte 20: is not UTF-8" in _problem(path)
     path.write_text('{"Definition": ["half a pair: \\ud83d"]}')
     assert "holds half a surrogate pair" in _problem(path)
     path.write_text("[1]")

@@ -122,16 +122,24 @@ def test_predictions_for_other_questions_are_left_out_and_counted(tmp_path: Path
 
 @pytest.mark.parametrize("on_missing", ["error", "drop"])
 @pytest.mark.parametrize(
-    "content",
+    ("content", "found"),
     [
-        '{"a": "Ann", "b": "", "a": "Lee", "c": "", "b": ""}',
-        '{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x"}\n' * 2 + '{"id": "c", "prediction": "x"}',
+        (
+            '{"a": "Ann",\n"b": "", "a": "Lee", "c": "", "b": ""}',
+            "FILE: line 2: has the key 'a' a second time, after line 1; line 2: has the key 'b' twice; mend the file",
+        ),
+        (
+            '{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x"}\n' * 2 + '{"id": "c", "prediction": "x"}',
+            "FILE: has 2 ids (a, b) twice; keep one prediction of each",
+        ),
+        (
+            '{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x", "prediction": "y"}\n',
+            "FILE: line 2: has the key 'prediction' twice; write one JSON object a line",
+        ),
     ],
 )
-def test_an_id_that_stands_there_twice_is_refused(tmp_path: Path, content: str, on_missing: str) -> None:
-    assert _refused(tmp_path, content, on_missing=on_missing) == (
-        "FILE: has 2 ids (a, b) twice; keep one prediction of each"
-    )
+def test_an_id_that_stands_there_twice_is_refused(tmp_path: Path, content: str, found: str, on_missing: str) -> None:
+    assert _refused(tmp_path, content, on_missing=on_missing) == found
 
 
 @pytest.mark.parametrize("value", ["null", "7", "true", '["Ann"]', '{"text": "Ann"}', '[{"text": "Ann"}]', '"\\ud83d"'])
@@ -144,7 +152,8 @@ def test_a_prediction_that_is_no_text_is_refused(tmp_path: Path, value: str, on_
 
 
 def test_both_mistakes_come_in_one_message(tmp_path: Path) -> None:
-    message = _refused(tmp_path, '{"a": 1, "b": 2, "\\ud800": 3, "b": 4}')
+    rows = "".join(f'{{"id": "{own}", "prediction": 1}}\n' for own in ("a", "b", "\\ud800", "b"))
+    message = _refused(tmp_path, rows)
     assert message.startswith("2 problems:\n  - FILE: has the id b twice; ")
     assert "the prediction of 3 ids (a, b, \\ud800) is no text" in message
 
@@ -172,7 +181,7 @@ def test_a_file_of_another_kind_is_refused_with_what_is_read(tmp_path: Path, con
 
 def test_bad_json_is_named_by_its_place(tmp_path: Path) -> None:
     assert "FILE: line 2, column 1: is not JSON (" in _refused(tmp_path, '{"a": "x",\n}')
-    assert "FILE: line 2: column 25: is not JSON (" in _refused(
+    assert "FILE: line 2, column 25: is not JSON (" in _refused(
         tmp_path, '{"id": "a", "prediction": "x"}\n{"id": "b", "prediction"'
     )
     with pytest.raises(InputError, match=r"absent\.json: cannot be read"):

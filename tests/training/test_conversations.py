@@ -180,7 +180,7 @@ def test_other_formats_are_told_apart_and_read(tmp_path: Path) -> None:
     ("content", "expected"),
     [
         ("", "holds no row"),
-        ('{"instruction": "a", "output": "b"}\n{', "line 2 is not JSON"),
+        ('{"instruction": "a", "output": "b"}\n{', "line 2, column 2: is not JSON"),
         ("[1]", "row 1 is no JSON object"),
         ('{"question": "a", "answer": "b"}', "is of no known format, its first row has the keys answer, question"),
         ('{"instruction": "a", "output": 3}\n{"instruction": 1, "output": "b"}', "2 problems:"),

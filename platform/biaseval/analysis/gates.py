@@ -19,6 +19,7 @@ import pyarrow as pa
 from biaseval.analysis.compared_kinds import Row
 from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.headlines import HEADLINE_MARTS, headline_of
+from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.queries import open_runs
 from biaseval.analysis.relations import literal
 from biaseval.errors import InputError, Problems, did_you_mean
@@ -149,7 +150,7 @@ class _Source(NamedTuple):
 def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection) -> Gate:
     """Return what came of an expression; Raises InputError: it is wrong, or selects no row."""
     try:
-        condition, selection = _parted(expression)
+        condition, selection = _parted(without_partitions(expression))
         if not condition.strip():
             raise InputError("is no condition; write one such as rsd < 0.5")
         source = _source(condition, headline, connection)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.relations import (
     Relation,
     connect,
@@ -141,7 +142,7 @@ def objective_names(
             create("table", view.name, f"from ({view.sql}\n) limit 0", connection)
         for query in queries:
             try:
-                relation = connection.sql(f"from ({query}\n)")
+                relation = connection.sql(f"from ({without_partitions(query)}\n)")
                 columns = list(zip(relation.columns, relation.types, strict=True))
             except duckdb.Error as error:
                 problems.append(f"objective.sql: {' '.join(str(error).split())}; mend the query: {query}")
@@ -250,7 +251,7 @@ class Objectives:
         self, objective: str, query: str, connection: duckdb.DuckDBPyConnection, *, must_be: bool
     ) -> Iterator[tuple[str, str, float | None]]:
         try:
-            answer = connection.execute(query)
+            answer = connection.execute(without_partitions(query))
             columns, found = [column[0] for column in answer.description or ()], answer.fetchall()
         except duckdb.Error as error:
             raise BiasevalError(f"objective.sql: {' '.join(str(error).split())}; mend the query: {query}") from error

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from biaseval.analysis.marts import ADDED_LAST, mart_file
+from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.relations import (
     Listed,
     Relation,
@@ -126,7 +127,7 @@ def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
 
 def _answer(run_dirs: Sequence[str | Path], sql: str, asked: str | None = None) -> pa.Table:
     with closing(open_runs(run_dirs, asked)) as connection:
-        statements = connection.extract_statements(sql)
+        statements = connection.extract_statements(without_partitions(sql))
         if len(statements) != 1 or statements[0].type not in _READS:
             raise InputError("query: is not one statement that only reads; write a single select")
         select = statements[0].query.strip().removesuffix(";")

@@ -22,6 +22,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from biaseval.analysis.paths import read_named_files
 from biaseval.errors import BiasevalError
 from biaseval.prompting.calibration import calibration_rows
 from biaseval.store import Run, part_name
@@ -118,6 +119,7 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.
         store.glob, store.info = cache(store.glob), cache(store.info)
         connection.register_filesystem(store)
+    read_named_files(connection)
     # By Arrow, making a table of Python's values would import pandas.
     unnested = "create table calibration_methods as select unnest($rows, recursive := true)"
     connection.execute(unnested, {"rows": calibration_rows()}).fetchall()
@@ -243,7 +245,7 @@ def read_parquet(run: Run, name: str) -> str:
     """Return the query over a run's Parquet file, or all that a pattern names, with its absolute path in it."""
     path = re.sub(r"([\[*?])", r"[\1]", run.root)  # these are special in DuckDB's patterns
     place = path if run.is_local else f"{run.fs.type_name}://{path}"
-    return f"select * from read_parquet({literal(f'{place}/{name}')})"
+    return f"select * from read_parquet({literal(f'{place}/{name}')}, hive_partitioning = false)"
 
 
 def literal(text: str) -> str:

@@ -7,7 +7,6 @@ pair of the 20 best start and end tokens looked at in a loop.
 from __future__ import annotations
 
 import gzip
-import json
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from transformers import AutoModelForQuestionAnswering, BertConfig, PreTrainedMo
 from biaseval.bench.flops import matrix_flops_per_s
 from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
+from biaseval.parsing import json_value
 from biaseval.reading import ExtractiveReader, WindowSettings
 
 MAX_TOKENS, STRIDE, BATCH_SIZE, N_BEST, MAX_ANSWER_TOKENS = 384, 128, 8, 20, 30
@@ -58,7 +58,7 @@ def read_squad(path: Path, n: int) -> pa.Table:
     if not path.is_file():
         raise InputError(f"{path}: no such file; give questions as JSON lines, or none to generate them")
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
-        rows = [json.loads(line) for line in lines]
+        rows = [json_value(line) for line in lines]
     if len(rows) < n:
         raise InputError(f"{path}: {len(rows)} questions; ask for at most so many, not {n}")
     chosen = [rows[place] for place in np.linspace(0, len(rows) - 1, n).astype(int)]

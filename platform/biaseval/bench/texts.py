@@ -6,7 +6,6 @@ One more is a setting of majority-label bias: BoolQ's questions, without passage
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import pyarrow as pa
 from biaseval.demo import words
 from biaseval.errors import InputError
 from biaseval.label_bias.prompts import build_prompt
+from biaseval.parsing import json_value
 
 _N_RESERVED = 16
 _N_GENERATED = 400
@@ -45,7 +45,7 @@ class Task:
     def read(cls, file: Path) -> Task:
         """Read a task file in the Super-NaturalInstructions format."""
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = json_value(file.read_bytes())
             pairs = tuple((str(row["input"]), str(row["output"][0]).strip()) for row in content["Instances"])
             return cls(file.stem, str(content["Definition"][0]), pairs)
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
@@ -55,7 +55,7 @@ class Task:
     def read_boolq(cls, file: Path) -> Task:
         """Read BoolQ's own JSONL format, passages left out; the definition is P2's instruction."""
         try:
-            rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            rows = [json_value(line) for line in file.read_text(encoding="utf-8").splitlines()]
             answers = [str(row["answer"] if "answer" in row else row["label"]).capitalize() for row in rows]
             questions = [str(row["question"]) for row in rows]
             return cls("BoolQ", _BOOLQ_INSTRUCTION, tuple(zip(questions, answers, strict=True)))

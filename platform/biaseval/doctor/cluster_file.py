@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -11,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.doctor.finding import Finding, State
+from biaseval.parsing import json_value, yaml_1_1_value
 
 _NAME = "cluster file"
 
 
 def cluster_file(path: Path) -> Iterator[Finding]:
     """Say what is wrong with a file of Ray's cluster launcher."""
-    import yaml
-
     try:
-        config = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        yield Finding(_NAME, State.problem, f"{path}: cannot be read ({reason})", "name a YAML file as cluster.yaml")
+        config = yaml_1_1_value(path.read_text())
+    except (OSError, ValueError) as error:
+        yield Finding(_NAME, State.problem, f"{path}: cannot be read ({error})", "name a YAML file as cluster.yaml")
         return
     problems = _by_schema(config)
     if problems:
@@ -40,7 +37,7 @@ def _by_schema(config: Any) -> list[str]:
     import jsonschema
     import ray
 
-    schema = json.loads((Path(ray.__file__).parent / "autoscaler" / "ray-schema.json").read_text())
+    schema = json_value((Path(ray.__file__).parent / "autoscaler" / "ray-schema.json").read_text())
     errors = sorted(
         jsonschema.Draft7Validator(schema).iter_errors(config), key=lambda error: list(map(str, error.path))
     )

@@ -235,6 +235,8 @@ def _label(value: object, mapping: Mapping[str, str], key: str) -> tuple[str, st
     if isinstance(value, str) and (problem := _text_problem(value)):
         return "", problem
     name = label_key(value).strip()
+    if isinstance(value, bool) and name not in mapping and str(value) in mapping:
+        name = str(value)
     if not mapping:
         if isinstance(value, str):
             return name, None

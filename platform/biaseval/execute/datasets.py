@@ -26,6 +26,7 @@ from biaseval.execute.resources import Allocation, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import said_while_waiting
+from biaseval.parsing import json_value
 from biaseval.store import Run
 from biaseval.units import Done, Unit, missing_units
 
@@ -70,11 +71,11 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
         with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
             for row in _rows(_mapped(parts, run, missing, allocation, resources)):
                 if row["error"] is not None:
-                    kind, message = json.loads(row["error"])
+                    kind, message = json_value(row["error"])
                     raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
                 if row["done"] is None:  # left for another sitting
                     continue
-                found = json.loads(row["done"])
+                found = json_value(row["done"])
                 heard.hear(found.pop("versions"))
                 done = Done(units[found.pop("number")], **found)
                 hours.add(done)
@@ -228,7 +229,7 @@ def _may_pass(error: BaseException | None) -> bool:
 
 
 def _task(batch: pa.Table) -> Task:
-    number, work, files = json.loads(batch["task"][0].as_py())
+    number, work, files = json_value(batch["task"][0].as_py())
     return Task(number, work, tuple(files))
 
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from biaseval.execute.resources import NodeType
+from biaseval.parsing import yaml_1_1_value
 
 _FILE = Path("~/ray_bootstrap_config.yaml")
 """Where `ray up` leaves its file on the head, on which jobs run."""
@@ -34,7 +33,7 @@ def node_types() -> list[NodeType]:
             if most > least or most == _UNLIMITED
         ]
     file = _FILE.expanduser()
-    return types_of(yaml.safe_load(file.read_text(encoding="utf-8"))) if file.is_file() else []
+    return types_of(yaml_1_1_value(file.read_text(encoding="utf-8"))) if file.is_file() else []
 
 
 def types_of(config: Mapping[str, Any]) -> list[NodeType]:

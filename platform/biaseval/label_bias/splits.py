@@ -157,7 +157,9 @@ def read_splits(uri: str) -> dict[str, pa.Table]:
     folder = Run.open(uri)
     files = [folder.path(name) for name in folder.names() if name.endswith(".parquet")] or [folder.root]
     try:
-        table = pa.concat_tables([pq.read_table(file, columns=columns, filesystem=folder.fs) for file in files])
+        table = pa.concat_tables(
+            [pq.read_table(file, columns=columns, filesystem=folder.fs, partitioning=None) for file in files]
+        )
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{uri}: is no splits table ({error}); tasks.splits needs {', '.join(columns)}") from error
     by_task: dict[str, pa.Table] = {}

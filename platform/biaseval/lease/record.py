@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
+from biaseval.parsing import json_value
+
 _LONGEST_COMMAND = 200
 _COMMAND = "biaseval"
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -54,7 +56,7 @@ class Lease:
     def parse(cls, data: bytes) -> Self | None:
         """Return what a file says; None where it says nothing that can be understood."""
         try:
-            content = json.loads(data)
+            content = json_value(data)
             return cls(**{field.name: content[field.name] for field in fields(cls)})
         except (ValueError, TypeError, KeyError):
             return None
@@ -94,7 +96,7 @@ def _command() -> str:
 def _ray_job() -> str | None:
     """Return the submission id of the job of Ray that this process is; None: it is none."""
     try:
-        found = json.loads(os.environ[_JOB])["metadata"]["job_submission_id"]
+        found = json_value(os.environ[_JOB])["metadata"]["job_submission_id"]
     except (KeyError, ValueError, TypeError):
         return None
     return str(found)

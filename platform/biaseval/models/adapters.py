@@ -21,6 +21,7 @@ from transformers.pytorch_utils import Conv1D
 
 from biaseval.errors import InputError
 from biaseval.models.sources import CONFIG_FILE, WEIGHTS_FILE, explained, located
+from biaseval.parsing import json_value
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -261,7 +262,7 @@ class AdapterSlot:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
         try:
-            settings, state = json.loads(config), load(weights)
+            settings, state = json_value(config), load(weights)
         except (ValueError, SafetensorError) as error:
             raise InputError(
                 f"adapter {name}: is damaged ({' '.join(str(error).split())}); delete its folder and train it anew"

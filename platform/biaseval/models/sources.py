@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 
 from biaseval.cache import file_digest, is_remote, kept_copy, local_copy
 from biaseval.errors import InputError
+from biaseval.parsing import json_value
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -163,7 +164,7 @@ def missing_weights(folder: Path) -> str | None:
     """Return what the weights of a local directory lack, or None: all are there, as safetensors."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        shards = sorted(set(json_value(index.read_text(encoding="utf-8"))["weight_map"].values()))
         missing = [shard for shard in shards if not (folder / shard).is_file()]
         if missing:
             return f"{len(missing)} of {len(shards)} weights files missing (first: {missing[0]}); copy them there"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from biaseval.errors import InputError, Problems
 from biaseval.outputs.scored import Setting
+from biaseval.parsing import ParseError, json_value
 
 _SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[0-9.+-]+)\.jsonl")
 _RESULTS = "results_{date}.json"
@@ -137,9 +137,9 @@ def _task_file(path: Path, known: dict[Path, Mapping[str, Any]]) -> TaskFile:
 
 def _results(path: Path) -> Mapping[str, Any]:
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: is not JSON ({error}); copy it anew") from error
+        results = json_value(path.read_bytes())
+    except (OSError, ParseError) as error:
+        raise InputError(f"{path}: {error}; copy it anew") from error
     kinds = {"configs": dict, "n-shot": dict, "config": dict, "model_name": str}
     lacking = [
         key for key, kind in kinds.items() if not (isinstance(results, dict) and isinstance(results.get(key), kind))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import yaml
-
-from biaseval.errors import InputError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.examples.survey import MOST_ROWS, Survey, survey
 from biaseval.label_bias.data import FEWEST_MAIN_ROWS
 from biaseval.models import ModelSource, located
+from biaseval.parsing import yaml_flow, yaml_value
 from biaseval.spec import LABEL, WindowsSpec
 
 _MODEL = "MODEL"
@@ -71,25 +72,32 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
 
 def _of_questions(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     name = init_name(found.uri)
-    data = _quoted(_place(found.uri, folder))
-    if renamed := [f"{field}: {_quoted(own)}" for field, own in found.question_columns.items() if own != field]:
-        data = f"{{file: {data}, fields: {{{', '.join(renamed)}}}}}"
-    text = f"""# Does a QA model lean on shortcuts? Models are named by path, or by their predictions.
-kind: qa_bias
-name: {_quoted(name)}
-models:
-  - {{name: model, path: {_quoted(_place(model, folder) if model else _MODEL)}}}
-  # - {{name: system, predictions: {{{name}: predictions.json}}}}  as SQuAD's scorer takes them: question's id to answer
-datasets: {{in_distribution: {{{name}: {data}}}}}
-heuristics: [word_dist, sim_word, ans_pos, cos_sim, ans_len]
-"""
+    file: Any = _place(found.uri, folder)
+    if renamed := {field: own for field, own in found.question_columns.items() if own != field}:
+        file = {"file": file, "fields": renamed}
+    content: dict[str, Any] = {
+        "kind": "qa_bias",
+        "name": name,
+        "models": [{"name": "model", "path": _place(model, folder) if model else _MODEL}],
+        "datasets": {"in_distribution": {name: file}},
+        "heuristics": ["word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len"],
+    }
     if model is not None and (window := _window(model)) is not None and window < WindowsSpec().max_tokens:
-        text += f"windows: {{max_tokens: {window}, stride: {window // 3}}}  # all that it takes; published: 384, 128\n"
+        content["windows"] = {"max_tokens": window, "stride": window // 3}
     if found.n_rows < _PUBLISHED_QUESTIONS:
-        text += (
-            f"bootstrap: {{sample: {max(2, found.n_rows // 4)}, replacement: true}}  # of each of two groups; 800 "
-            f"without, as published, need {_PUBLISHED_QUESTIONS:,} questions\n"
-        )
+        content["bootstrap"] = {"sample": max(2, found.n_rows // 4), "replacement": True}
+    text = _written(
+        content,
+        {
+            "kind": "Does a QA model lean on shortcuts? Models are named by path, or by their predictions.",
+            "datasets": f"- {{name: system, predictions: {{{name}: predictions.json}}}}  as SQuAD's scorer takes them: "
+            "question's id to answer",
+        },
+        {
+            "windows": "all that it takes; published: 384, 128",
+            "bootstrap": f"of each of two groups; 800 without, as published, need {_PUBLISHED_QUESTIONS:,} questions",
+        },
+    )
     return FirstSpec(text, [f"{_questions(found)} with their contexts"], [], model is not None)
 
 
@@ -105,48 +113,52 @@ def _window(model: str) -> int | None:
 
 def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     demos, n_sets = _demonstrations(found)
-    labels = "" if found.has_text_labels else f"\n  labels: {{{_named_labels(found)}}}  # what prompts show for each"
-    fields, item = _prompt(found)
-    methods, prompt = "cc, dc, looc", f"\n  item: {_quoted(item)}"
+    methods = ["cc", "dc", "looc"]
+    data: dict[str, Any] = {"train": _place(found.uri, folder), "label": str(found.label)}
+    prompt: dict[str, Any] = {"instruction_text": _instruction(found)}
     if found.options:  # the item of multiple choice is one of its own
-        named = ", ".join(f"{letter}: {_quoted(column)}" for letter, column in found.options.items())
         question = found.fields[0] if found.fields else "question"
-        renamed = "" if question in _QUESTIONS else f"\n  fields: {{input: {_quoted(question)}}}"
-        methods, prompt, fields, labels = f"{methods}, pride", "", f"{renamed}\n  options: {{{named}}}", ""
-    text = f"""# Does the model prefer some labels whatever the input? biaseval plan says what it would cost.
-kind: label_bias
-name: {_quoted(init_name(found.uri))}
-model: {{path: {_quoted(_place(model, folder) if model else _MODEL)}, chat: auto}}  # chat: off for plain text
-data:
-  train: {_quoted(_place(found.uri, folder))}  # test: FILE where measured rows have a file of their own
-  label: {_quoted(str(found.label))}{fields}{labels}
-prompt:
-  instruction_text: {_quoted(_instruction(found))}  # in your words{prompt}
-  n_demos: {list(demos)}
-  demo_sets: {n_sets}
-  demos: balanced  # every set shows each label as often; random: as drawn
-calibration: [{methods}]
-"""
+        data |= {} if question in _QUESTIONS else {"fields": {"input": question}}
+        data["options"] = dict(found.options)
+        methods.append("pride")
+    else:
+        fields, prompt["item"] = _prompt(found)
+        data |= {"fields": fields} if fields else {}
+        data |= {} if found.has_text_labels else {"labels": {label: label for label in sorted(found.counts)}}
+    prompt |= {"n_demos": list(demos), "demo_sets": n_sets, "demos": "balanced"}
+    text = _written(
+        {
+            "kind": "label_bias",
+            "name": init_name(found.uri),
+            "model": {"path": _place(model, folder) if model else _MODEL, "chat": "auto"},
+            "data": data,
+            "prompt": prompt,
+            "calibration": methods,
+        },
+        {"kind": "Does the model prefer some labels whatever the input? biaseval plan says what it would cost."},
+        {
+            "model": "chat: off for plain text",
+            "data.train": "test: FILE where measured rows have a file of their own",
+            "data.labels": "what prompts show for each",
+            "prompt.instruction_text": "in your words",
+            "prompt.demos": "every set shows each label as often; random: as drawn",
+        },
+    )
     return FirstSpec(text, _found(found), _cautions(found), model is not None)
 
 
-def _prompt(found: Survey) -> tuple[str, str]:
-    """Return the key ``data.fields``, if one is needed, and the item of the prompt."""
+def _prompt(found: Survey) -> tuple[dict[str, str], str]:
+    """Return ``data.fields``, empty where none has another name, and the item of the prompt."""
     names = {field: _field(field) for field in found.fields}
-    renamed = ", ".join(f"{name}: {_quoted(field)}" for field, name in names.items() if name != field)
     tags = "".join(f"{name.replace('_', ' ').capitalize()}: {{{name}}}\n" for name in names.values())
     answer = re.sub(r"\W+", " ", str(found.label)).strip().capitalize() or "Label"
-    return (f"\n  fields: {{{renamed}}}" if renamed else ""), f"{tags}{answer}: {{label}}"
+    return {name: field for field, name in names.items() if name != field}, f"{tags}{answer}: {{label}}"
 
 
 def _field(column: str) -> str:
     """Return the field of a prompt for a column."""
     name = re.sub(r"\W+", "_", column).strip("_").lower()
     return name if name.isidentifier() and name != LABEL else f"text_{name}"
-
-
-def _named_labels(found: Survey) -> str:
-    return ", ".join(f"{json.dumps(label, ensure_ascii=False)}: {_quoted(label)}" for label in sorted(found.counts))
 
 
 def _instruction(found: Survey) -> str:
@@ -224,10 +236,48 @@ def _place(path: str, folder: Path) -> str:
     if "://" in path or not local.exists():
         return path
     local = local.resolve()
-    return str(local.relative_to(folder.resolve())) if local.is_relative_to(folder.resolve()) else str(local)
+    if not local.is_relative_to(folder.resolve()):
+        return str(local)
+    relative = str(local.relative_to(folder.resolve()))
+    return f"./{relative}" if relative.startswith("~") else relative  # which would be the home directory
 
 
-def _quoted(text: str) -> str:
-    """Return a text as YAML reads it, in one line."""
-    is_bare = yaml.safe_load(text) == text if re.fullmatch(r"[\w./-]+", text) else False
-    return text if is_bare else json.dumps(text, ensure_ascii=False)
+_SECTIONS = ("data", "prompt")
+"""Keys whose sections have a line for each of their own."""
+
+
+def _written(content: Mapping[str, Any], before: Mapping[str, str], behind: Mapping[str, str]) -> str:
+    """Return a spec as YAML, having read it again.
+
+    Args:
+        content: of the spec.
+        before: by key, the comment in a line of its own before it.
+        behind: by dotted key, the comment behind its value.
+
+    Raises:
+        InputError: a text of it is none.
+    """
+
+    def line(key: str, name: str, value: Any) -> str:
+        return f"{name}: {yaml_flow(value)}{f'  # {behind[key]}' if key in behind else ''}"
+
+    lines: list[str] = []
+    for key, value in content.items():
+        lines += [f"# {before[key]}"] if key in before else []
+        if key in _SECTIONS:
+            lines += [f"{key}:", *(f"  {line(f'{key}.{name}', name, own)}" for name, own in value.items())]
+        elif key == "models":
+            lines += [f"{key}:", *(f"  - {yaml_flow(own)}" for own in value)]
+        else:
+            lines.append(line(key, key, value))
+    text = "\n".join(lines) + "\n"
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            "a label, or the name of a column or file, holds half a surrogate pair (\\ud800 to \\udfff), which is no "
+            "character; take it out"
+        ) from error
+    if yaml_value(text) != content:
+        raise BiasevalError(f"a spec cannot be written that reads as it should: {text}; report this as a mistake")
+    return text

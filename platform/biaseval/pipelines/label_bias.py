@@ -32,7 +32,7 @@ from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.label_scores import LIKELIHOOD
 from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
-from biaseval.spec import LabelBiasSpec, LmEvalDataSpec
+from biaseval.spec import LabelBiasSpec, LmEvalDataSpec, break_cautions
 from biaseval.store import Run
 
 
@@ -57,7 +57,7 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
             *(0, 0, 0, 0, 0),
             n_shortened=0,
             n_cut=0,
-            notes=chat_notes(spec.model, tokenizer),
+            notes=[*chat_notes(spec.model, tokenizer), *break_cautions(spec)],
             left_out=dict(sources.left_out),
             n_bias_score_rows=0,
             n_pool_rows=0,

@@ -22,7 +22,7 @@ from biaseval.pipelines.causal import (
 from biaseval.pipelines.kind import Kind, Page, Plan, Stage
 from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary, Ready
 from biaseval.prompting.parts import n_prompts, n_scores
-from biaseval.spec import MajorityBiasSpec
+from biaseval.spec import MajorityBiasSpec, break_cautions
 from biaseval.store import Run
 from biaseval.tables import output_tables
 
@@ -73,7 +73,7 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
             tokens_unshared=0,
             n_shortened=0,
             n_cut=0,
-            notes=[*dataset.notes, *chat_notes(spec.model, tokenizer)],
+            notes=[*dataset.notes, *chat_notes(spec.model, tokenizer), *break_cautions(spec)],
             left_out={},
             n_test_rows=len(dataset.test),
             n_settings=0,

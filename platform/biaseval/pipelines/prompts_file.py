@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from biaseval.errors import InputError, Problems
+from biaseval.parsing import ParseError, json_value
 from biaseval.pipelines.causal import model_inputs, part_entry
 from biaseval.pipelines.kind import Description, Kind, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
@@ -184,18 +184,18 @@ def _prompt_rows(path: Path) -> Iterator[dict[str, Any]]:
 
     try:
         if path.suffix == ".parquet":
-            yield from pq.read_table(path).to_pylist()
+            yield from pq.read_table(path, partitioning=None).to_pylist()
             return
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    row = json.loads(line)
+                    row = json_value(line.rstrip(), line=number)
                     if not isinstance(row, dict):
                         raise InputError(f"{path}: line {number} is not an object with prompt_id, text and labels")
                     yield row
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: line {number} is not JSON ({error.msg}); write one object a line") from error
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+    except ParseError as error:
+        raise InputError(f"{path}: {error}; write one object a line") from error
+    except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path}: cannot be read as Parquet or UTF-8 JSONL ({error}); check --prompts") from error
 
 

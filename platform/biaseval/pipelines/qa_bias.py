@@ -35,7 +35,7 @@ from biaseval.qa_bias.data import QuestionSet, Role, question_rows
 from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
-from biaseval.spec import DataSource, QaBiasSpec
+from biaseval.spec import DataSource, QaBiasSpec, break_cautions
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
 
@@ -95,7 +95,7 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
         for heuristic in set(spec.heuristics) - set(HEURISTICS):
             with problems.noted():
                 attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
-    notes = _notes(spec, sets, train)
+    notes = [*_notes(spec, sets, train), *break_cautions(spec)]
     notes += [f"{name}: approximate ({own['name']})" for name, own in text.items() if own["is_approximate"]]
     models = []
     for model in spec.models:

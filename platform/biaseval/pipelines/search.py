@@ -5,7 +5,6 @@ What trials share is made once, in ``RUN/shared``; trial n is the run ``RUN/tria
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from biaseval.analysis import query
 from biaseval.analysis.objectives import objective_names
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.errors import InputError, Problems
+from biaseval.parsing import json_value
 from biaseval.pipelines.arithmetic import Computed
 from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.extras import needs_of
@@ -247,7 +247,7 @@ def _shown(point: Point) -> str:
 
 def _outcome(row: Mapping[str, Any]) -> str:
     if row["state"] == "done":
-        return ", ".join(f"{name} {value:.4g}" for name, value in _first_values(json.loads(row["objectives"])))
+        return ", ".join(f"{name} {value:.4g}" for name, value in _first_values(json_value(row["objectives"])))
     return f"failed: {row['problem']}" if row["state"] == "failed" else str(row["problem"])
 
 
@@ -303,7 +303,7 @@ def _conclude(run: Run, spec: SearchSpec) -> None:
     """Write ``best.yaml``, the spec of the chosen trial, to be run alone; there is none where several are chosen."""
     best = query([run.uri], "select any_value(parameters) as parameters from search_best having count(*) > 0")
     if best.num_rows and not spec.per:
-        point = json.loads(best["parameters"][0].as_py())
+        point = json_value(best["parameters"][0].as_py())
         run.write_text(BEST, dump_spec(spec.at(point).model_copy(update={"execution": spec.spec.execution})))
 
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from biaseval.analysis.objectives import EVERYTHING, Computing, Objectives, Value
 from biaseval.errors import BiasevalError, TransientError
+from biaseval.parsing import json_value
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.pipelines.kind import AnyKind
 from biaseval.pipelines.sharing import own_readers, take
@@ -53,7 +54,7 @@ def refuse_other_points(run: Run, part: int, points: Sequence[Point]) -> None:
         BiasevalError: it now chooses others.
     """
     for row, point in zip(rows_of(run, part), points, strict=True):
-        if json.loads(row["parameters"]) != point:
+        if json_value(row["parameters"]) != point:
             raise BiasevalError(
                 f"{run.uri}: trial {row['trial']} was made at {row['parameters']}, and Optuna now chooses "
                 f"{json.dumps(point)}: it is another version than {run.uri}/environment.json names; use that one, or "
@@ -78,7 +79,7 @@ def refuse_failure(run: Run, *parts: int) -> None:
 def result_of(row: Mapping[str, Any], reached: Sequence[Reached]) -> Result:
     """Return what the sampler hears of a trial."""
     if row["state"] == "done":
-        return Result(list(json.loads(row["objectives"]).values()))
+        return Result(list(json_value(row["objectives"]).values()))
     by_steps: dict[int, list[float]] = {}
     for own in reached:
         by_steps.setdefault(own.n_steps, []).append(own.f1)

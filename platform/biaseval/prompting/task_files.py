@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.errors import InputError
+from biaseval.parsing import ParseError, json_value
 
 _SHOWN_PROBLEMS = 5
 
@@ -97,17 +98,13 @@ def parse_task(path: Path) -> tuple[Task | None, list[str]]:
     except OSError as error:
         return None, [f"cannot be read ({error.strerror}); check the path"]
     try:
-        content = json.loads(data.decode("utf-8"))
+        content = json_value(data)
         if b"\\ud" in data.lower():
             json.dumps(content, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return None, ["holds half a surrogate pair (\\ud800 to \\udfff), which is no character; take it out"]
-    except UnicodeDecodeError as error:
-        return None, [f"is not UTF-8 (byte {error.start}: {error.reason}); save it as UTF-8"]
-    except json.JSONDecodeError as error:
-        return None, [f"is not valid JSON (line {error.lineno}, column {error.colno}: {error.msg}); mend the file"]
-    except RecursionError:
-        return None, ["is not valid JSON (nested too deeply); mend the file"]
+    except ParseError as error:
+        return None, [f"{error}; mend the file"]
     problems = list(_problems(content))
     if problems:
         return None, problems

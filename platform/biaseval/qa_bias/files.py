@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from biaseval.errors import InputError
+from biaseval.parsing import json_value
 from biaseval.records import Records
 
 _KNOWN_FORMATS = (
@@ -203,7 +203,7 @@ def _from_json(value: object) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value) if value.strip() else None
+        return json_value(value) if value.strip() else None
     except ValueError:
         return value
 

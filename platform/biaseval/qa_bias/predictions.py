@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -86,12 +86,6 @@ def read_predictions(
     return found, notes
 
 
-class _Pairs(NamedTuple):
-    """A JSON object with all its pairs: an object's last value of a key would hide the others."""
-
-    pairs: list[tuple[str, Any]]
-
-
 def _pairs(uri: str) -> Iterator[tuple[str, object]]:
     """Yield the ids and predictions of a file.
 
@@ -100,12 +94,12 @@ def _pairs(uri: str) -> Iterator[tuple[str, object]]:
     """
     problems = []
     for place, row, is_whole in _rows(uri):
-        fields = dict(row.pairs) if isinstance(row, _Pairs) else {}
+        fields = row if isinstance(row, dict) else {}
         name = next((name for name in _TEXT_NAMES if name in fields), None)
         if is_id(fields.get("id")) and name is not None:
             yield str(fields["id"]), fields[name]
-        elif isinstance(row, _Pairs) and is_whole:
-            yield from row.pairs
+        elif is_whole and isinstance(row, dict):
+            yield from row.items()
         else:
             problems.append(f"{place}: has no id with a prediction_text or prediction")
     if problems:
@@ -122,11 +116,11 @@ def _rows(uri: str) -> Iterator[tuple[str, object, bool]]:
     if uri.lower().removesuffix(".gz").endswith(_TABLES):
         records = Records(uri)
         for place, row in records:
-            yield place, _Pairs(list(row.items())), False
+            yield place, row, False
         if records.problems:
             raise InputError.of([f"{uri}: {problem}" for problem in records.problems])
         return
-    for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS, pairs_hook=_Pairs):
+    for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS):
         if isinstance(value, list) and not place:
             yield from ((f"[{index}]", row, False) for index, row in enumerate(value))
         else:

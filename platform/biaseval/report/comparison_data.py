@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-import yaml
-
 from biaseval.analysis import open_runs, run_names
 from biaseval.errors import InputError
 from biaseval.report.findings import Row
@@ -87,7 +85,7 @@ def read_comparison(run_uris: Sequence[str]) -> Comparison:
         by_model, by_setting, effects, verdicts, shared, settings = (
             connection.sql(f"from {name}").to_arrow_table().to_pylist() for name in _READ
         )
-    specs = {name: yaml.safe_load(run.read_text("spec.yaml")) for name, run in runs.items()}
+    specs = {name: run.read_yaml("spec.yaml") for name, run in runs.items()}
     sizes = {row["run"]: row["n_parameters"] for row in by_model}
     comparison = Comparison(
         models=_models(runs, specs, sizes),
@@ -114,7 +112,7 @@ def _models(runs: dict[str, Run], specs: dict[str, Row], sizes: dict[str, int | 
     groups: dict[str, list[str]] = {}
     for name, run in runs.items():
         model = specs[name]["model"]
-        environment = json.loads(run.read_text("environment.json")) if run.has("environment.json") else {}
+        environment = run.read_json("environment.json") if run.has("environment.json") else {}
         weights = environment.get("model", {}).get("digest") or [model.get("path"), model.get("adapter")]
         groups.setdefault(json.dumps([weights, model.get("dtype"), model.get("quantization")]), []).append(name)
     named = _distinct(

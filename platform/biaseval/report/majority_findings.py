@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-import yaml
-
 from biaseval.analysis import open_runs
 from biaseval.report.findings import Adaptation, Row, read_adaptation
 from biaseval.report.ways import REGIONS, row_order, way_order, ways_of
@@ -91,7 +89,7 @@ def read_majority_findings(run: Run) -> MajorityFindings:
     Raises:
         BiasevalError: the run has no metrics yet.
     """
-    spec = yaml.safe_load(run.read_text("spec.yaml"))
+    spec = run.read_yaml("spec.yaml")
     marts = ("by_model", "over_seeds", "instruction_gap", "remedies", "verdicts", "components")
     with closing(open_runs([run.uri])) as connection:
         by_model, by_setting, gaps, remedies, verdicts, components, settings = (
@@ -122,8 +120,8 @@ def read_majority_findings(run: Run) -> MajorityFindings:
         changed=changed,
         queries=queries,
         spec=spec,
-        plan=json.loads(run.read_text("plan.json")) if run.has("plan.json") else {},
-        environment=json.loads(run.read_text("environment.json")) if run.has("environment.json") else {},
+        plan=run.read_json("plan.json") if run.has("plan.json") else {},
+        environment=run.read_json("environment.json") if run.has("environment.json") else {},
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import duckdb
 
 from biaseval.analysis import open_runs
+from biaseval.parsing import json_value
 from biaseval.prompting.calibration import Variant
 from biaseval.report.findings import Row
 from biaseval.report.search_cells import decimals, short_keys
@@ -211,7 +211,7 @@ def read_search_findings(run: Run) -> SearchFindings:
 
 
 def _with_points(rows: Sequence[Row]) -> list[Row]:
-    return [{**row, "parameters": json.loads(row["parameters"])} for row in rows]
+    return [{**row, "parameters": json_value(row["parameters"])} for row in rows]
 
 
 def _by_scope(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -11,7 +11,6 @@ at such places, each distinct piece is tokenised once, and the ids are joined. O
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from biaseval.errors import InputError
+from biaseval.parsing import json_value
 from biaseval.prompting.beginnings import without_second_bos
 from biaseval.prompting.labels import separator
 from biaseval.scoring.boundary import Ids, beginnings, n_context, n_staying, parted
@@ -321,7 +321,7 @@ def _parts(component: Any, key: str) -> list[dict[str, Any]]:
     """Return the description of a normalizer or pre-tokenizer as a flat list of its steps."""
     if component is None:
         return []
-    state = json.loads(component.__getstate__())
+    state = json_value(component.__getstate__())
     return state[key] if state["type"] == "Sequence" else [state]
 
 

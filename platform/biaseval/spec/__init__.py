@@ -17,6 +17,7 @@ from biaseval.spec.growth import analysed_as, blocking, grown_keys, of_analysis,
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
+from biaseval.spec.line_breaks import break_cautions
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.qa_bias import (
@@ -180,6 +181,7 @@ __all__ = [
     "WindowsSpec",
     "analysed_as",
     "blocking",
+    "break_cautions",
     "differences",
     "dump_spec",
     "grown_keys",

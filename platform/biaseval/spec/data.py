@@ -62,7 +62,7 @@ def _template(item: str) -> str:
 
 def _white_space(separator: str) -> str:
     if not separator or separator.strip():
-        raise ValueError(f"{separator!r} is not white space; use line breaks")
+        raise ValueError(f'{separator!r} is not white space; use line breaks, in double quotes: "\\n"')
     return separator
 
 
@@ -131,7 +131,8 @@ def item_pieces(item: str) -> list[tuple[str, str | None]]:
     before = next(literal for literal, name in pieces if name == LABEL)
     # A label is scored behind white space: without it here, demonstrations would show another text.
     if not before.endswith((" ", "\n", "\t")):
-        raise ValueError(f"{item!r} has no white space before {{label}}; {form}")
+        why = ": a line break is one in double quotes alone" if before.endswith(("\\n", "\\t")) else ""
+        raise ValueError(f"{item!r} has no white space before {{label}}{why}; {form}")
     return pieces
 
 

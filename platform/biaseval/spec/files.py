@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from biaseval.errors import InputError
+from biaseval.parsing import ParseError, yaml_text, yaml_value
 from biaseval.spec.mistakes import problems_of
 from biaseval.spec.sections import RunSpec, is_among
 
@@ -28,7 +28,10 @@ def read_content(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error.strerror}); name a spec file (YAML)") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from error
-    content = _parse_yaml(text, str(path))
+    try:
+        content = yaml_value(text)
+    except ParseError as error:
+        raise InputError(f"{path}: {error}; mend the file") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: a spec is a mapping of keys such as kind, name and model; this file is not")
     override_keys(content, overrides)
@@ -79,7 +82,7 @@ def with_absolute_paths(spec: S, folder: Path) -> S:
 
 def dump_spec(spec: RunSpec) -> str:
     """Return the resolved spec as YAML."""
-    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return yaml_text(spec.model_dump(mode="json"))
 
 
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
@@ -112,13 +115,6 @@ def changed_keys(old: RunSpec, new: RunSpec) -> list[str]:
     return [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
 
 
-def _parse_yaml(text: str, source: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{source}: is not valid YAML: {' '.join(str(error).split())}; mend the file") from error
-
-
 def _apply_override(content: dict[str, Any], override: str) -> None:
     key, separator, value = override.partition("=")
     if not separator or not key.strip():
@@ -141,7 +137,10 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
                 f"--set '{above}={whole}'"
             )
         section = child
-    section[last] = _parse_yaml(value, f"--set {override}")
+    try:
+        section[last] = yaml_value(value)
+    except ParseError as error:
+        raise InputError(f"--set {override}: {error}; mend the value") from error
 
 
 def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:

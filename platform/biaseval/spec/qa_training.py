@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator,
 
 from biaseval.qa_bias.planted import SHORTCUTS
 from biaseval.spec.sections import Name, Section, Seed, SpecError, named_twice, refuse
-from biaseval.spec.training import TrainingSpec, number_of
+from biaseval.spec.training import TrainingSpec
 
 Method = Literal["standard", "resample", "learned_mixin", "confidence_regularization", "product_of_experts"]
 
@@ -36,11 +36,6 @@ class PlantedSpec(Section):
         if value not in SHORTCUTS:
             raise ValueError(f"{value!r} cannot be planted; use {' or '.join(SHORTCUTS)}")
         return value
-
-    @field_validator("strength", mode="before")
-    @classmethod
-    def _strength_without_a_point(cls, value: object) -> object:
-        return number_of(value)
 
 
 class GeneratedSpec(Section):
@@ -111,8 +106,6 @@ class LearnedMixinSpec(Section):
     entropy_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.4
     max_steps: Steps = 100_000
 
-    _numbers = field_validator("bias_scale", "entropy_penalty", mode="before")(number_of)
-
 
 class ConfidenceRegularizationSpec(Section):
     """Confidence regularisation (Utama et al. 2020), protocol section 9."""
@@ -123,8 +116,6 @@ class ConfidenceRegularizationSpec(Section):
     """What the bias model's probability of the label is multiplied by; 1 is the original method."""
     max_steps: Steps = 30_000
 
-    _numbers = field_validator("bias_scale", mode="before")(number_of)
-
 
 class ProductOfExpertsSpec(Section):
     """A product of experts (Clark et al. 2019's bias product; not in P3)."""
@@ -132,8 +123,6 @@ class ProductOfExpertsSpec(Section):
     bias_scale: Share = 1.0
     """What the bias model's log-probabilities are multiplied by."""
     max_steps: Steps = 100_000
-
-    _numbers = field_validator("bias_scale", mode="before")(number_of)
 
 
 class BiasModelSpec(Section):
@@ -150,8 +139,6 @@ class BiasModelSpec(Section):
     predictions: str | None = None
     """Nothing is trained: a Parquet file of ``example_id``, ``window`` (0 if left out), ``start_logits``,
     ``end_logits`` (lists, one number for each token of the window), and ``bias`` where they differ by it."""
-
-    _numbers = field_validator("learning_rate", mode="before")(number_of)
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> BiasModelSpec:

@@ -18,7 +18,7 @@ from biaseval.spec.presets import EVERY_THRESHOLD, PRESETS
 from biaseval.spec.qa_bias import QaBiasSpec, QaModelSpec
 from biaseval.spec.qa_training import QaBaseSpec
 from biaseval.spec.sections import ExecutionSpec, ModelSpec, RunSpec, Section, SpecError, is_among, named_twice, refuse
-from biaseval.spec.training import number_of
+from biaseval.spec.words import number_of
 
 SearchedSpec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec
 """What can be searched: what has metrics."""
@@ -64,8 +64,6 @@ class StopEarlySpec(Section):
 
     grace_steps: Annotated[int, Field(gt=0)]
     reduction: Annotated[float, Field(gt=1)] = 3
-
-    _numbers = field_validator("reduction", mode="before")(number_of)
 
 
 class SearchExecutionSpec(ExecutionSpec):
@@ -168,10 +166,7 @@ class SearchSpec(RunSpec):
     def _a_list_is_a_domain(cls, search: Any) -> Any:
         if not isinstance(search, dict):
             return search
-        return {
-            key: {"grid" if all(map(_is_number, domain)) else "choice": domain} if isinstance(domain, list) else domain
-            for key, domain in search.items()
-        }
+        return {key: _domain(given) for key, given in search.items()}
 
     @field_validator("search")
     @classmethod
@@ -289,6 +284,23 @@ def _within(key: str, search: Mapping[str, Domain]) -> list[str]:
     """Return the other keys that a key is a part of."""
     parts = [other for other in search if other != key and (key.startswith(f"{other}."))]
     return parts + [other for other in search if other == EVERY_THRESHOLD != key and key.startswith("thresholds.")]
+
+
+def _domain(given: Any) -> Any:
+    """Return a domain with its kind, and numbers that YAML 1.1 reads as texts (``2e-4``) as numbers."""
+    if isinstance(given, list):
+        numbers = [number_of(value) if _is_rate(value) else value for value in given]
+        return {"grid": numbers} if all(map(_is_number, numbers)) else {"choice": given}
+    if isinstance(given, dict):
+        return {
+            kind: [number_of(value) for value in values] if kind != "choice" and isinstance(values, list) else values
+            for kind, values in given.items()
+        }
+    return given
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[-+]?\d+[eE][-+]?\d+", value) is not None
 
 
 def _kind(domain: Domain) -> str:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from biaseval.prompting.calibration import Variant
 from biaseval.spec.accelerators import PEAK_TFLOPS
+from biaseval.spec.words import as_meant
 
 Method = Annotated[str, AfterValidator(lambda name: str(Variant.of(name)))]
 """A calibration, or a variant of it, such as ``cc@0.7``."""
@@ -25,13 +26,21 @@ class SpecError(ValueError):
 
 
 class Section(BaseModel):
-    """A section of a spec. Unknown keys are refused, and nothing is converted.
+    """A section of a spec. Unknown keys are refused, and nothing is converted but words (`biaseval.spec.words`).
 
     All mistakes of all sections come together, and those between sections too (validators of a field that see the
     fields before it). What a section's keys say together (``model_validator``) is checked once each of them is right.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words_stand_for_values(cls, content: object) -> object:
+        if not isinstance(content, dict):
+            return content
+        fields = cls.model_fields
+        return {key: as_meant(each, fields[key].annotation) if key in fields else each for key, each in content.items()}
 
 
 class RunSpec(Section):

@@ -21,11 +21,6 @@ class AdapterSpec(Section):
     targets: Literal["all_linear"] | Annotated[list[str], Field(min_length=1)] = "all_linear"
     """Every linear layer, the output layer included, or the last parts of their names, such as ``q_proj``."""
 
-    @field_validator("alpha", "dropout", mode="before")
-    @classmethod
-    def _numbers_without_a_point(cls, value: object) -> object:
-        return number_of(value)
-
     @field_validator("targets")
     @classmethod
     def _targets_are_named_once(cls, value: Literal["all_linear"] | list[str]) -> Literal["all_linear"] | list[str]:
@@ -64,11 +59,6 @@ class TrainingSpec(Section):
     """
     deepspeed_config: str | None = None
     """A DeepSpeed JSON file with what else DeepSpeed should do, such as offloading."""
-
-    @field_validator("learning_rate", "weight_decay", "max_grad_norm", "beta2", "warmup", mode="before")
-    @classmethod
-    def _rates_without_a_point(cls, value: object) -> object:
-        return number_of(value)
 
     @model_validator(mode="after")
     def _workers_share_a_step(self) -> Self:
@@ -152,13 +142,3 @@ def _another_model(key: str, before: Mapping[str, Any], after: Mapping[str, Any]
     """Return the line on a resource that would train another model."""
     found, asked = before.get(key), after.get(key)
     return f"{key}: the run has {found!r}, the spec {asked!r}, which would train another model: {why}"
-
-
-def number_of(value: object) -> object:
-    """Return the number that a text spells, anything else as it is: YAML reads 2e-4 as a text, 2.0e-4 as a number."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value

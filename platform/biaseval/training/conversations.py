@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from biaseval.errors import InputError
+from biaseval.parsing import ParseError, json_value
 from biaseval.records import decompressed, read_file
 from biaseval.spec import ConversationsSpec
 
@@ -84,7 +84,7 @@ def _numbered_rows(path: str) -> Iterator[tuple[int, Row]]:
         unit = "row"
     else:
         lines = enumerate(text.split("\n"), start=1)
-        numbered = ((number, _parsed(line, f"{path}: line {number}")) for number, line in lines if line.strip())
+        numbered = ((number, _parsed(line, path, number)) for number, line in lines if line.strip())
         unit = "line"
     for number, row in numbered:
         if not isinstance(row, dict):
@@ -92,11 +92,11 @@ def _numbered_rows(path: str) -> Iterator[tuple[int, Row]]:
         yield number, row
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parsed(text: str, path: str, line: int = 1) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not JSON ({error}); mend the file") from error
+        return json_value(text, line=line)
+    except ParseError as error:
+        raise InputError(f"{path}: {error}; mend the file") from error
 
 
 def _format_of(data: ConversationsSpec, row: Row) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from biaseval.errors import InputError
+from biaseval.parsing import ParseError, json_value
 from biaseval.spec import TrainingSpec
 from biaseval.training.recipe import Recipe
 
@@ -86,8 +86,8 @@ def deepspeed_file(training: TrainingSpec) -> dict[str, Any]:
         return {}
     path, key = training.deepspeed_config, f"{training.SECTION}.deepspeed_config"
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json_value(Path(path).read_bytes())
+    except (OSError, ParseError) as error:
         raise InputError(f"{path}: cannot be read as JSON ({error}); mend {key}") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: is no JSON object; {key} takes DeepSpeed's configuration")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from biaseval.parsing import json_value
 from biaseval.spec import SearchSpec
 from biaseval.spec.search import Domain
 
@@ -133,4 +134,4 @@ def _distribution(domain: Domain) -> optuna.distributions.BaseDistribution:
 
 def _value(domain: Domain, drawn: Any) -> Any:
     [(kind, values)] = domain.items()
-    return values[drawn] if kind == "grid" else json.loads(drawn) if kind == "choice" else drawn
+    return values[drawn] if kind == "grid" else json_value(drawn) if kind == "choice" else drawn

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from biaseval.parsing import json_value
+
 Place = tuple[str | int, ...]
 """Of a value inside a document."""
 
@@ -92,6 +94,6 @@ def _listed(value: Any) -> Any:
 
 def _loaded(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json_value(text)
     except ValueError:
         return text

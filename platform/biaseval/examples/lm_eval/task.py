@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from biaseval.errors import InputError, did_you_mean
+from biaseval.parsing import yaml_1_1_value
 
 BUILDERS = ("csv", "json", "parquet")
 """The values of ``dataset_path`` that stand for files."""
@@ -69,13 +68,6 @@ class _Function:
     """What ``!function`` names."""
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as the harness reads it, but for functions, which are named and not imported."""
-
-
-_Loader.add_constructor("!function", lambda loader, node: _Function())
-
-
 def read_task(path: Path) -> LmEvalTask:
     """Return the task that a YAML file describes.
 
@@ -125,11 +117,12 @@ def _loaded(path: Path, files: list[Path]) -> dict[str, Any]:
         raise InputError(f"{path}: is included twice; the harness takes each file once: mend the key include")
     files.append(path)
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        # As the harness reads it, but for functions, which are named and not imported.
+        content = yaml_1_1_value(path.read_text(encoding="utf-8"), {"!function": lambda loader, node: _Function()})
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not valid YAML: {' '.join(str(error).split())}; mend the file") from error
+    except ValueError as error:
+        raise InputError(f"{path}: {error}; mend the file") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: is no mapping; name the YAML file of a task of lm-evaluation-harness")
     included = content.pop("include", [])

@@ -1,0 +1,77 @@
+"""Words of YAML that stand for values, in the places where a spec takes these values.
+
+YAML 1.1 reads ``off``, ``no`` and ``false`` alike, YAML 1.2 the last alone, and JSON has it. A key that takes one of
+them takes all, and where nothing but a number fits, one that is spelt as a text is one (``2e-4``, in YAML 1.1).
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal
+
+_YES = ("true", "on", "yes", "y")
+_NO = ("false", "off", "no", "n")
+_NOTHING = ("null", "none")
+
+_WRITTEN: Mapping[bool | None, str] = {True: "true", False: "false", None: "null"}
+
+
+def as_meant(value: Any, annotation: Any) -> Any:
+    """Return a value of a spec, with words as the values that a key takes; what fits none stays as it is.
+
+    Texts stay texts where any text may stand, and so do words that are values themselves.
+
+    Args:
+        value: as YAML or JSON have it.
+        annotation: the type of the key.
+    """
+    kinds = list(_kinds(annotation))
+    if isinstance(value, list | dict):
+        inner = [typing.get_args(kind)[-1] for kind in kinds if typing.get_origin(kind) is type(value)]
+        if len(inner) != 1:
+            return value
+        if isinstance(value, dict):
+            return {key: as_meant(each, inner[0]) for key, each in value.items()}
+        return [as_meant(each, inner[0]) for each in value]
+    if isinstance(value, str) and not {str, Any, object, value}.isdisjoint(kinds):
+        return value
+    if value is None or isinstance(value, bool | str):
+        for sense in _senses(value.lower() if isinstance(value, str) else _WRITTEN[value]):
+            if (sense if isinstance(sense, str) else type(sense)) in kinds:
+                return sense
+    return number_of(value) if float in kinds else value
+
+
+def number_of(value: object) -> object:
+    """Return the number that a text spells, anything else as it is: YAML 1.1 reads 2e-4 as a text, 2.0e-4 not."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _senses(word: str) -> Sequence[bool | str | None]:
+    """Return the values that a word may stand for, the likeliest first."""
+    if word in _YES:
+        return (True, *_YES)
+    if word in _NO:
+        return (False, *_NO, None)
+    return (None, *_NOTHING, *_NO) if word in _NOTHING else ()
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """Yield the types, and the values of ``Literal``, of which a value may be one."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        yield from _kinds(typing.get_args(annotation)[0])
+    elif origin in (typing.Union, UnionType):
+        for each in typing.get_args(annotation):
+            yield from _kinds(each)
+    elif origin is Literal:
+        yield from typing.get_args(annotation)
+    else:
+        yield annotation

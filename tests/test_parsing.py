@@ -1,0 +1,159 @@
+"""The one reader of YAML and JSON: keys that stand twice, words of YAML 1.1, and what is written is read as it was."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from biaseval.parsing import ParseError, json_value, yaml_1_1_value, yaml_flow, yaml_text, yaml_value
+
+PACKAGE = Path(__file__).parents[1] / "platform" / "biaseval"
+
+_TEXTS = st.text(
+    st.one_of(
+        st.characters(exclude_categories=()),
+        st.sampled_from(
+            "\x00\x7f\x85\x92\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800\udfff\U0001fffe\U0010ffff"
+            "\t\n\r :#-?{}[],&*!|>'\"%@`\\"
+        ),
+    ),
+    max_size=12,
+) | st.sampled_from(
+    [
+        *("yes", "No", "off", "y", "null", "~", "true", "1", "1e-4", "1.5", "007", "0x1F", "1_000", "12:30"),
+        *("2024-01-31", "<<", "=", "- a", "a: b", "a #b", "---", "...", ".inf", "", " ", "long " * 400),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((word, word) for word in ("yes", "no", "on", "off", "y", "n", "Yes", "NO", "none", "None", "=")),
+        *((text, text) for text in ("12:30", "2024-01-31", "1e-4", "007", "08", "1.2.3", "0o17")),
+        *(("true", True), ("True", True), ("FALSE", False), ("null", None), ("~", None), ("", None)),
+        *(("7", 7), ("-3", -3), ("1_000", 1000), ("0x1F", 31), ("1.0e-4", 1e-4), (".5", 0.5), ("2.", 2.0)),
+    ],
+)
+def test_words_are_texts_but_those_of_yaml_1_2(text: str, value: object) -> None:
+    found = yaml_value(text)
+    assert found == value
+    assert type(found) is type(value)
+    # What YAML 1.1 has as a text is one here, so that what its writers leave without quotes is read as it was.
+    node = yaml.compose(text)
+    if node is not None and node.tag == "tag:yaml.org,2002:str":
+        assert isinstance(found, str)
+
+
+def test_keys_are_texts_as_they_are_written() -> None:
+    keys = ["true", "True", "0", "007", "1.50", "null", "~", "no", "on", "1e3", "2024-01-31", "a b"]
+    assert list(yaml_value("{" + ", ".join(f"{key}: x" for key in keys) + "}")) == keys
+    assert yaml_value("a: &a {1: x, b: y}\nb: {<<: *a, b: z}") == {"a": {"1": "x", "b": "y"}, "b": {"1": "x", "b": "z"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "line 3: has the key 'a' a second time, after line 1"),
+        ("a:\n  b: {c: 1, c: 2}\n", "line 2: has the key 'c' twice"),
+        ("- {1: a}\n- '1': a\n  1: b\n", "line 3: has the key '1' a second time, after line 2"),
+        ("a: 1\na: 2\nb: 1\n'b': 2\n", "line 2: has the key 'a' a second time, after line 1; line 4: has the key 'b'"),
+        ("x: {? a : 1, a: 2}", "line 1: has the key 'a' twice"),
+        ("a: [", "is not valid YAML: while parsing"),
+        ("a: !!python/object:os.system {}", "is not valid YAML: could not determine a constructor"),
+        (
+            "a: 1\nb: don\x92t",
+            'line 2: has the character U+0092, which YAML does not take; in double quotes write "\\u0092"',
+        ),
+        ("[" * 5000, "is not valid YAML: maximum recursion depth exceeded"),
+    ],
+)
+def test_what_is_wrong_with_yaml_is_said_with_its_lines(text: str, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        yaml_value(text)
+    assert message in str(caught.value)
+
+
+def test_files_of_other_programs_have_their_own_words() -> None:
+    assert yaml_1_1_value("a: no\non: 010") == {"a": False, True: 8}
+    for text, key in (("a: 1\na: 2", "'a'"), ("yes: 1\non: 2", "True")):
+        with pytest.raises(ParseError, match=f"line 2: has the key {key} a second time, after line 1"):
+            yaml_1_1_value(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ('{"a": 1, "b": {"c": 1,\n "c": 2}}', "line 8: has the key 'c' a second time, after line 7"),
+        ('[{"a": 1}, {"a": 1, "b": [1], "a": {"x": 2}}]', "line 7: has the key 'a' twice"),
+        ('{"a": 1,\n"\\u0061": 2}', "line 8: has the key 'a' a second time, after line 7"),
+        ('{"a": 1, "a": 2, "b": 1, "b": 2}', "line 7: has the key 'a' twice; line 7: has the key 'b' twice"),
+        ("{" + ", ".join(f'"{key}": 1' for key in [*range(9), *range(9)]) + "}", "; and 4 more keys"),
+        ('{"a": ' * 400 + '{"b": 1, "b": 2}' + "}" * 400, "line 7: has "),
+        ('{"a" 1}', "line 7, column 6: is not JSON (Expecting ':' delimiter)"),
+        (b'{"a":\n "\xff"}', "line 8, byte 8: is not UTF-8"),
+        ("[" * 200_000, "is not JSON"),
+    ],
+)
+def test_what_is_wrong_with_json_is_said_with_its_lines(data: str | bytes, message: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        json_value(data, line=7)
+    assert message in str(caught.value)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda own: st.lists(own) | st.dictionaries(st.text(), own),
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_json_is_what_python_reads(value: Any) -> None:
+    text = json.dumps(value)
+    assert json.dumps(json_value(text)) == text
+    assert json.dumps(json_value(b"\xef\xbb\xbf" + text.encode())) == text
+
+
+@given(
+    st.recursive(
+        _TEXTS | st.booleans() | st.none() | st.integers() | st.floats(allow_nan=False),
+        lambda own: st.lists(own) | st.dictionaries(_TEXTS, own),
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_what_is_written_is_read_as_it_was(value: Any) -> None:
+    for text in (yaml_text(value), yaml_flow(value), f"a: {yaml_flow(value)}  # a comment\n"):
+        assert yaml_value(text) == ({"a": value} if text.startswith("a: ") and text.endswith("comment\n") else value)
+        text.encode()
+    assert "\n" not in yaml_flow(value)
+
+
+def test_lines_are_read_nearly_as_fast_as_by_python() -> None:
+    line = json.dumps({"id": "7", "text": "some words " * 9, "label": "yes", "answers": {"text": ["a"], "start": [1]}})
+
+    def seconds(read: Any) -> float:
+        begun = time.perf_counter()
+        for _ in range(20_000):
+            read(line)
+        return time.perf_counter() - begun
+
+    pairs = [(seconds(json_value), seconds(json.loads)) for _ in range(5)]
+    assert min(own / plain for own, plain in pairs) < 2
+
+
+def test_no_other_module_reads_yaml_or_json() -> None:
+    """A reader of its own would take the last of two values of a key."""
+    reads = re.compile(
+        r"\byaml\.(?:safe_|full_)?load|\bimport yaml\b|\bjson\.loads?\(|JSONDecoder|object_pairs_hook|"
+        r"from (?:json|yaml) import"
+    )
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if reads.search(path.read_text())}
+    assert found == {"parsing.py"}

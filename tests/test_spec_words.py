@@ -1,0 +1,292 @@
+"""Words of YAML that stand for values, in every key of every kind of spec that takes these values."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from biaseval.demo import MODEL_PATH
+from biaseval.errors import InputError
+from biaseval.examples.files import ExampleFile, Wanted
+from biaseval.spec import (
+    AnySpec,
+    DataSpec,
+    ItemSpec,
+    ModelSpec,
+    break_cautions,
+    item_pieces,
+    load_spec,
+    spec_of,
+    stored_spec,
+)
+from biaseval.spec.files import dump_spec
+from biaseval.spec.sections import Section
+from biaseval.spec.words import as_meant
+from biaseval.store import Run
+from tests.commands import call
+
+_HEAD = "kind: label_bias\nname: x\n"
+_DATA = "data: {train: a.csv}\n"
+_PROMPT = 'prompt: {item: "T: {text}\\nL: {label}", n_demos: [0], demo_sets: 2}\n'
+
+
+def _written(folder: Path, text: str) -> Path:
+    path = folder / "spec.yaml"
+    path.write_text(text)
+    return path
+
+
+def _loaded(folder: Path, text: str, *overrides: str) -> Any:
+    return load_spec(_written(folder, text), overrides)
+
+
+def _sections(annotation: Any, seen: set[type]) -> Iterator[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section) and annotation not in seen:
+        seen.add(annotation)
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from _sections(field.annotation, seen)
+    for inner in typing.get_args(annotation):
+        yield from _sections(inner, seen)
+
+
+SECTIONS = list(_sections(AnySpec, set()))
+
+
+# Off, on, yes and no
+
+
+@pytest.mark.parametrize(
+    "word", ["off", "OFF", "no", "n", "false", "False", "null", "none", '"off"', '"false"', "~", ""]
+)
+def test_a_chat_is_turned_off_by_any_word_for_it(tmp_path: Path, word: str) -> None:
+    assert _loaded(tmp_path, f"{_HEAD}model:\n  path: m\n  chat: {word}\n{_DATA}{_PROMPT}").model.chat == "off"
+    assert _loaded(tmp_path, f"{_HEAD}model: {{path: m}}\n{_DATA}{_PROMPT}", f"model.chat={word}").model.chat == "off"
+
+
+@pytest.mark.parametrize("word", ["on", "yes", "true", "template"])
+def test_what_does_not_turn_a_chat_off_is_refused_with_what_to_write(tmp_path: Path, word: str) -> None:
+    with pytest.raises(InputError, match=r"model\.chat: input should be 'auto' or 'off', found .*; change it"):
+        _loaded(tmp_path, f"{_HEAD}model: {{path: m, chat: {word}}}\n{_DATA}{_PROMPT}")
+
+
+def test_python_and_json_turn_a_chat_off_too() -> None:
+    assert ModelSpec.model_validate({"path": "m", "chat": False}).chat == "off"
+    assert ModelSpec.model_validate(json.loads('{"path": "m", "chat": null}')).chat == "off"
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_every_key_takes_the_words_for_its_values(section: type[Section]) -> None:
+    """Whatever keys are added: true and false, null, and words of literals."""
+    for name, field in section.model_fields.items():
+        kinds = set(_leaves(field.annotation))
+        if bool in kinds and list not in kinds:
+            for word, value in (("yes", True), ("ON", True), ("y", True), ("no", False), ("off", False), ("n", False)):
+                assert as_meant(word, field.annotation) is value, (section, name)
+        if type(None) in kinds and not {str, bool} & kinds:
+            for word in ("none", "null", "None", "off", "no", False, None):
+                assert as_meant(word, field.annotation) is None, (section, name)
+        if str in kinds:
+            for word in ("yes", "no", "off", "none", "null", "true", "1e-4"):
+                assert as_meant(word, field.annotation) == word, (section, name)
+        if float in kinds and str not in kinds:
+            assert as_meant("2e-4", field.annotation) == 2e-4, (section, name)
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    origin = typing.get_origin(annotation)
+    if origin in (list, dict):
+        yield list
+    elif origin is typing.Annotated:
+        yield from _leaves(typing.get_args(annotation)[0])
+    elif origin is typing.Literal or not typing.get_args(annotation):
+        yield from typing.get_args(annotation) or [annotation]
+    else:
+        for inner in typing.get_args(annotation):
+            yield from _leaves(inner)
+
+
+def test_words_in_lists_and_sections_stand_for_values(tmp_path: Path) -> None:
+    spec = _loaded(
+        tmp_path,
+        "kind: majority_bias\nname: no\nmodel: {path: m, trust_remote_code: no, quantization: none}\n"
+        "data: {train: a.csv, labels: {yes: on, no: off, 1: y, 1e3: n, true: T, null: none}}\n"
+        'prompt: {item: "T: {text}\\nL: {label}", n_demos: 4, instruction: [yes, off], instruction_text: no}\n'
+        "proportions: [{yes: 1e-1, no: 9e-1}, {1: 1}]\nlora: off\nscoring: {eos: off}\n",
+    )
+    assert (spec.name, spec.model.trust_remote_code, spec.model.quantization, spec.lora) == ("no", False, None, None)
+    assert spec.data.labels == {"yes": "on", "no": "off", "1": "y", "1e3": "n", "true": "T", "null": "none"}
+    assert (spec.prompt.instruction, spec.prompt.instruction_text) == ([True, False], "no")
+    assert spec.proportions == [{"yes": 0.1, "no": 0.9}, {"1": 1}]
+    assert spec.scoring.eos is False
+    assert stored_spec(Run.open(str(tmp_path)).read_yaml("spec.yaml"), "spec").name == "no"
+
+
+def test_a_search_over_words_and_rates_tries_their_values(tmp_path: Path) -> None:
+    inner = f"{_HEAD}model: {{path: m}}\n{_DATA}{_PROMPT}lora: {{}}\n".replace("\n", "\n  ").rstrip()
+    spec = _loaded(
+        tmp_path,
+        f"kind: search\nname: s\nspec:\n  {inner}\nsearch:\n  scoring.eos: [yes, no]\n  model.chat: [off, auto]\n"
+        "  lora.learning_rate: [1e-5, 3e-4]\n  lora.dropout: {uniform: [1e-2, 5e-1]}\n"
+        "objective: {sql: select avg(rsd) as rsd from label_bias_by_task, maximize: no}\ntrials: 2\n",
+    )
+    assert spec.search["lora.learning_rate"] == {"grid": [1e-5, 3e-4]}
+    assert spec.search["lora.dropout"] == {"uniform": [0.01, 0.5]}
+    assert spec.objective[0].maximize is False
+    point = {"scoring.eos": "no", "model.chat": "off", "lora.learning_rate": 1e-5}
+    trial = spec.at(point)
+    assert (trial.scoring.eos, trial.model.chat, trial.lora.learning_rate) == (False, "off", 1e-5)
+
+
+def test_what_stands_for_nothing_stays_wrong() -> None:
+    for content in ({"path": "m", "trust_remote_code": "maybe"}, {"path": "m", "quantization": "yes"}):
+        with pytest.raises(ValidationError):
+            ModelSpec.model_validate(content)
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "rows", "found"),
+    [
+        ("{yes: Ja, no: Nein}", "text,label\na,yes\nb,no\n", ["Ja", "Nein"]),
+        ("{yes: good, no: bad}", '[{"text": "a", "label": "yes"}, {"text": "b", "label": "no"}]', ["good", "bad"]),
+        ("{on: On, off: Off, n: No}", "text,label\na,on\nb,off\nc,n\n", ["On", "Off", "No"]),
+        (
+            "{true: Right, false: Wrong}",
+            '[{"text": "a", "label": true}, {"text": "b", "label": false}]',
+            ["Right", "Wrong"],
+        ),
+        (
+            "{True: Right, False: Wrong}",
+            '[{"text": "a", "label": true}, {"text": "b", "label": false}]',
+            ["Right", "Wrong"],
+        ),
+        ("{True: Right, False: Wrong}", "text,label\na,True\nb,False\n", ["Right", "Wrong"]),
+        ("{0: bad, 1: good}", '[{"text": "a", "label": 1}, {"text": "b", "label": 0}]', ["good", "bad"]),
+        ("{007: Bond, 008: Bill}", "text,label\na,007\nb,008\n", ["Bond", "Bill"]),
+        ("{1e3: much, 1e0: little}", "text,label\na,1e3\nb,1e0\n", ["much", "little"]),
+        ("{null: nothing, none: no}", "text,label\na,null\nb,none\n", ["nothing", "no"]),
+    ],
+)
+def test_labels_are_named_as_the_files_have_them(tmp_path: Path, labels: str, rows: str, found: list[str]) -> None:
+    file = tmp_path / ("a.json" if rows.startswith("[") else "a.csv")
+    file.write_text(rows)
+    spec = _loaded(tmp_path, f"{_HEAD}model: {{path: m}}\ndata: {{train: {file.name}, labels: {labels}}}\n{_PROMPT}")
+    [data] = spec.data
+    read = ExampleFile(data.train, "train", Wanted(DataSpec(train=data.train), {"text": ("text",)}, data.labels, 1))
+    assert list(read.shown_problems()) == []
+    assert [example.label for example in read.examples] == found
+    # The run keeps the spec, and older versions read it likewise.
+    assert stored_spec(_yaml_1_1(dump_spec(spec)), "spec") == spec
+
+
+def _yaml_1_1(text: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(text)
+
+
+# Keys twice
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "model: {path: m}\ncalibration: [cc]\ncalibration: [looc]\n",
+            "line 5: has the key 'calibration' a second time, after line 4",
+        ),
+        (f"{_PROMPT}prompt:\n  item: x\n", "line 4: has the key 'prompt' a second time, after line 3"),
+        ("model: {path: m, path: n}\n", "line 3: has the key 'path' twice"),
+        ("data: {train: a.csv, labels: {0: a, '0': b}}\n", "line 3: has the key '0' twice"),
+    ],
+)
+def test_a_key_twice_is_refused_with_both_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    path = _written(tmp_path, f"{_HEAD}{text}")
+    with pytest.raises(InputError) as caught:
+        load_spec(path)
+    assert str(caught.value) == f"{path}: {message}; mend the file"
+    done = call(capsys, monkeypatch, "plan", str(path))
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    with pytest.raises(InputError, match=r"--set model=\{path: a, path: b\}: line 1: has the key 'path' twice"):
+        spec_of({}, "x", tmp_path, ["model={path: a, path: b}"])
+
+
+# Line breaks
+
+
+def test_a_template_without_white_space_says_why_a_line_break_is_none() -> None:
+    for item in (r"{text}\n{label}", r"T: {text}\nL:\t{label}"):
+        with pytest.raises(
+            ValueError, match=r"has no white space before .*: a line break is one in double quotes alone"
+        ):
+            item_pieces(item)
+    with pytest.raises(ValidationError, match=r"is not white space; use line breaks, in double quotes"):
+        ItemSpec(item="{text} {label}", separator=r"\n")
+
+
+_ENDS = "ends with a line break, as a text behind | does in YAML"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "cautions"),
+    [
+        ('{item: "T: {text}\\nL: {label}"}', []),
+        ("{item: 'T: {text}\\nL: {label}'}", [r"prompt.item: holds \n as two characters"]),
+        (r"{item: 'T: {text}\tL: {label}'}", ["prompt.item: holds \\t"]),
+        (r"{item: '{text} {label}', instruction_text: 'Read.\nSay:'}", ["prompt.instruction_text: holds \\n"]),
+        (r"{item: 'Solve $\nabla x \neq \nu \theta$ {text} {label}'}", []),
+        ("\n  item: |\n    T: {text}\n    L: {label}\n", [f"prompt.item: {_ENDS}, so 3 line breaks"]),
+        ("\n  item: '{text} {label}'\n  instruction_text: |\n    Say.\n", [f"prompt.instruction_text: {_ENDS}"]),
+        ("\n  item: |-\n    T: {text}\n    L: {label}\n", []),
+        ('\n  item: |\n    T: {text}\n    L: {label}\n  separator: "\\n"\n', []),
+        (r"{item: '{text} {label}', formats: {b: {item: '{text}\n {label}'}}}", ["prompt.formats.b.item: holds"]),
+        (
+            r"""{item: '{text} {label}', formats: {c: {separator: "\n\n\n", item: "{text}: {label}\n"}}}""",
+            [f"prompt.formats.c.item: {_ENDS}, so 4"],
+        ),
+    ],
+)
+def test_line_breaks_that_may_not_be_meant_are_said(tmp_path: Path, prompt: str, cautions: list[str]) -> None:
+    spec = _loaded(tmp_path, f"{_HEAD}model: {{path: m}}\n{_DATA}prompt: {prompt}\n")
+    found = break_cautions(spec)
+    assert len(found) == len(cautions)
+    for line, caution in zip(found, cautions, strict=True):
+        assert line.startswith(caution)
+
+
+def test_other_kinds_and_the_system_are_looked_at_too(tmp_path: Path) -> None:
+    majority = _loaded(
+        tmp_path,
+        "kind: majority_bias\nname: x\nmodel: {path: m, chat: auto, system: 'Be kind.\\nBe short.'}\n"
+        "data: {train: a.csv}\nproportions: binary_11\nprompt: {item: '{text}\\n {label}', n_demos: 2}\n",
+    )
+    assert [line.split(":")[0] for line in break_cautions(majority)] == ["model.system", "prompt.item"]
+    qa = _loaded(
+        tmp_path,
+        "kind: qa_bias\nname: x\ndatasets: {in_distribution: {a: a.json}}\n"
+        "models: [{name: m, path: m, answers: generative, prompt: '{context}\\n{question}'}]\n",
+    )
+    assert [line.split(":")[0] for line in break_cautions(qa)] == ["models.m.prompt"]
+
+
+def test_a_plan_says_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"text {number},{'yes' if number % 2 else 'no'}\n" for number in range(60))
+    (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
+    text = (
+        f"{_HEAD}model: {{path: {MODEL_PATH}}}\n{_DATA}prompt: {{item: 'T: {{text}}\\nL: {{label}}', n_demos: [0]}}\n"
+    )
+    done = call(capsys, monkeypatch, "plan", str(_written(tmp_path, text)))
+    assert done.code == 0, done.err
+    assert r"prompt.item: holds \n as two characters" in " ".join((done.out + done.err).split())
