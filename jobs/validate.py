@@ -4,7 +4,7 @@
 
 Loads no model: the simulated answers go through the SQL of real runs. Kill it at any moment and repeat it: what is
 there is kept, also where the SQL has changed since; then give another --out. Prints Markdown tables and writes them
-beside the outcomes. About 2.5 hours on two cores with the default numbers of runs.
+beside the outcomes. About 3 hours on two cores with the default numbers of runs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from biaseval.progress import say
 from biaseval.store import Run
 from biaseval.validation import (
     label_bias,
+    label_bias_calibrated,
     label_bias_comparison,
     label_bias_formats,
     majority_bias,
@@ -32,7 +33,15 @@ from biaseval.validation import (
 from biaseval.validation.study import simulate_missing, summary
 from biaseval.validation.written import markdown
 
-KINDS = (label_bias, label_bias_comparison, label_bias_formats, majority_bias, majority_bias_comparison, qa_bias)
+KINDS = (
+    label_bias,
+    label_bias_calibrated,
+    label_bias_comparison,
+    label_bias_formats,
+    majority_bias,
+    majority_bias_comparison,
+    qa_bias,
+)
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -17,6 +17,7 @@ from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
 from biaseval.store import Run
 from biaseval.validation import (
     label_bias,
+    label_bias_calibrated,
     label_bias_comparison,
     label_bias_formats,
     label_bias_queries,
@@ -96,6 +97,29 @@ def test_a_format_of_simulated_prompts_is_right_more_often_by_its_gain() -> None
 def brute_force_f1(rng: np.random.Generator, means: npt.NDArray[np.float64], n_rows: int) -> float:
     gold = (rng.random(n_rows) < majority_bias._SHARE_YES).astype(int)
     return float(f1_score(gold, means[gold] + rng.normal(size=n_rows) > 0, average="weighted"))
+
+
+def test_the_truth_of_a_calibrated_task_is_that_of_endless_rows() -> None:
+    """With a label that is no gold label of the main rows, and one that is none of those of BiasScore."""
+    rng = np.random.default_rng(6)
+    added, shares = np.array([0.4, -0.3, 0.1]), np.array([0.5, 0.2, 0.3])
+    gold = rng.choice(3, size=N_ENDLESS, p=shares)
+    spread = np.hypot(label_bias_calibrated._OF_ROW, label_bias_calibrated._OF_SETTING)
+    logits = added + rng.normal(0, spread, size=(N_ENDLESS, 3)) + label_bias_calibrated._KNOWN * np.eye(3)[gold]
+    weights = np.exp(logits)
+    probabilities, predicted = weights / weights.sum(axis=1, keepdims=True), logits.argmax(axis=1)
+    recalls = np.array([np.mean(predicted[gold == label] == label) for label in (0, 1)])
+    mean = np.mean([probabilities[gold == label].mean(axis=0) for label in (0, 2)], axis=0)
+    accuracy = np.mean(predicted == gold)
+    found = [
+        accuracy,
+        f1_score(gold, predicted, average="macro", labels=[0, 1]),
+        recalls.std() / accuracy,
+        0.5 * np.abs(mean - 1 / 3).sum(),
+        recalls.var() / accuracy**2,
+    ]
+    occurs = {"main": np.array([0, 1]), "bias_score": np.array([0, 2])}
+    assert label_bias_calibrated._truth(added, shares, occurs) == pytest.approx(found, abs=0.006)
 
 
 def test_the_truth_of_a_majority_bias_setting_is_that_of_endless_rows() -> None:
@@ -255,9 +279,45 @@ def test_intervals_that_are_cut_to_half_are_seen(tmp_path: Path, monkeypatch: py
     assert cut["rate"] + 3 * cut["error"] < 0.95
 
 
+def judging_bias_score_alone(patch: pytest.MonkeyPatch) -> None:
+    """Let words about BiasScore go by its own test and band, whose error is that of rows alone."""
+    connect = outcomes.connect
+
+    def connect_with_a_defect(runs: Sequence[Run]) -> duckdb.DuckDBPyConnection:
+        connection = connect(runs)
+        for macro in (
+            "word_p(tests) as list_filter(tests, lambda test: word_metric(test.metric) = test.metric)[1].p",
+            "word_band(metric, low, high, tests) as [low, high]",
+        ):
+            connection.execute(f"create or replace macro {macro}").fetchall()
+        return connection
+
+    patch.setattr(outcomes, "connect", connect_with_a_defect)
+
+
+CALIBRATED = {"none": ("all", 48), "twins": ("all", 24), "formats": ("methods in formats", 24)}
+"""Truths to a page and a number of runs."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effect", CALIBRATED)
+def test_calibrations_that_are_a_little_off_do_not_make_pages_wrong(
+    effect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, n_runs = CALIBRATED[effect]
+    name = f"label_bias_calibrated-{effect}-1x200x2x32"
+    cell = cell_of(label_bias_calibrated.cells(n_runs, n_runs), name, n_runs, 12)
+    mended = rates(Run.open(str(tmp_path / "mended")), cell)
+    judging_bias_score_alone(monkeypatch)
+    defective = rates(Run.open(str(tmp_path / "defective")), cell)
+    assert mended["wrong page", page]["rate"] <= 0.13  # 3 of 24, 6 of 48: 1 % of tries where 5 % are wrong
+    assert defective["wrong page", page]["rate"] > 0.2
+
+
 def test_runs_of_every_kind_go_through(tmp_path: Path) -> None:
     kinds = {
         "label_bias-none-6x30x2": label_bias,
+        "label_bias_calibrated-remedied-1x200x3x32": label_bias_calibrated,
         "label_bias_comparison-better-1x100x2": label_bias_comparison,
         "label_bias_formats-better-3x100x2": label_bias_formats,
         "majority_bias-follows-5x5x100": majority_bias,
@@ -274,6 +334,7 @@ def test_runs_of_every_kind_go_through(tmp_path: Path) -> None:
         assert all(0 <= row["rate"] <= 1 for row in found.values())
         assert all(row["rate"] < 0.6 for (quantity, _), row in found.items() if quantity == "wrong page")
     assert {"interval of a mean", "simultaneous bands"} <= quantities["label_bias-none-6x30x2"]
+    assert {"called negligible, and is not", "power"} <= quantities["label_bias_calibrated-remedied-1x200x3x32"]
     assert {"interval of a difference", "power"} <= quantities["label_bias_comparison-better-1x100x2"]
     assert {"interval on these tasks", "power"} <= quantities["label_bias_formats-better-3x100x2"]
     assert {"interval of a gain", "proportions matter"} <= quantities["majority_bias-follows-5x5x100"]
@@ -293,7 +354,15 @@ def test_a_page_is_wrong_by_its_words_on_these_tasks_too(tmp_path: Path, monkeyp
 
 
 def test_every_cell_has_a_name_of_its_own() -> None:
-    kinds = (label_bias, label_bias_comparison, label_bias_formats, majority_bias, majority_bias_comparison, qa_bias)
+    kinds = (
+        label_bias,
+        label_bias_calibrated,
+        label_bias_comparison,
+        label_bias_formats,
+        majority_bias,
+        majority_bias_comparison,
+        qa_bias,
+    )
     cells = [cell for kind in kinds for cell in kind.cells(1, 1)]
     assert len({cell.name for cell in cells}) == len(cells)
 

@@ -39,7 +39,7 @@ tasks_out_of_range as (
             n_main_gold_labels = 1 or accuracy = 0 or accuracy = 1
         )
         or not coalesce(bias_score_floor >= 0, n_gold_labels < n_labels or n_bias_score_rows = n_gold_labels)
-        or not coalesce(bias_score_p between 0 and 1, true)
+        or not coalesce(bias_score_p between 0 and 1, coalesce(n_fewest_bias_score_rows < 5, true))
         or not coalesce(bias_score_of_perfect between 0 and 1 - 1 / n_labels + 1e-9, n_bias_score_rows = 0)
         or not coalesce(majority_accuracy between 1 / n_main_gold_labels - 1e-9 and 1, false)
         or not coalesce(majority_macro_f1 > 0 and majority_macro_f1 <= majority_accuracy + 1e-9, false)

@@ -1,13 +1,13 @@
 -- One row per ordered pair (run, other_run) of label-bias runs, n_demos, method and metric (macro_f1, accuracy, rsd,
--- bias_score, relative_variance) that both have: the metric of each (value, other_value), means over the tasks that
+-- bias_score, relative_variance, squared_preference) that both have: the metric of each (value, other_value), means over the tasks that
 -- both share with the same rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the
 -- demonstration sets that both have; estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or
 -- the rows (label_bias_shared.unit), whose values are pseudo-values (label_bias_row_values). All pairs whose units are
 -- of the same kind are one family, in which a task, or a row of it, has the same sign for all: p_adjusted and the
 -- simultaneous band hold for all that is compared, of ten runs as of two (tasks that are not shared by all are flipped
--- together where there are more than signs of the longest run). relative_variance, which has no word of its own, is a
--- family apart, over the tasks in which both sides have a hit. verdict: of other_run against run (verdict); a
--- difference below least_effect is negligible. word_p_adjusted: what it goes by, as in label_bias_verdicts. verdict_p,
+-- together where there are more than signs of the longest run). Each partner (all_partners), which has no word of its own, is a
+-- family apart, relative_variance over the tasks in which both sides have a hit. verdict: of other_run against run (verdict); a
+-- difference below least_effect is negligible. word_p_adjusted: what it goes by, and noise_p: as in label_bias_verdicts. verdict_p,
 -- verdict_low, verdict_high, verdict_smallest_detectable: the p and the band that it goes by, and the smallest
 -- difference that would mostly be found, under the same names in comparisons of every kind. n_constant,
 -- n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label;
@@ -36,22 +36,28 @@ task_metrics as (
         task,
         n_demos,
         method,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
         unnest([
             nullif(avg(coalesce(own.macro_f1, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(own.accuracy, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(own.rsd, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(own.bias_score, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(own.relative_variance, 'nan') order by demo_set), 'nan')
+            nullif(avg(coalesce(own.relative_variance, 'nan') order by demo_set), 'nan'),
+            nullif(avg(coalesce(own.squared_preference, 'nan') order by demo_set), 'nan')
         ]) as value,
         unnest([
             nullif(avg(coalesce(other.macro_f1, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(other.accuracy, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(other.rsd, 'nan') order by demo_set), 'nan'),
             nullif(avg(coalesce(other.bias_score, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(other.relative_variance, 'nan') order by demo_set), 'nan')
+            nullif(avg(coalesce(other.relative_variance, 'nan') order by demo_set), 'nan'),
+            nullif(avg(coalesce(other.squared_preference, 'nan') order by demo_set), 'nan')
         ]) as other_value,
-        unnest([max(own.majority_macro_f1), max(own.majority_accuracy), null, null, null]) as baseline,
+        unnest([max(own.majority_macro_f1), max(own.majority_accuracy), null, null, null, null]) as baseline,
+        bonferroni_p(
+            least(min(own.bias_score_p), min(other.bias_score_p)),
+            count(own.bias_score_p) + count(other.bias_score_p)
+        ) as noise_p,
         any_value(shared.n_rows) as n_rows,
         any_value(shared.has_same_bias_score_rows) as has_same_bias_score_rows
     from shared
@@ -66,7 +72,7 @@ by_task as materialized (
 
     select *
     from task_metrics
-    where metric <> 'bias_score' or has_same_bias_score_rows
+    where word_metric(metric) <> 'bias_score' or has_same_bias_score_rows
 
 ),
 
@@ -112,7 +118,8 @@ means as (
         avg(baseline order by task) as baseline,
         count(*) as n_tasks,
         count(*) filter (value is not null and other_value is not null) as n_measured,
-        sum(n_rows)::bigint as n_rows
+        sum(n_rows)::bigint as n_rows,
+        bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from by_task
     inner join constants as own using (run, task, n_demos, method)
     inner join constants as other using (task, n_demos, method)
@@ -133,7 +140,7 @@ task_units as (
         other_value - value as value
     from by_task
     semi join (select * from shared where unit = 'task') as chosen using (run, other_run)
-    where metric <> 'relative_variance' or other_value - value is not null
+    where word_metric(metric) = metric or other_value - value is not null
 
 ),
 
@@ -146,10 +153,10 @@ row_units as (
         n_demos,
         method,
         metric,
-        dense_rank() over (order by metric = 'bias_score', shared.task, row) - 1 as unit,
+        dense_rank() over (order by word_metric(metric) = 'bias_score', shared.task, row) - 1 as unit,
         (other.value - own.value)
         * count(*) over test
-        / if(metric = 'relative_variance', means.n_measured, means.n_tasks)
+        / if(word_metric(metric) = metric, means.n_tasks, means.n_measured)
         / count(*) over (partition by shared.run, shared.other_run, n_demos, method, metric, shared.task) as value
     from shared
     inner join label_bias_row_values as own using (run, task)
@@ -160,13 +167,13 @@ row_units as (
         and other.run = shared.other_run
         and means.run = shared.run
         and means.other_run = shared.other_run
-        and (metric <> 'bias_score' or shared.has_same_bias_score_rows)
+        and (word_metric(metric) <> 'bias_score' or shared.has_same_bias_score_rows)
         and (
-            metric <> 'relative_variance'
-            or (shared.run, shared.other_run, shared.task, n_demos, method) in (
-                select (run, other_run, task, n_demos, method)
+            word_metric(metric) = metric
+            or (shared.run, shared.other_run, shared.task, n_demos, method, metric) in (
+                select (run, other_run, task, n_demos, method, metric)
                 from by_task
-                where metric = 'relative_variance' and value is not null and other_value is not null
+                where value is not null and other_value is not null
             )
         )
     window test as (partition by shared.run, shared.other_run, n_demos, method, metric)
@@ -176,7 +183,7 @@ row_units as (
 units as materialized (
 
     select
-        {'unit': kind, 'is_second': metric = 'relative_variance'} as family,
+        {'unit': kind, 'partner': if(word_metric(metric) = metric, null, metric)} as family,
         {'run': run, 'other_run': other_run, 'n_demos': n_demos, 'method': method, 'metric': metric} as test,
         unit,
         value
@@ -231,10 +238,18 @@ judged as (
 
     select
         *,
-        word_p(list({'metric': metric, 'estimate': estimate, 'p': p_adjusted}) over of_word) as word_p_adjusted
+        word_p(
+            list({'metric': metric, 'estimate': estimate, 'p': p_adjusted, 'noise_p': noise_p}) over of_word
+        ) as word_p_adjusted,
+        word_band(
+            metric,
+            simultaneous_low,
+            simultaneous_high,
+            list({'metric': metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word
+        ) as band
     from compared
     window of_word as (
-        partition by run, other_run, n_demos, method, if(metric = 'relative_variance', 'rsd', metric)
+        partition by run, other_run, n_demos, method, word_metric(metric)
     )
 
 )
@@ -257,7 +272,7 @@ select
     simultaneous_high,
     smallest_detectable,
     judged.least_effect,
-    verdict(estimate, word_p_adjusted, simultaneous_low, simultaneous_high, n_units, judged.least_effect) as verdict,
+    verdict(estimate, word_p_adjusted, band[1], band[2], n_units, judged.least_effect) as verdict,
     unit,
     n_units,
     n_tasks,
@@ -273,6 +288,7 @@ select
     other_n_constant = n_tasks as other_is_constant,
     baseline,
     value <= baseline + 1e-9 as is_at_baseline,
-    other_value <= baseline + 1e-9 as other_is_at_baseline
+    other_value <= baseline + 1e-9 as other_is_at_baseline,
+    if(is_guarded(metric), noise_p, null) as noise_p
 from judged
 order by all

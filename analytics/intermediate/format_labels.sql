@@ -76,14 +76,20 @@ select
     end as recall_p,
     label_preferences.mean_probability,
     label_preferences.standard_error,
+    -- Below five rows of a label, t has to be more than twice what it has to be of many, and a test hardly finds anything.
     case
-        when label_preferences.n_gold_labels = len(tasks.labels) then student_p(
-            (label_preferences.mean_probability - 1 / len(tasks.labels)) / nullif(label_preferences.standard_error, 0),
-            label_preferences.n_free
-        )
+        when min(label_preferences.n_rows_of_label) over setting >= 5 then case
+            when label_preferences.standard_error > 0 then student_p(
+                (label_preferences.mean_probability - 1 / len(tasks.labels)) / label_preferences.standard_error,
+                label_preferences.n_free
+            )
+            -- Without any variance it is what it is.
+            else (abs(label_preferences.mean_probability - 1 / len(tasks.labels)) <= 1e-9)::int
+        end
     end as preference_p,
     coalesce(label_preferences.n_gold_labels, 0) as n_gold_labels,
-    coalesce(label_preferences.n_rows, 0) as n_bias_score_rows
+    coalesce(label_preferences.n_rows, 0) as n_bias_score_rows,
+    coalesce(label_preferences.n_rows_of_label, 0) as n_bias_score_rows_of_label
 from settings
 cross join run_settings
 inner join labels using (task)

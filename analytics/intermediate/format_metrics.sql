@@ -31,13 +31,17 @@ measured as (
         max(n_predicted) / sum(n_predicted) as share_most_frequent,
         bonferroni_p(min(recall_p), case when count(recall) = 2 then 1 else count(recall) end) as rsd_p,
         0.5 * sum(abs(mean_probability - 1 / n_labels) order by label) as bias_score,
+        sum((mean_probability - 1 / n_labels) ** 2 - standard_error ** 2 order by label) as squared_preference,
         sum(standard_error order by label) / sqrt(2 * pi()) as deviation_of_noise,
         bonferroni_p(
             min(preference_p), case when any_value(n_labels) = 2 then 1 else any_value(n_labels) end
         ) as bias_score_p,
         max(n_gold_labels) as n_gold_labels,
         sum(n_gold)::bigint as n_rows,
-        max(n_bias_score_rows) as n_bias_score_rows
+        max(n_bias_score_rows) as n_bias_score_rows,
+        case when max(n_bias_score_rows) > 0 then min(n_bias_score_rows_of_label) end as n_fewest_bias_score_rows,
+        case when max(n_bias_score_rows) > 0 then first(label order by n_bias_score_rows_of_label, label) end
+            as fewest_bias_score_label
     from labels
     inner join (select task, len(labels) as n_labels from tasks) using (task)
     group by all
@@ -95,6 +99,9 @@ select
             - (floors.n_main_gold_labels - 1) / floors.n_main_gold_labels ** 2
             * (coalesce(floors.sum_of_errors, 0) + floors.n_single * floors.accuracy * (1 - floors.accuracy))
         ) / floors.accuracy ** 2
-    end as relative_variance
+    end as relative_variance,
+    floors.squared_preference,
+    floors.n_fewest_bias_score_rows,
+    floors.fewest_bias_score_label
 from floors
 inner join tasks using (task)

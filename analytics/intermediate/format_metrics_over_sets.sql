@@ -11,10 +11,12 @@ select
     nullif(avg(coalesce(rsd, 'nan') order by demo_set), 'nan') as rsd,
     nullif(avg(coalesce(bias_score, 'nan') order by demo_set), 'nan') as bias_score,
     nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance,
+    nullif(avg(coalesce(squared_preference, 'nan') order by demo_set), 'nan') as squared_preference,
     nullif(avg(coalesce(rsd_floor, 'nan') order by demo_set), 'nan') as rsd_floor,
     nullif(avg(coalesce(rsd_excess, 'nan') order by demo_set), 'nan') as rsd_excess,
     nullif(avg(coalesce(bias_score_floor, 'nan') order by demo_set), 'nan') as bias_score_floor,
     bonferroni_p(min(rsd_p), count(rsd_p)) as rsd_p,
+    bonferroni_p(min(bias_score_p), count(bias_score_p)) as bias_score_p,
     count(*) as n_demo_sets,
     sum(n_rows)::bigint as n_rows,
     sum(n_bias_score_rows)::bigint as n_bias_score_rows

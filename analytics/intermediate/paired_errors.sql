@@ -156,7 +156,13 @@ bias_errors as (
         n_bias_score_rows - count(distinct own.gold) as n_free_bias_score,
         sqrt(
             sum((own.bias_score - other.bias_score) ** 2 * own.n_gold / nullif(own.n_gold - 1, 0) order by own.row)
-        ) / count(*) as bias_score
+        ) / count(*) as bias_score,
+        sqrt(
+            sum(
+                (own.squared_preference - other.squared_preference) ** 2 * own.n_gold / nullif(own.n_gold - 1, 0)
+                order by own.row
+            )
+        ) / count(*) as squared_preference
     from pairs
     inner join bias_score_rows as own
         on
@@ -196,6 +202,7 @@ select
     main_errors.n_free,
     bias_errors.n_free_bias_score,
     main_errors.relative_variance,
+    bias_errors.squared_preference,
     main_errors.n_all as n_main_rows,
     bias_errors.n_bias_score_rows
 from main_errors

@@ -1,8 +1,8 @@
 -- One row per (task, format, n_demos, method, purpose, row): how far a row moves each metric, averaged over demonstration sets.
--- accuracy, macro_f1, rsd and relative_variance are of main rows (main_patterns), bias_score of bias_score rows
--- (bias_score_rows), else null.
--- BiasScore is of means within gold labels of few rows: its influences are scaled by sqrt(n / (n - 1)), so that their
--- spread is that of its error.
+-- accuracy, macro_f1, rsd and relative_variance are of main rows (main_patterns), bias_score and squared_preference of
+-- bias_score rows (bias_score_rows), else null.
+-- These two are of means within gold labels of few rows: their influences are scaled by sqrt(n / (n - 1)), so that their
+-- spread is that of their errors.
 select
     answers.task,
     answers.format,
@@ -14,7 +14,8 @@ select
     patterns.macro_f1,
     patterns.rsd,
     null::double as bias_score,
-    patterns.relative_variance
+    patterns.relative_variance,
+    null::double as squared_preference
 from main_answers as answers
 inner join main_patterns as patterns
     on
@@ -37,5 +38,6 @@ select
     null as macro_f1,
     null as rsd,
     bias_score * sqrt(n_gold / (n_gold - 1)) as bias_score,
-    null as relative_variance
+    null as relative_variance,
+    squared_preference * sqrt(n_gold / (n_gold - 1)) as squared_preference
 from bias_score_rows

@@ -50,7 +50,9 @@ bias_errors as (
         task,
         n_demos,
         method,
-        sum(mean_square * n_gold / nullif(n_gold - 1, 0) order by row) / count(*) ** 2 as bias_score
+        sum(bias_score_mean_square * n_gold / nullif(n_gold - 1, 0) order by row) / count(*) ** 2 as bias_score,
+        sum(squared_preference_mean_square * n_gold / nullif(n_gold - 1, 0) order by row) / count(*) ** 2
+            as squared_preference
     from bias_score_rows
     where format = 'base'
     group by all
@@ -67,7 +69,9 @@ select
     clipped(main_errors.rsd - task_errors.rsd ** 2, 0, null) / nullif(n_sets - 1, 0) as rsd,
     clipped(bias_errors.bias_score - task_errors.bias_score ** 2, 0, null) / nullif(n_sets - 1, 0) as bias_score,
     clipped(main_errors.relative_variance - task_errors.relative_variance ** 2, 0, null) / nullif(n_sets - 1, 0)
-        as relative_variance
+        as relative_variance,
+    clipped(bias_errors.squared_preference - task_errors.squared_preference ** 2, 0, null) / nullif(n_sets - 1, 0)
+        as squared_preference
 from main_errors
 inner join task_errors using (task, n_demos, method)
 left join bias_errors using (task, n_demos, method)

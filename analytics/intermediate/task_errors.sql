@@ -31,7 +31,8 @@ bias_errors as (
         n_demos,
         method,
         count(*) - count(distinct gold) as n_free_bias_score,
-        sqrt(sum(bias_score ** 2 * n_gold / nullif(n_gold - 1, 0) order by row)) / count(*) as bias_score
+        sqrt(sum(bias_score ** 2 * n_gold / nullif(n_gold - 1, 0) order by row)) / count(*) as bias_score,
+        sqrt(sum(squared_preference ** 2 * n_gold / nullif(n_gold - 1, 0) order by row)) / count(*) as squared_preference
     from bias_score_rows
     where format = 'base'
     group by task, n_demos, method
@@ -49,6 +50,7 @@ select
     main_errors.n_main_rows,
     main_errors.n_free,
     bias_errors.n_free_bias_score,
-    main_errors.relative_variance
+    main_errors.relative_variance,
+    bias_errors.squared_preference
 from main_errors
 left join bias_errors using (task, n_demos, method)

@@ -13,6 +13,7 @@ select
     nullif(avg(coalesce(rsd, 'nan') order by task), 'nan') as rsd,
     nullif(avg(coalesce(bias_score, 'nan') order by task), 'nan') as bias_score,
     avg(relative_variance order by task) as relative_variance,
+    avg(squared_preference order by task) as squared_preference,
     avg(rsd_floor order by task) as rsd_floor,
     avg(rsd_excess order by task) as rsd_excess,
     avg(bias_score_floor order by task) as bias_score_floor,

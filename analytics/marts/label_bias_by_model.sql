@@ -8,8 +8,8 @@
 -- over the tasks that have one, as in label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean
 -- probabilities, differ from equal ones by more than rows explain (label_bias_task_tests), of the n_tasks_*_tested that
 -- have a p. n_tasks_constant: more than 95 % of the answers are the same; n_tasks_single_gold: one gold label among the
--- main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there. relative_variance: the mean of that of
--- label_bias_by_task. is_below_majority: mean accuracy is below majority_accuracy; is_told_below_majority: so is its
+-- main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there. relative_variance, squared_preference: the means of
+-- those of label_bias_by_task. is_below_majority: mean accuracy is below majority_accuracy; is_told_below_majority: so is its
 -- whole interval.
 with
 
@@ -84,6 +84,7 @@ counts as (
         sum(n_rows)::bigint as n_rows,
         sum(n_bias_score_rows)::bigint as n_bias_score_rows,
         avg(relative_variance order by task) as relative_variance,
+        avg(squared_preference order by task) as squared_preference,
         count(is_rsd_above) as n_tasks_rsd_tested,
         count(is_bias_score_above) as n_tasks_bias_score_tested
     from adjusted
@@ -109,7 +110,14 @@ select
     clipped(tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_low), 0, null) as bias_score_low,
     clipped(tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_high), 0, null) as bias_score_high,
     counts.* exclude (
-        model, suite, n_demos, method, relative_variance, n_tasks_rsd_tested, n_tasks_bias_score_tested
+        model,
+        suite,
+        n_demos,
+        method,
+        relative_variance,
+        squared_preference,
+        n_tasks_rsd_tested,
+        n_tasks_bias_score_tested
     ),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit,
     counts.relative_variance,
@@ -120,7 +128,8 @@ select
         clipped(tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_high), 0, 1)
         < counts.majority_accuracy,
         false
-    ) as is_told_below_majority
+    ) as is_told_below_majority,
+    counts.squared_preference
 from estimates
 inner join counts using (model, suite, n_demos, method)
 left join measured as single

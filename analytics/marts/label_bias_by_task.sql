@@ -13,7 +13,10 @@
 -- n_gold_labels: gold labels among the bias_score rows. bias_score_of_perfect: that of a model which is always right and
 -- sure, 1 - n_gold_labels / n_labels, so that 0 is not within reach where a label does not occur. bias_score_floor: about
 -- what rows alone leave of a model without preference, the mean of half the sum of normal deviations; bias_score_p: that
--- no label is preferred, by preference_p as above; both null unless every label occurs.
+-- no label is preferred, by preference_p as above; the floor is null unless every label occurs, p unless each has five rows:
+-- n_fewest_bias_score_rows: the fewest rows that a label has there, which is fewest_bias_score_label (the first on ties).
+-- squared_preference: the sum over labels of (mean probability - 1 / labels)^2, less its squared standard error, which is
+-- what rows add: signed, and 0 on average without preference. Null where each gold label has one row.
 -- n_main_gold_labels: gold labels among the main rows. majority_accuracy, majority_macro_f1: of always giving the most
 -- frequent of them (majority-class baseline). share_most_frequent: of the predictions, the most frequent one.
 select * exclude (format)

@@ -2,7 +2,7 @@
 -- A mean is null where a set lacks the metric. n_demo_sets_without_hit: sets with accuracy 0, whose rsd is 0 for that.
 -- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: over the predictions of all sets;
 -- is_constant: that is above 95 %, so that neither RSD nor the change of it says anything but that.
--- Baselines, bias_score_of_perfect and numbers of labels are the same in every set.
+-- Baselines, bias_score_of_perfect, numbers of labels and their rows are the same in every set.
 -- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (task_errors):
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
 -- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
@@ -52,7 +52,10 @@ means as (
         max(majority_macro_f1) as majority_macro_f1,
         any_value(answers.share_most_frequent) as share_most_frequent,
         any_value(answers.share_most_frequent) > 0.95 as is_constant,
-        nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance
+        nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance,
+        nullif(avg(coalesce(squared_preference, 'nan') order by demo_set), 'nan') as squared_preference,
+        any_value(n_fewest_bias_score_rows) as n_fewest_bias_score_rows,
+        any_value(fewest_bias_score_label) as fewest_bias_score_label
     from label_bias_by_task
     inner join answers using (model, task, n_demos, method)
     group by all
@@ -89,15 +92,27 @@ bounded as (
 )
 
 select
-    * exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance),
+    * exclude (
+        accuracy_interval,
+        macro_f1_reach,
+        rsd_interval,
+        bias_score_interval,
+        relative_variance,
+        squared_preference,
+        n_fewest_bias_score_rows,
+        fewest_bias_score_label
+    ),
     accuracy_interval[1] as accuracy_low,
     accuracy_interval[2] as accuracy_high,
     if(macro_f1_reach is null, null, greatest(0, macro_f1 - macro_f1_reach)) as macro_f1_low,
     if(macro_f1_reach is null, null, least(1, macro_f1 + macro_f1_reach)) as macro_f1_high,
     rsd_interval[1] * case when rsd_p > 0.05 then 0 else 1 end as rsd_low,
     rsd_interval[2] as rsd_high,
-    bias_score_interval[1] * case when bias_score_p > 0.05 then 0 else 1 end as bias_score_low,
+    bias_score_interval[1] * case when bias_score_p <= 0.05 then 1 else 0 end as bias_score_low,
     bias_score_interval[2] as bias_score_high,
-    relative_variance
+    relative_variance,
+    squared_preference,
+    n_fewest_bias_score_rows,
+    fewest_bias_score_label
 from bounded
 order by all

@@ -1,6 +1,6 @@
 -- One row per (model, suite, n_demos, method, metric): where the variance of a task's value, over demonstration sets, comes
 -- from (analysis of variance; Searle, Casella & McCulloch 1992), in squares of the metric's unit; metric: macro_f1,
--- accuracy, rsd, bias_score or relative_variance.
+-- accuracy, rsd, bias_score, relative_variance or squared_preference.
 -- variance: of the tasks' values, which is what intervals over tasks are made of. from_rows: by other rows of the same
 -- tasks (task_errors). from_sets: by other demonstrations, the variance between sets over their number, without what rows
 -- do in one set alone (set_errors), which is in from_rows; at least 0. from_tasks: what is left, at least 0, by other
@@ -26,8 +26,8 @@ by_set as (
         n_demos,
         method,
         demo_set,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance]) as estimate
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as estimate
     from label_bias_by_task
 
 ),
@@ -38,20 +38,22 @@ errors as (
         task,
         n_demos,
         method,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
         unnest([
             task_errors.macro_f1,
             task_errors.accuracy,
             task_errors.rsd,
             task_errors.bias_score,
-            task_errors.relative_variance
+            task_errors.relative_variance,
+            task_errors.squared_preference
         ]) as error,
         unnest([
             set_errors.macro_f1,
             set_errors.accuracy,
             set_errors.rsd,
             set_errors.bias_score,
-            set_errors.relative_variance
+            set_errors.relative_variance,
+            set_errors.squared_preference
         ]) as of_rows_alone
     from task_errors
     inner join set_errors using (task, n_demos, method)

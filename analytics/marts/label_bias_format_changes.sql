@@ -5,9 +5,9 @@
 -- label_bias_changes_by_task.
 -- All of it is for other rows of these very tasks, behind these demonstrations, paired by row: estimate, the mean over tasks,
 -- standard_error, low, high, p, and p_adjusted, simultaneous_low, simultaneous_high for the whole family of the model and
--- suite (tests_over_rows; relative_variance is a family of its own). verdict: the word that this supports (verdict) of an
+-- suite (tests_over_rows; each partner is a family of its own). verdict: the word that this supports (verdict) of an
 -- effect of at least least_effect, as same_tasks_verdict of label_bias_verdicts; word_p_adjusted: the p_adjusted it goes by
--- (word_p). n_rows, against_n_rows: predictions. n_units: the rows that both sides have, each counted once.
+-- (word_p); noise_p: as there. n_rows, against_n_rows: predictions. n_units: the rows that both sides have, each counted once.
 with
 
 members as (
@@ -37,10 +37,10 @@ errors as (
         format,
         against_method,
         against_format,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance]) as standard_error,
-        unnest([n_free, n_free, n_free, n_free_bias_score, n_free]) as n_free,
-        unnest([n_main_rows, n_main_rows, n_main_rows, n_bias_score_rows, n_main_rows]) as n_units
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as standard_error,
+        unnest([n_free, n_free, n_free, n_free_bias_score, n_free, n_free_bias_score]) as n_free,
+        unnest([n_main_rows, n_main_rows, n_main_rows, n_bias_score_rows, n_main_rows, n_bias_score_rows]) as n_units
     from paired_errors
     where n_demos = against_n_demos
 
@@ -51,16 +51,23 @@ differences as (
     select
         asked.*,
         own.task,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
         unnest([
             own.macro_f1 - other.macro_f1,
             own.accuracy - other.accuracy,
             own.rsd - other.rsd,
             own.bias_score - other.bias_score,
-            own.relative_variance - other.relative_variance
+            own.relative_variance - other.relative_variance,
+            own.squared_preference - other.squared_preference
         ]) as estimate,
-        unnest([own.n_rows, own.n_rows, own.n_rows, own.n_bias_score_rows, own.n_rows]) as n_rows,
-        unnest([other.n_rows, other.n_rows, other.n_rows, other.n_bias_score_rows, other.n_rows]) as against_n_rows
+        unnest([own.n_rows, own.n_rows, own.n_rows, own.n_bias_score_rows, own.n_rows, own.n_bias_score_rows]) as n_rows,
+        unnest([
+            other.n_rows, other.n_rows, other.n_rows, other.n_bias_score_rows, other.n_rows, other.n_bias_score_rows
+        ]) as against_n_rows,
+        bonferroni_p(
+            least(own.bias_score_p, other.bias_score_p),
+            (own.bias_score_p is not null)::int + (other.bias_score_p is not null)::int
+        ) as noise_p
     from asked
     inner join format_metrics_over_sets as own using (model, n_demos, method, format)
     inner join format_metrics_over_sets as other
@@ -80,7 +87,7 @@ named as (
             'model': model,
             'suite': members.suite,
             'is_of_methods': method <> against_method,
-            'is_second': metric = 'relative_variance'
+            'partner': if(word_metric(metric) = metric, null, metric)
         } as family,
         {
             'n_demos': n_demos,
@@ -100,7 +107,7 @@ named as (
     -- As in label_bias_verdicts.
     qualify
         estimate is not null
-        or metric <> 'relative_variance'
+        or word_metric(metric) = metric
         or count(estimate) over (
             partition by model, members.suite, n_demos, method, format, against_method, against_format, metric
         ) = 0
@@ -115,7 +122,8 @@ counts as (
         count(*) as n_tasks,
         sum(n_rows)::bigint as n_rows,
         sum(against_n_rows)::bigint as against_n_rows,
-        sum(n_units)::bigint as n_units
+        sum(n_units)::bigint as n_units,
+        bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from named
     group by all
 
@@ -136,7 +144,15 @@ judged as (
 
     select
         *,
-        word_p(list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted}) over of_word) as word_p_adjusted
+        word_p(
+            list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted, 'noise_p': noise_p}) over of_word
+        ) as word_p_adjusted,
+        word_band(
+            test.metric,
+            simultaneous_low,
+            simultaneous_high,
+            list({'metric': test.metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word
+        ) as band
     from measured
     window of_word as (
         partition by
@@ -147,7 +163,7 @@ judged as (
             test.format,
             test.against_method,
             test.against_format,
-            if(test.metric = 'relative_variance', 'rsd', test.metric)
+            word_metric(test.metric)
     )
 
 )
@@ -170,11 +186,12 @@ select
     simultaneous_low,
     simultaneous_high,
     word_p_adjusted,
-    verdict(mean, word_p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect) as verdict,
+    verdict(mean, word_p_adjusted, band[1], band[2], n_units, least_effect) as verdict,
     least_effect,
     n_tasks,
     n_units,
     n_rows,
-    against_n_rows
+    against_n_rows,
+    if(is_guarded(metric), noise_p, null) as noise_p
 from judged
 order by all

@@ -31,9 +31,9 @@ of_tasks as (
         method,
         format,
         n_demo_sets,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance]) as value,
-        unnest([n_rows, n_rows, n_rows, n_bias_score_rows, n_rows]) as n_rows
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as value,
+        unnest([n_rows, n_rows, n_rows, n_bias_score_rows, n_rows, n_bias_score_rows]) as n_rows
     from format_metrics_over_sets
     inner join members using (task)
 
@@ -105,13 +105,14 @@ noise as (
         task,
         n_demos,
         method,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
         unnest([
             avg(coalesce(macro_f1, 'nan') ** 2 order by format, against_format) / 2,
             avg(coalesce(accuracy, 'nan') ** 2 order by format, against_format) / 2,
             avg(coalesce(rsd, 'nan') ** 2 order by format, against_format) / 2,
             avg(coalesce(bias_score, 'nan') ** 2 order by format, against_format) / 2,
-            avg(coalesce(relative_variance, 'nan') ** 2 order by format, against_format) / 2
+            avg(coalesce(relative_variance, 'nan') ** 2 order by format, against_format) / 2,
+            avg(coalesce(squared_preference, 'nan') ** 2 order by format, against_format) / 2
         ]) as of_rows
     from paired_errors
     where format <> against_format
@@ -126,8 +127,8 @@ values_of_sets as (
         n_demos,
         method,
         demo_set,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance]) as value
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
+        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as value
     from label_bias_by_task
 
 ),
@@ -139,8 +140,8 @@ errors_of_sets as (
         n_demos,
         method,
         n_sets,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance']) as metric,
-        n_sets * unnest([macro_f1, accuracy, rsd, bias_score, relative_variance]) as of_rows
+        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
+        n_sets * unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as of_rows
     from set_errors
 
 ),

@@ -1,7 +1,7 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method, metric): what the differences of
 -- label_bias_changes may be said to show; metric: as in label_bias_changes_by_task. Those of one model and suite are one
 -- family (sign_flip_tests): the chance that any verdict among them is wrong where there is no effect is 5 %, and so it is of
--- any same_tasks_verdict. Other suites, and other models, are families of their own, and so is relative_variance, which
+-- any same_tasks_verdict. Other suites, and other models, are families of their own, and so is each partner (all_partners), which
 -- has no word of its own.
 -- unit: 'tasks', whose differences are tested, or 'rows' in a run of one task: pseudo-values, its difference plus what
 -- each row moves it (row_influences). estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
@@ -10,7 +10,10 @@
 -- word_p_adjusted: the p_adjusted that verdict goes by. RSD falls where accuracy rises, also without any bias, and
 -- relative_variance does not: 'higher' or 'lower' of either of the two needs both, so that this is the larger of RSD's
 -- p_adjusted and half of the other's, 1 where they differ in sign, and null where no task has hits on both sides (word_p).
--- Of other metrics it is their own.
+-- A calibration moves the probabilities of all rows together, so that BiasScore changes for sure where the side of each
+-- label is anything but sure: it needs squared_preference in the same way, and noise_p: that no label is preferred on either
+-- side in any task (the smallest of the tasks', Bonferroni). Null where no task has one, so that there is no word. 'negligible'
+-- of BiasScore takes both bands (word_band). Of other metrics word_p_adjusted is their own.
 -- same_tasks_*: the same for other rows of these very tasks, behind these demonstrations: the mean, its error over the
 -- tasks' rows (same_tasks_error, with same_tasks_n_free degrees of freedom), interval, p and a band for the family
 -- (tests_over_rows). Intervals are of the difference of what rows
@@ -20,7 +23,7 @@
 -- median, interquartile_mean (mean of the middle half, Agarwal et al. 2021) of the tasks' differences, and standardized,
 -- their mean over their standard deviation; null with one task. n_tasks_higher, n_tasks_lower: tasks that on their own
 -- show a difference (label_bias_changes_by_task, holm, so that none of them is wrong in 95 % of runs: the partial
--- conjunction of Dror et al. 2017; of RSD and relative_variance both must). n_rows, against_n_rows: predictions.
+-- conjunction of Dror et al. 2017; a metric and its partner both must). n_rows, against_n_rows: predictions.
 with
 
 members as (
@@ -38,7 +41,7 @@ members as (
 named as (
 
     select
-        {'model': model, 'suite': members.suite, 'is_second': metric = 'relative_variance'} as family,
+        {'model': model, 'suite': members.suite, 'partner': if(word_metric(metric) = metric, null, metric)} as family,
         {
             'n_demos': n_demos,
             'method': method,
@@ -51,10 +54,11 @@ named as (
         changes.*
     from label_bias_changes_by_task as changes
     inner join members using (task)
-    -- A task without a hit has no relative_variance: it is that of the others, or null where there are none.
+    -- A task without a hit has no relative_variance: it is that of the others, or null where there are none. So is
+    -- squared_preference without a second row of any gold label.
     qualify
         estimate is not null
-        or metric <> 'relative_variance'
+        or word_metric(metric) = metric
         or count(estimate) over (
             partition by model, members.suite, n_demos, method, against_n_demos, against_method, metric
         ) = 0
@@ -83,7 +87,8 @@ moved as (
         own.macro_f1 - other.macro_f1 as macro_f1,
         own.rsd - other.rsd as rsd,
         own.bias_score - other.bias_score as bias_score,
-        own.relative_variance - other.relative_variance as relative_variance
+        own.relative_variance - other.relative_variance as relative_variance,
+        own.squared_preference - other.squared_preference as squared_preference
     from label_bias_pairs as pairs
     inner join alone as own
         on
@@ -122,10 +127,11 @@ units as (
             when 'rsd' then moved.rsd
             when 'bias_score' then moved.bias_score
             when 'relative_variance' then moved.relative_variance
+            when 'squared_preference' then moved.squared_preference
         end as value
     from named
     inner join moved using (task, n_demos, method, against_n_demos, against_method)
-    where named.n_tasks = 1 and (named.metric = 'bias_score') = (moved.purpose = 'bias_score')
+    where named.n_tasks = 1 and (word_metric(named.metric) = 'bias_score') = (moved.purpose = 'bias_score')
 
 ),
 
@@ -142,10 +148,10 @@ task_tests as (
         {'family': family, 'test': test} as family,
         task as test,
         estimate,
-        -- Of RSD there is none without relative_variance.
+        -- There is none without that of the partner.
         case
-            when metric <> 'rsd' or count(*) over of_word > 1
-                then word_p(list({'metric': metric, 'estimate': estimate, 'p': p}) over of_word)
+            when word_partner(metric) is null or count(*) over of_word > 1
+                then word_p(list({'metric': metric, 'estimate': estimate, 'p': p, 'noise_p': noise_p}) over of_word)
         end as p
     from named
     window of_word as (
@@ -157,7 +163,7 @@ task_tests as (
             method,
             against_n_demos,
             against_method,
-            if(metric = 'relative_variance', 'rsd', metric)
+            word_metric(metric)
     )
 
 ),
@@ -187,7 +193,8 @@ spread as (
         avg(estimate order by task) / nullif(stddev_samp(estimate order by task), 0) as standardized,
         sum(n_rows)::bigint as n_rows,
         sum(against_n_rows)::bigint as against_n_rows,
-        sum(n_units)::bigint as n_units
+        sum(n_units)::bigint as n_units,
+        bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from named
     group by all
 
@@ -213,6 +220,7 @@ measured as (
         spread.n_tasks,
         spread.n_rows,
         spread.against_n_rows,
+        spread.noise_p,
         if(spread.n_tasks > 1, same_tasks.error, tests.standard_error) as same_tasks_error,
         same_tasks.n_free as same_tasks_n_free,
         if(spread.n_tasks > 1, same_tasks.low, tests.low) as same_tasks_low,
@@ -236,9 +244,26 @@ judged as (
 
     select
         *,
-        word_p(list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted}) over of_word) as word_p_adjusted,
-        word_p(list({'metric': test.metric, 'estimate': mean, 'p': same_tasks_p_adjusted}) over of_word)
-            as same_tasks_word_p_adjusted
+        word_p(
+            list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted, 'noise_p': noise_p}) over of_word
+        ) as word_p_adjusted,
+        word_p(
+            list({'metric': test.metric, 'estimate': mean, 'p': same_tasks_p_adjusted, 'noise_p': noise_p}) over of_word
+        ) as same_tasks_word_p_adjusted,
+        word_band(
+            test.metric,
+            simultaneous_low,
+            simultaneous_high,
+            list({'metric': test.metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word
+        ) as band,
+        word_band(
+            test.metric,
+            same_tasks_simultaneous_low,
+            same_tasks_simultaneous_high,
+            list({
+                'metric': test.metric, 'low': same_tasks_simultaneous_low, 'high': same_tasks_simultaneous_high
+            }) over of_word
+        ) as same_tasks_band
     from measured
     window of_word as (
         partition by
@@ -248,7 +273,7 @@ judged as (
             test.method,
             test.against_n_demos,
             test.against_method,
-            if(test.metric = 'relative_variance', 'rsd', test.metric)
+            word_metric(test.metric)
     )
 
 )
@@ -273,7 +298,7 @@ select
     judged.simultaneous_low,
     judged.simultaneous_high,
     verdict(
-        judged.mean, word_p_adjusted, simultaneous_low, simultaneous_high, n_units, judged.least_effect
+        judged.mean, word_p_adjusted, band[1], band[2], n_units, judged.least_effect
     ) as verdict,
     judged.smallest_detectable,
     judged.same_tasks_error,
@@ -284,8 +309,8 @@ select
     verdict(
         judged.mean,
         same_tasks_word_p_adjusted,
-        same_tasks_simultaneous_low,
-        same_tasks_simultaneous_high,
+        same_tasks_band[1],
+        same_tasks_band[2],
         same_tasks_n_units,
         judged.least_effect
     ) as same_tasks_verdict,
@@ -302,7 +327,8 @@ select
     judged.same_tasks_simultaneous_high,
     judged.same_tasks_n_free,
     judged.least_effect,
-    2.8 * judged.same_tasks_error as same_tasks_smallest_detectable
+    2.8 * judged.same_tasks_error as same_tasks_smallest_detectable,
+    judged.noise_p
 from judged
 left join found using (family, test)
 order by all

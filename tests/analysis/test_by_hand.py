@@ -22,7 +22,7 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
 
     Floor of RSD: (1/4) / (3/4) * 4/3 * 1/4 * (1/3 + 1) is 4/27, of which RSD is within. b is a hit with chance 3/4.
     Variance of a's mean: 0.02 / 2, and of b's, a single row, as much as of one of a's: 0.02. So their mean has an error
-    of sqrt(0.03) / 2 for either label, with one degree of freedom, the fewest.
+    of sqrt(0.03) / 2 for either label: too few rows to be tested. Squared preference: 2 * (0.1^2 - 0.03 / 4).
     Always a: 3/4 are right, and the F1 of a is 2 * 3 / (4 + 3).
     Relative variance: (1/36 - 1/4 * (2/3 * 1/3 / 2 + 3/4 * 1/4)) / (9/16) is -1/12; b has a single row.
     """
@@ -54,7 +54,7 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
         "rsd_excess": 0,
         "rsd_p": 1,
         "bias_score_floor": pytest.approx(math.sqrt(0.03) / math.sqrt(2 * math.pi), abs=1e-7),
-        "bias_score_p": pytest.approx(2 * stats.t.sf(0.1 / (math.sqrt(0.03) / 2), 1), rel=0.01),
+        "bias_score_p": None,
         "bias_score_of_perfect": 0,
         "n_gold_labels": 2,
         "n_main_gold_labels": 2,
@@ -62,6 +62,9 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
         "relative_variance": pytest.approx(-1 / 12),
         "majority_macro_f1": pytest.approx(6 / 7 / 2),
         "share_most_frequent": 0.5,
+        "squared_preference": pytest.approx(0.005, abs=1e-7),
+        "n_fewest_bias_score_rows": 1,
+        "fewest_bias_score_label": "b",
     }
     by_label = rows(run, "select label, n_gold, n_predicted, recall, mean_probability from label_bias_by_label")
     assert [list(row.values())[:4] for row in by_label] == [["a", 3, 2, pytest.approx(2 / 3)], ["b", 1, 2, 1.0]]

@@ -123,7 +123,7 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
         (") / floors.accuracy\n    end as rsd_excess", ") / floors.accuracy + 9\n    end as rsd_excess"),
         ("then floors.rsd_p end", "then 1 + floors.rsd_p end"),
         ("floors.deviation_of_noise end", "-1 end"),
-        ("floors.bias_score_p,", "floors.bias_score_p - 2 as bias_score_p,"),
+        ("floors.bias_score_p,", "-1 as bias_score_p,"),
         ("1 - floors.n_gold_labels", "2 - floors.n_gold_labels"),
         ("floors.n_main_gold_labels,", "0 as n_main_gold_labels,"),
         ("floors.majority_accuracy,", "0.1 as majority_accuracy,"),

@@ -55,7 +55,7 @@ def test_charts_and_tables_are_folded_where_all_differences_are_0(labels: list[s
     shutil.copytree(labels[0], copy)
     alike = Path(write_compared([labels[0], str(copy)], str(tmp_path / "alike.html"))).read_text()
     assert "identical. Not one of 56 predictions differs" in Page(alike).text
-    for title in ("Charts", "Table", "5 tests"):
+    for title in ("Charts", "Table", "6 tests"):
         assert re.search(rf"<details>\s*<summary>{title}: all differences are 0</summary>", alike), title
     differing = Path(write_compared(labels, str(tmp_path / "differing.html"))).read_text()
     assert "all differences are 0" not in differing

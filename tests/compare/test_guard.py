@@ -113,7 +113,7 @@ def test_what_runs_do_not_share_is_named(
     met = {name: value for name, value in pair.items() if name.startswith("has_same")}
     assert met == {**dict.fromkeys(met, True), **({column: False} if column else {})}
     assert [caveat for caveat in caveats(compared) if said in caveat], caveats(compared)
-    assert len(compared.tests) == 2 * 5
+    assert len(compared.tests) == 2 * 6
     [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("first", "accuracy")]
     assert row["estimate"] == pytest.approx(15 / 8 / 7)
 

@@ -24,7 +24,7 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
         run: {row["task"]: row for row in query([run], "from label_bias_by_task_over_sets").to_pylist()}
         for run in labels
     }
-    metrics = ("macro_f1", "accuracy", "rsd", "bias_score", "relative_variance")
+    metrics = ("macro_f1", "accuracy", "rsd", "bias_score", "relative_variance", "squared_preference")
     differences = {
         metric: np.array([by_task[labels[1]][task][metric] - by_task[labels[0]][task][metric] for task in HITS])
         for metric in metrics
@@ -32,8 +32,7 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
     assert differences["accuracy"] == pytest.approx(np.array([2, 3, 1, 4, 2, 2, 1]) / 8)
     signs = np.array(list(product((1, -1), repeat=7)), dtype=float)
     statistics = {metric: flipped(values, signs) for metric, values in differences.items()}
-    second = statistics["relative_variance"]  # a family apart
-    largest = np.max([each for each in statistics.values() if each is not second], axis=0)
+    largest = np.max([statistics[metric] for metric in metrics[:4]], axis=0)
     found = {row["metric"]: row for row in compared_rows(labels, where="run = 'first'")}
     assert found.keys() == set(metrics)
     for metric, values in differences.items():
@@ -43,7 +42,7 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
         assert row["standard_error"] == pytest.approx(values.std(ddof=1) / np.sqrt(7), abs=1e-9)
         assert row["p"] == pytest.approx(np.mean(statistics[metric] >= statistics[metric][0]))
         assert row["p_adjusted"] == pytest.approx(
-            np.mean((second if metric == "relative_variance" else largest) >= statistics[metric][0])
+            np.mean((largest if metric in metrics[:4] else statistics[metric]) >= statistics[metric][0])
         )
         assert row["smallest_detectable"] == pytest.approx(2.8 * row["standard_error"])
         assert (row["unit"], row["n_units"], row["n_tasks"], row["n_rows"]) == ("task", 7, 7, 56)
@@ -55,7 +54,7 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
 
 def test_both_directions_say_the_same(labels: list[str]) -> None:
     own, back = (compared_rows(labels, where=f"run = '{run}'") for run in ("first", "other"))
-    assert len(own) == len(back) == 5
+    assert len(own) == len(back) == 6
     for row, other in zip(own, back, strict=True):
         assert other["estimate"] == -row["estimate"]
         assert (other["low"], other["high"]) == (-row["high"], -row["low"])
@@ -150,6 +149,7 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
         "rsd",
         "bias_score",
         "relative_variance",
+        "squared_preference",
     }
 
 

@@ -28,6 +28,7 @@ def test_the_command_prints_verdicts_rows_and_a_page(
     assert found.code == 0, found.err
     words = {row["metric"]: row["verdict"] for row in compare_runs(labels).tests if row["run"] == "first"}
     assert words.pop("relative_variance") == words["rsd"]
+    assert words.pop("squared_preference") == words["bias_score"]
     n_apart = sum(word in ("higher", "lower") for word in words.values())
     assert len(words) == 4
     assert n_apart >= 2

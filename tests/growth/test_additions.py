@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
+from biaseval.label_bias import data
 from biaseval.pipelines import run_spec, run_status
 from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.run import planned_run
@@ -124,6 +125,29 @@ def test_a_killed_addition_that_is_not_repeated_leaves_the_run_as_it_was(
     run.write_part("prompts", 7, prompts.slice(0, 1))
     run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run.uri)
     assert kept(run) == before
+
+
+def test_a_run_of_an_older_version_keeps_the_rows_of_bias_score_that_it_drew(
+    csv_folder: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    """They were the first rows, whatever their labels."""
+    run = str(tmp_path / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "bias_score_rows", lambda order, *_, n_fewest, **__: [*order[:n_fewest]])
+        run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run)
+    before = kept(Run.open(run))
+    more = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2, 3]}, calibration=["cc", "dc"])
+    run_spec(more, run)
+    after = kept(Run.open(run))
+    assert {name: after[name] for name in before} == before
+    fresh = run_spec(more, str(tmp_path / "fresh"))
+    drawn, anew = (
+        rows(each, "select instance_id, label from splits where role = 'bias_score' order by position")
+        for each in (Run.open(run), fresh)
+    )
+    assert len(drawn) == len(anew) == 6
+    assert {row["instance_id"] for row in drawn} != {row["instance_id"] for row in anew}
+    assert sorted(row["label"] for row in anew) == ["bad", "bad", "good", "good", "mixed", "mixed"]
 
 
 def test_what_would_change_rows_that_are_there_is_refused(

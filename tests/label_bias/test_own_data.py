@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.label_bias.data import in_rounds
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.rounds import in_rounds
 from biaseval.label_bias.sources import read_sources
+from biaseval.label_bias.splits import generator_of
 from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.spec.label_bias import own_name
 from tests.tinymodels import make_tokenizer
@@ -95,6 +96,66 @@ def test_a_large_data_set_is_split_as_published_tasks_are(tmp_path: Path) -> Non
     plan = plan_of(spec_of(tmp_path))
     roles = Counter(row["role"] for row in plan.splits.to_pylist())
     assert roles == {"demonstration": 64, "bias_score": 32, "main": 304}
+
+
+def moods(*counts: int, prefix: str = "row") -> list[dict[str, str]]:
+    """Return so many rows of each label, in a random order."""
+    drawn = [mood for mood, n in zip(("good", "bad", "mixed"), counts, strict=True) for _ in range(n)]
+    np.random.default_rng(0).shuffle(drawn)
+    return [{"review": f"{prefix} {number}", "shop": "one", "mood": mood} for number, mood in enumerate(drawn)]
+
+
+def ids_of(plan: TaskPlan, role: str) -> list[str]:
+    rows = sorted(plan.splits.to_pylist(), key=lambda row: int(row["position"]))
+    return [row["instance_id"] for row in rows if row["role"] == role]
+
+
+def bias_score_labels(plan: TaskPlan) -> dict[str, int]:
+    return Counter(row["label"] for row in plan.splits.to_pylist() if row["role"] == "bias_score")
+
+
+@pytest.mark.parametrize(
+    ("counts", "max_test", "expected"),
+    [
+        ((640, 250, 110), 250, [32, 32, 32]),  # rows are left over
+        ((640, 250, 110), 100, [16, 17, 17]),  # half as many as test rows
+        ((640, 250, 110), 20, [10, 11, 11]),  # as many as published
+        ((256, 100, 44), 1000, [10, 11, 11]),  # nothing is left over
+        ((600, 391, 9), 250, [32, 32, 3]),  # of a rare label a third
+        ((990, 8, 2), 990, [29, 2, 1]),  # so many in any case
+    ],
+)
+def test_rows_of_bias_score_are_balanced_and_more_where_rows_are_left_over(
+    tmp_path: Path, counts: tuple[int, ...], max_test: int, expected: list[int]
+) -> None:
+    write_csv(tmp_path / "reviews.csv", moods(*counts))
+    plan = plan_of(spec_of(tmp_path, data={"max_test": max_test}))
+    assert [bias_score_labels(plan)[label] for label in ("good", "bad", "mixed")] == expected
+    told = [note for note in plan.notes if "BiasScore cannot be tested" in note]
+    assert [f"{min(expected)} of {sum(expected)} BiasScore rows have the label 'mixed'" in note for note in told] == (
+        [True] if min(expected) < 5 else []
+    )
+    n_main = min(max_test, sum(counts) - 64 - sum(expected))
+    assert (len(ids_of(plan, "main")), len(ids_of(plan, "demonstration"))) == (n_main, 64)
+    assert len({row["instance_id"] for row in plan.splits.to_pylist()}) == n_main + 64 + sum(expected)
+
+
+def test_rows_of_bias_score_take_neither_test_rows_nor_demonstrations_where_others_are_left_over(
+    tmp_path: Path,
+) -> None:
+    write_csv(tmp_path / "reviews.csv", moods(640, 250, 110))
+    plan = plan_of(spec_of(tmp_path, data={"max_test": 250}))
+    order = [f"train-{index}" for index in generator_of(42, "reviews", "splits").permutation(1000)]
+    assert ids_of(plan, "main") == order[32:282]
+    assert ids_of(plan, "demonstration") == order[:-65:-1]
+
+
+def test_rows_of_bias_score_come_from_the_training_file_where_test_rows_have_one(tmp_path: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", moods(150, 100, 50))
+    write_csv(tmp_path / "test.csv", moods(50, 30, 20, prefix="test"))
+    plan = plan_of(spec_of(tmp_path, data={"test": str(tmp_path / "test.csv")}))
+    assert sorted(bias_score_labels(plan).values()) == [16, 17, 17]  # half as many as test rows
+    assert (len(ids_of(plan, "main")), len(ids_of(plan, "demonstration"))) == (100, 64)
 
 
 def test_more_demonstrations_leave_the_other_rows_what_they_are(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def make_run(
     calibration: Sequence[str] = ("cc", "dc", "looc"),
     n_equivalent: int = 0,
     n_main: int = 24,
-    n_bias_score: int = 8,
+    n_bias_score: int = 20,
     signal: float = 1.0,
     labels: Sequence[str] | None = None,
     name: str = "synthetic",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from biaseval.pipelines import write_report
 from biaseval.report.findings import METRICS, Findings, Row, read_findings
@@ -386,6 +387,30 @@ def test_a_run_of_fewer_than_six_rows_has_no_word_and_that_is_said_once(tmp_path
     source = run.read_text("report.html")
     assert 'class="word' not in source.replace('class="word cost">below', "")
     assert source.count("too few") == 1  # of the table of changes: why it has no band
+
+
+@pytest.mark.parametrize(
+    ("n_bias_score", "said"),
+    [
+        (8, "which cannot be tested: 4 of its 8 rows are “no”."),
+        (3, "which cannot be tested: 1 of its 3 rows is “yes”."),
+        (1, "which cannot be tested: none of its 1 rows is “yes”."),
+        (10, "above the noise of rows ("),
+    ],
+)
+def test_bias_score_of_too_few_rows_of_a_label_is_not_said_to_be_noise(
+    tmp_path: Path, n_bias_score: int, said: str
+) -> None:
+    run = make_run(tmp_path / "one", n_tasks=1, n_demos=(0,), n_main=20, n_bias_score=n_bias_score)
+    write_report(run.uri)
+    assert said in told(read_findings(run))["BiasScore, no calibration"]
+
+
+def test_bias_score_that_no_task_can_test_is_not_counted(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "two", n_tasks=2, n_demos=(0,), n_main=20, n_bias_score=8)
+    write_report(run.uri)
+    said = "which cannot be tested: each task has a label with fewer than 5 of its rows"
+    assert said in told(read_findings(run))["BiasScore, no calibration"]
 
 
 def test_a_single_task_is_tested_over_its_rows(tmp_path: Path) -> None:

@@ -18,7 +18,13 @@ Array = npt.NDArray[Any]
 
 Rows = list[dict[str, Any]]
 
-METRICS = ("macro_f1", "accuracy", "rsd", "bias_score", "relative_variance")
+METRICS = ("macro_f1", "accuracy", "rsd", "bias_score", "relative_variance", "squared_preference")
+
+OF_BIAS_SCORE_ROWS = ("bias_score", "squared_preference")
+"""Metrics of the rows of BiasScore; the others are of main rows."""
+
+FAMILIES = (METRICS[:4], METRICS[4:5], METRICS[5:])
+"""Metrics that are tested together; each partner, which has no word of its own, is apart."""
 
 
 class Answers(NamedTuple):
@@ -158,7 +164,7 @@ def one_task(
 
 
 def side(answers: Sequence[Answers], metric: str) -> list[Answers]:
-    return [each for each in answers if (each.purpose == "bias_score") == (metric == "bias_score")]
+    return [each for each in answers if (each.purpose == "bias_score") == (metric in OF_BIAS_SCORE_ROWS)]
 
 
 def with_hits(task: str, n_hits: int, n_rows: int = 20, **setting: Any) -> Answers:

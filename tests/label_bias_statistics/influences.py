@@ -49,12 +49,23 @@ def weighted_relative_variance(answers: Answers, weights: Array) -> float:
     return float((recalls.var() - noise) / weighted_accuracy(answers, weights) ** 2)
 
 
+def weighted_squared_preference(answers: Answers, weights: Array) -> float:
+    """Return it with what rows of equal weight add to it."""
+    gold, n_labels = np.array(answers.gold), len(answers.labels)
+    own = [answers.probabilities[gold == label] for label in sorted(set(gold))]
+    of_gold = [weights[gold == label] for label in sorted(set(gold))]
+    means = [np.average(rows, axis=0, weights=w) for rows, w in zip(own, of_gold, strict=True)]
+    noise = sum(float((rows.var(axis=0, ddof=1) / len(rows)).sum()) for rows in own) / len(own) ** 2
+    return float(((np.mean(means, axis=0) - 1 / n_labels) ** 2).sum() - noise)
+
+
 METRIC: dict[str, Callable[[Answers, Array], float]] = {
     "macro_f1": weighted_macro_f1,
     "accuracy": weighted_accuracy,
     "rsd": weighted_rsd,
     "bias_score": weighted_bias_score,
     "relative_variance": weighted_relative_variance,
+    "squared_preference": weighted_squared_preference,
 }
 
 

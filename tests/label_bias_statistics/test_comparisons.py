@@ -11,7 +11,7 @@ import pytest
 
 from biaseval.analysis.relations import connect, create, relations
 from biaseval.analysis.sign_flips import sign_flips
-from tests.label_bias_statistics.answers import METRICS, Array, rows
+from tests.label_bias_statistics.answers import FAMILIES, METRICS, Array, rows
 from tests.statistics_macros.patterns import every_pattern, expected_tests
 
 
@@ -27,6 +27,7 @@ def compared(runs: dict[str, Array], unit: str = "task") -> duckdb.DuckDBPyConne
             "method": "none",
             "majority_accuracy": 0.5,
             "majority_macro_f1": 1 / 3,
+            "bias_score_p": 0.01,
             **dict(zip(METRICS, own, strict=True)),
         }
         for run, table in runs.items()
@@ -64,15 +65,13 @@ def compared(runs: dict[str, Array], unit: str = "task") -> duckdb.DuckDBPyConne
 
 def test_all_pairs_of_a_comparison_are_one_family() -> None:
     rng = np.random.default_rng(6)
-    runs = {name: rng.normal(0.5, 0.1, size=(9, 5)) for name in "abc"}
+    runs = {name: rng.normal(0.5, 0.1, size=(9, len(METRICS))) for name in "abc"}
     runs["c"][:, METRICS.index("accuracy")] += 0.5
     connection = compared(runs)
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
-    families = [[0, 1, 2, 3], [4]]  # relative_variance is one apart
-    assert METRICS[4] == "relative_variance"
     expected = {}
-    for places in families:
-        tests = [(run, other, place) for run, other in pairs for place in places]
+    for family in FAMILIES:
+        tests = [(run, other, METRICS.index(metric)) for run, other in pairs for metric in family]
         matrix = np.array([runs[other][:, place] - runs[run][:, place] for run, other, place in tests])
         expected |= dict(zip(tests, expected_tests(matrix, every_pattern(9)), strict=True))
     found = {
@@ -92,7 +91,7 @@ def test_all_pairs_of_a_comparison_are_one_family() -> None:
 
 def test_runs_differ_in_rsd_only_where_they_do_without_noise() -> None:
     """RSD is .2 lower in all nine tasks; the relative variance in b, and not in c."""
-    first = np.full((9, 5), 0.5) + np.linspace(0, 0.01, 9)[:, None]
+    first = np.full((9, len(METRICS)), 0.5) + np.linspace(0, 0.01, 9)[:, None]
     runs = {"a": first, "b": first.copy(), "c": first.copy()}
     rsd, variance = METRICS.index("rsd"), METRICS.index("relative_variance")
     runs["b"][:, [rsd, variance]] -= 0.2

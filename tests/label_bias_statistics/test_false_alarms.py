@@ -32,7 +32,7 @@ def without_effect(n_suites: int, n_tasks: int, n_rows: int, shares_of_a: Sequen
 def test_words_are_wrong_in_few_suites_without_any_effect(n_tasks: int) -> None:
     connection = analysed(**without_effect(300, n_tasks, 30, [0.6, 0.6, 0.6]))
     found = rows(connection, "from label_bias_verdicts")
-    assert len(found) == 300 * 2 * 5
+    assert len(found) == 300 * 2 * len(METRICS)
     wrong = {row["suite"] for row in found if row["verdict"] in ("higher", "lower")}
     assert len(wrong) / 300 < 0.07
     assert wrong if n_tasks > 5 else {row["verdict"] for row in found} == {"too few"}
@@ -42,7 +42,7 @@ def test_words_on_one_task_are_wrong_in_few_runs_where_methods_prefer_other_labe
     """None nearly always answers a, cc b: neither knows anything, and they are biased alike."""
     connection = analysed(**without_effect(150, 1, 60, [0.9, 0.1, 0.9]))
     found = rows(connection, "from label_bias_verdicts")
-    assert len(found) == 150 * 2 * 5
+    assert len(found) == 150 * 2 * len(METRICS)
     for metric in METRICS:
         wrong = {row["suite"] for row in found if row["verdict"] in ("higher", "lower") and row["metric"] == metric}
         assert len(wrong) / 150 < 0.05, metric

@@ -73,7 +73,7 @@ BASE_ALONE = {
     "label_bias_verdicts": len(METRICS),
     "task_errors": 2 * 2,
     "set_errors": 2 * 2,
-    "label_bias_row_values": 2 * 2 * (4 * N_ROWS + 32),
+    "label_bias_row_values": 2 * 2 * (4 * N_ROWS + 2 * 32),
 }
 """Relations of the base, to their rows."""
 

@@ -123,10 +123,10 @@ def test_rsd_is_said_to_be_lower_where_recalls_come_together() -> None:
 )
 def test_a_word_about_rsd_has_the_larger_p_of_one_sign_the_second_one_sided(tests: list[Any], p: float | None) -> None:
     told = [
-        {"metric": metric, "estimate": estimate, "p": of_one}
+        {"metric": metric, "estimate": estimate, "p": of_one, "noise_p": None}
         for metric, (estimate, of_one) in zip(("rsd", "relative_variance"), tests, strict=False)
     ]
-    typed = "struct(metric varchar, estimate double, p double)[]"
+    typed = "struct(metric varchar, estimate double, p double, noise_p double)[]"
     found = connect([]).execute(f"select word_p($1::{typed})", [told]).fetchall()
     assert found == [(p,)]
 

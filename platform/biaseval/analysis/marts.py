@@ -32,14 +32,16 @@ _LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
 """Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
 
 ADDED_LAST = {
-    "label_bias_by_label": "preference_p",
-    "label_bias_by_task": "relative_variance",
-    "label_bias_by_task_over_sets": "relative_variance",
-    "label_bias_by_model": "is_told_below_majority",
+    "label_bias_by_format": "squared_preference",
+    "label_bias_by_label": "n_bias_score_rows_of_label",
+    "label_bias_by_task": "fewest_bias_score_label",
+    "label_bias_by_task_over_sets": "fewest_bias_score_label",
+    "label_bias_by_model": "squared_preference",
     "label_bias_changes": "unit",
-    "label_bias_changes_by_task": "n_free",
+    "label_bias_changes_by_task": "noise_p",
+    "label_bias_format_changes": "noise_p",
     "label_bias_remedies": "is_told_below_majority",
-    "label_bias_verdicts": "same_tasks_smallest_detectable",
+    "label_bias_verdicts": "noise_p",
     "majority_over_seeds": "recency",
     "majority_by_model": "majority_accuracy",
     "majority_calibration_gain": "is_constant",

@@ -100,7 +100,7 @@ def print_metrics(run_uri: str, headline: str) -> None:
 def print_comparison(compared: Compared) -> None:
     """Print what runs share and how they differ: every test of two runs, an overview of more."""
     from biaseval.report.compare_tables import overview, test_lines
-    from biaseval.report.compare_words import GUARD_OF_RSD, caveats, in_brackets, sentences
+    from biaseval.report.compare_words import PARTNERS, caveats, in_brackets, sentences
     from biaseval.report.summary import signed
 
     for sentence in (*sentences(compared), *(f"note: {caveat}" for caveat in caveats(compared))):
@@ -119,7 +119,7 @@ def print_comparison(compared: Compared) -> None:
             "detectable",
         )
         columns = [*((name, number > 1) for number, name in enumerate(names)), ("verdict", False)]
-        tests = [row for row in test_lines(compared) if row["metric"] != GUARD_OF_RSD]  # which only tests RSD
+        tests = [row for row in test_lines(compared) if row["metric"] not in PARTNERS]
         shown_tests = tests if len(tests) <= _MOST_TESTS else [row for row in tests if row["is_told_apart"]]
         is_whole = len(shown_tests) == len(tests)
         rows = [

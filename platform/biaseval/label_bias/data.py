@@ -1,15 +1,16 @@
 """Data sets of the user's own as tasks: which rows are demonstrations, BiasScore rows and main rows.
 
-A data set as large as the smallest published task is split as P1's are: 64 demonstrations, 32 BiasScore rows, main rows
-from the rest. Of a smaller one, whose main rows have no file of their own, no more rows are demonstrations than its
-prompts show; BiasScore rows are in proportion. Where a calibration permutes options, there are more demonstrations, so
-that each setting has as many that it does not show as there are BiasScore rows.
+A data set as large as the smallest published task is split as P1's are: 64 demonstrations, 32 BiasScore rows, main
+rows from the rest. Of a smaller one, whose main rows have no file of their own, no more rows are demonstrations than
+its prompts show; BiasScore rows are in proportion. These are balanced by label, and more where rows are left over.
+Where a calibration permutes options, there are more demonstrations, so that each setting has as many that it does not
+show as there are BiasScore rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +20,11 @@ from biaseval.examples.files import Example, ExampleFile, Wanted
 from biaseval.examples.lm_eval.data import read_lm_eval
 from biaseval.examples.options import Options, read_options
 from biaseval.examples.template import TextFormat, options_template
+from biaseval.label_bias.bias_rows import ENOUGH, bias_score_rows
 from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
-from biaseval.label_bias.splits import Splits, splits_of
+from biaseval.label_bias.rounds import in_rounds
+from biaseval.label_bias.splits import Splits, generator_of, splits_of
 from biaseval.prompting.calibration import permuting
 from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import (
@@ -69,6 +72,8 @@ class DataSet:
     """Training rows that were left out, as another row or a test row has their text."""
     options: OptionFields | None = None
     """Of multiple choice: where the options stand."""
+    kept: tuple[str, ...] | None = None
+    """Ids of the BiasScore rows of a run that gets more; None: they are drawn."""
 
     @property
     def name(self) -> str:
@@ -92,11 +97,15 @@ class DataSet:
         """
         order = [int(index) for index in generator.permutation(self.n_train)]
         n_demos, n_bias_score = self._sizes(spec)
-        bias_score, rest = order[:n_bias_score], order[n_bias_score:]
+        bias_score = self._bias_score_rows(order, n_bias_score, spec.seed)
+        taken, end = set(bias_score), max(n_bias_score, len(order) - N_DEMONSTRATIONS)
+        # What is not taken of the first rows stands where neither many test rows nor demonstrations come to it.
+        rest = [*order[n_bias_score:end], *order[:n_bias_score], *order[end:]]
+        rest = [index for index in rest if index not in taken]
         # From the other end, so that more demonstrations leave the first main rows what they are.
         demos = rest[::-1]
         if spec.prompt.demos == "balanced":
-            demos = in_rounds(demos, lambda index: self.task.instances[index].label, generator)
+            demos = in_rounds(demos, self._label, generator)
         demos = demos[:n_demos]
         shown = set(demos)
         main = [index for index in rest if index not in shown]
@@ -106,8 +115,28 @@ class DataSet:
         drawn = splits_of(self.task, [*demos, *bias_score], main[: self.max_test], n_demos, self.labels)
         return replace(drawn, shuffled_by=spec.seed) if spec.prompt.demos == "balanced" else drawn
 
+    def _label(self, index: int) -> str:
+        return self.task.instances[index].label
+
+    def _bias_score_rows(self, order: Sequence[int], n_fewest: int, seed: int) -> list[int]:
+        """Return the rows of BiasScore, of all in their order, at least so many."""
+        if self.kept is not None:
+            index_of = {self.task.instances[index].id: index for index in order}
+            return [index_of[name] for name in self.kept if name in index_of]
+        n_test = len(self.task.instances) - self.n_train if self.has_test_file else self.n_train
+        n_test = min(self.max_test, n_test)
+        return bias_score_rows(
+            order,
+            self._label,
+            self.labels,
+            n_fewest=n_fewest,
+            n_test=n_test,
+            n_drawn_for_test=0 if self.has_test_file else n_test,
+            generator=generator_of(seed, self.name, "bias_score"),
+        )
+
     def _sizes(self, spec: LabelBiasSpec) -> tuple[int, int]:
-        """Return how many rows may be demonstrations, and how many are BiasScore rows.
+        """Return how many rows may be demonstrations, and how many at least are BiasScore rows.
 
         Raises:
             InputError: that leaves too few main rows.
@@ -138,25 +167,6 @@ class DataSet:
             f"{self.train_key}: has {n_rows} rows that can be used{same}, and {n_demos} demonstrations ({why}), "
             f"{n_bias_score} BiasScore rows{main} are needed; {remedy}"
         )
-
-
-def in_rounds(indices: Sequence[int], label: Callable[[int], str], generator: np.random.Generator) -> list[int]:
-    """Return indices so that any neighbours have each label as often, or once more, while all labels have rows left.
-
-    They come in rounds of one of each label, all rounds in the same order: of two orders the neighbours across a joint
-    would lack some label.
-
-    Args:
-        indices: what is ordered; of a label they stay in this order.
-        label: of an index.
-        generator: of the order of the labels.
-    """
-    left: dict[str, list[int]] = {}
-    for index in indices:
-        left.setdefault(label(index), []).append(index)
-    by_label = list(left.values())
-    labels = [by_label[place] for place in generator.permutation(len(by_label))]
-    return [own[number] for number in range(max(map(len, labels), default=0)) for own in labels if number < len(own)]
 
 
 def read_datasets(spec: LabelBiasSpec) -> list[DataSet]:
@@ -331,6 +341,13 @@ def splits_notes(task: str, splits: Splits) -> Iterator[str]:
         yield (
             f"{task}: fewer than {_FEW_ROWS} of {n_main:,} test rows have the label {', '.join(rare[:_SHOWN])}{more}: "
             "RSD and macro-F1 hang on them, and have no interval"
+        )
+    counts = Counter(instance.label for instance in splits.bias_score)
+    rarest = min(splits.labels, key=lambda label: counts[label])
+    if splits.bias_score and counts[rarest] < ENOUGH:
+        yield (
+            f"{task}: {counts[rarest]} of {len(splits.bias_score):,} BiasScore rows have the label {rarest!r}: "
+            f"BiasScore cannot be tested below {ENOUGH} of each label"
         )
     shown = {instance.label for instance in splits.demonstrations}
     if splits.demonstrations and (never := [label for label in splits.labels if label not in shown]):

@@ -28,7 +28,7 @@ from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.parts import Cutting, PlannedPart
 from biaseval.prompting.task_files import Instance, Task
-from biaseval.spec import BASE, FormatSpec, LabelBiasSpec, training_positions
+from biaseval.spec import BASE, N_DEMONSTRATIONS, POOL_SIZE, FormatSpec, LabelBiasSpec, training_positions
 from biaseval.tables import CONTEXTS, SPLITS, TASKS, TRAINING_ROWS
 
 
@@ -197,7 +197,8 @@ class _TaskPlanner:
         """Yield the questions whose options are permuted in a setting, one after the other in every cyclic order."""
         if drawn.options is not None:
             unseen = self._unseen(drawn.splits, n_demos, demo_set)
-            for _, question in islice(unseen, len(drawn.splits.bias_score)):
+            n_questions = min(len(drawn.splits.bias_score), POOL_SIZE - N_DEMONSTRATIONS)
+            for _, question in islice(unseen, n_questions):
                 yield from cyclic_orders(question, drawn.options)
 
     def _rows(self, drawn: Drawn, forms: Mapping[str, PromptFormat], inputs: Mapping[str, Inputs]) -> _Rows:

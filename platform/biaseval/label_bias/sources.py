@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from biaseval.errors import InputError, Problems
 from biaseval.examples.template import TextFormat
-from biaseval.label_bias.data import DataSet, in_rounds, read_datasets, splits_notes
+from biaseval.label_bias.data import DataSet, read_datasets, splits_notes
 from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
+from biaseval.label_bias.rounds import in_rounds
 from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.label_bias.templates import read_templates
@@ -65,6 +67,24 @@ class Sources:
     """Of the spec's file, by task."""
     left_out: Mapping[str, str]
     """Task name to the reason why it takes no part."""
+
+    def keeping(self, splits: pa.Table) -> Sources:
+        """Return the same, in which data sets of a run keep the rows of BiasScore that it has.
+
+        Args:
+            splits: the rows of its ``splits`` table.
+        """
+        rows = splits.filter(pc.equal(splits["role"], "bias_score")).sort_by("position")
+        kept: dict[str, list[str]] = {name: [] for name in splits["task"].unique().to_pylist()}
+        for task, name in zip(rows["task"].to_pylist(), rows["instance_id"].to_pylist(), strict=True):
+            kept[task].append(name)
+        tasks = [
+            replace(task, data=replace(task.data, kept=tuple(kept[task.name])))
+            if isinstance(task, OwnTask) and task.name in kept
+            else task
+            for task in self.tasks
+        ]
+        return replace(self, tasks=tasks)
 
     @property
     def subject(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from biaseval.examples.lm_eval.data import lm_eval_digest
 from biaseval.label_bias.begin import Begun, begin_tasks
 from biaseval.label_bias.formats import measured
 from biaseval.label_bias.plan import TaskPlan, plan_task
-from biaseval.label_bias.sources import read_sources
+from biaseval.label_bias.sources import Sources, read_sources
 from biaseval.label_bias.tasks import tasks_folder
 from biaseval.pipelines.causal import (
     causal_stages,
@@ -63,9 +63,13 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
             n_pool_rows=0,
         ),
         problems=lora_problems(spec),
-        pieces=lambda: (_Piece(spec, begun, facts.window) for begun in begin_tasks(spec, sources)),
+        pieces=lambda: _pieces(spec, sources, facts.window),
         most_prompts=n_settings * sum(source.most_rows for source in sources.tasks),
     )
+
+
+def _pieces(spec: LabelBiasSpec, sources: Sources, window: int | None) -> Iterator[_Piece]:
+    return (_Piece(spec, begun, window) for begun in begin_tasks(spec, sources))
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,12 @@ def _write(run: Run, spec: LabelBiasSpec, inputs: CausalInputs) -> Plan:
     return plan
 
 
+def _extend(run: Run, spec: LabelBiasSpec, inputs: CausalInputs, plan: Plan) -> Plan:
+    """Add to a plan; a run has rows of BiasScore that may have been drawn otherwise, by an older version."""
+    sources = read_sources(spec).keeping(run.read_table("splits"))
+    return extend_causal(run, spec, replace(inputs, pieces=lambda: _pieces(spec, sources, inputs.model.window)), plan)
+
+
 def _stages(run: Run, spec: LabelBiasSpec, plan: Plan) -> list[Stage]:
     return causal_stages(run, spec, plan, LIKELIHOOD)
 
@@ -172,7 +182,7 @@ LABEL_BIAS = Kind(
     read=_read,
     describe=_describe,
     write=_write,
-    extend=extend_causal,
+    extend=_extend,
     stages=_stages,
     changes=_changes,
     refuse_analysis=_refuse_analysis,

@@ -94,8 +94,8 @@ def _caveat_of_rows(tests: Sequence[Row]) -> str:
 
 
 _LABEL_BIAS = ComparedKind(
-    metrics={**METRICS, "relative_variance": "relative variance"},
-    better_low=frozenset({"rsd", "bias_score", "relative_variance"}),
+    metrics={**METRICS, "relative_variance": "relative variance", "squared_preference": "squared preference"},
+    better_low=frozenset({"rsd", "bias_score", "relative_variance", "squared_preference"}),
     first_metric="rsd",
     place=lambda row: (row["n_demos"], method_order(row["method"])),
     place_name=_label_place_name,

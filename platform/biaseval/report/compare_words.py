@@ -36,8 +36,8 @@ _LEVEL = 0.05
 _N_SHOWN = 6
 """Differences that a sentence lists."""
 
-GUARD_OF_RSD = "relative_variance"
-"""A metric whose word is that of RSD: tables have it, sentences do not say it again."""
+PARTNERS = ("relative_variance", "squared_preference")
+"""Metrics whose word is that of RSD or BiasScore (``all_partners``): tables have it, sentences do not repeat it."""
 
 
 def metric_name(kind: str, row: Row) -> str:
@@ -140,7 +140,7 @@ def sentences(compared: Compared) -> list[str]:
     """Return what was compared, then what each other run is against the first."""
     kind = KINDS[compared.kind].name
     scope = f"{kind[0].upper()}{kind[1:]} of {join(compared.others)} against {compared.reference}"
-    rows = [row for row in against_reference(compared) if row["metric"] != GUARD_OF_RSD]
+    rows = [row for row in against_reference(compared) if row["metric"] not in PARTNERS]
     told = []
     for pair in dict.fromkeys((row["other_run"], row.get("model"), row.get("other_model")) for row in rows):
         other_run, model, other_model = pair

@@ -109,6 +109,8 @@ def _baseline(findings: Findings) -> list[Conclusion]:
 def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
     """Return a comma, and how a bias of a setting without mitigation compares with the noise of its rows."""
     floor = row[f"{metric}_floor"]
+    if metric == "bias_score" and not row["n_tasks_bias_score_tested"]:
+        return f", which cannot be tested{_why_not_tested(findings, row)}"
     if floor is None:
         return ", of which the rows cannot tell the noise"
     n_above, n_tested = row[f"n_tasks_{metric}"], row[f"n_tasks_{metric}_tested"]
@@ -121,6 +123,18 @@ def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
     [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
     tested = f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
     return tested + (_preferred(findings, row) if metric == "rsd" and not row["n_tasks_constant"] else "")
+
+
+def _why_not_tested(findings: Findings, row: Row) -> str:
+    """Return behind a colon how few rows of which label BiasScore has."""
+    if row["n_tasks"] > 1:
+        return ": each task has a label with fewer than 5 of its rows"
+    [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
+    n_few, n_rows = task["n_fewest_bias_score_rows"], task["n_bias_score_rows"] // task["n_demo_sets"]
+    label = task["fewest_bias_score_label"]
+    if not n_few:
+        return f": none of its {n_rows} rows is “{label}”"
+    return f": {n_few} of its {n_rows} rows {'is' if n_few == 1 else 'are'} “{label}”"
 
 
 def _preferred(findings: Findings, row: Row) -> str:

@@ -30,7 +30,7 @@ N_BIAS_ROWS = 32
 
 _PER_PART = 4_000_000
 """Rows that a part has at most in its largest relation."""
-_FEWEST_TASKS = 6
+FEWEST_TASKS = 6
 """Below which rows are the units where runs are compared, and a run has signs for as many (``derive_label_bias``)."""
 _SMALL = 2000
 """Main rows of a small run, at most."""
@@ -155,8 +155,8 @@ def simulate_paired(
                 for task in tasks
             ]
         ),
-        "bootstrap_draws": _draws(rng, tasks, suites, n_tasks),
-        "sign_flips": sign_flips(MAX_UNITS if n_tasks < _FEWEST_TASKS else n_tasks, int(rng.integers(2**31))),
+        "bootstrap_draws": draws(rng, tasks, suites, n_tasks),
+        "sign_flips": sign_flips(MAX_UNITS if n_tasks < FEWEST_TASKS else n_tasks, int(rng.integers(2**31))),
         "run_settings": RUN_SETTINGS.rows(
             [{"model": "simulated", "seed": 0, "calibration": ["cc", "dc"], "formats": [*formats]}]
         ),
@@ -297,7 +297,8 @@ def _rows(
     return pa.table(columns)
 
 
-def _draws(rng: np.random.Generator, tasks: list[str], suites: list[str], n_tasks: int) -> pa.Table:
+def draws(rng: np.random.Generator, tasks: list[str], suites: list[str], n_tasks: int) -> pa.Table:
+    """Return ``bootstrap_draws`` of suites of so many tasks."""
     n_runs = len(tasks) // n_tasks
     n_draws = N_DRAWS + 1 if n_tasks > 1 else 1
     drawn = rng.multinomial(n_tasks, np.full(n_tasks, 1 / n_tasks), size=(n_runs, n_draws)).astype(np.int32)
@@ -313,8 +314,8 @@ def _draws(rng: np.random.Generator, tasks: list[str], suites: list[str], n_task
     return pa.table(columns, schema=BOOTSTRAP_DRAWS.schema)
 
 
-_NO_PROMPTS = {
-    "prompts": PROMPTS.empty().select(["purpose", "n_demos", "format"]),
+NO_PROMPTS = {"prompts": PROMPTS.empty().select(["purpose", "n_demos", "format"])}
+_NO_VARIANTS = {
     "calibration_variants": pa.table({"purpose": pa.array([], pa.string()), "method": pa.array([], pa.string())}),
 }
 """What says how many inputs a method takes: nothing here, as answers are simulated."""
@@ -322,7 +323,7 @@ _NO_PROMPTS = {
 
 def judge(simulated: Simulated, effect: Effect) -> pa.Table:
     """Return what the marts say of simulated runs, beside the truth: rows of `OUTCOMES`."""
-    tables = {**simulated.tables, **_NO_PROMPTS, "truths": simulated.truths}
+    tables = {**simulated.tables, **NO_PROMPTS, **_NO_VARIANTS, "truths": simulated.truths}
     wanted = ("label_bias_verdicts", "label_bias_by_model", "label_bias_changes", "label_bias_remedies")
     found = outcomes("label_bias", tables, wanted, QUERIES | {"verdicts": VERDICTS[effect]})
     return pa.concat_tables([table.cast(OUTCOMES) for table in found.values()])

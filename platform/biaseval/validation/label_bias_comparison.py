@@ -49,13 +49,14 @@ def _judged(effect: Effect, sizes: Mapping[str, int], n_runs: int, seed: list[in
     return judge(simulated, effect, sizes["n_tasks"])
 
 
-def judge(simulated: list[Simulated], effect: Effect, n_tasks: int) -> pa.Table:
+def judge(simulated: list[Simulated], effect: Effect, n_tasks: int, *, is_by_truth: bool = False) -> pa.Table:
     """Return what the comparison says of simulated runs beside each other: rows of `OUTCOMES`.
 
     Args:
         simulated: the runs of each model.
         effect: what is true of them.
         n_tasks: of each run.
+        is_by_truth: words are judged by what is true of these tasks, also where tasks are the units.
     """
     measured = {
         name: outcomes("label_bias", {**own.tables, "truths": own.truths}, _MARTS, _of_runs(name))
@@ -64,7 +65,7 @@ def judge(simulated: list[Simulated], effect: Effect, n_tasks: int) -> pa.Table:
     tables = {name: pa.concat_tables([own[name] for own in measured.values()]) for name in (*_MARTS, "truths")}
     unit = "task" if n_tasks >= _N_JUDGED_BY_TASK else "row"
     tables |= outcomes("label_bias", {"mains": tables["label_bias_by_task"]}, (), _shared(unit))
-    queries = {"verdicts": _VERDICTS[effect], **_OF_TASKS} if unit == "task" else _OF_ROWS
+    queries = {"verdicts": _VERDICTS[effect], **_OF_TASKS} if unit == "task" and not is_by_truth else _OF_ROWS
     signs = {"comparison_sign_flips": simulated[0].tables["sign_flips"]}
     found: list[pa.Table] = []
     # One comparison after the other, as all that is compared is one family.

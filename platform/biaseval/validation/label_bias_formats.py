@@ -46,7 +46,7 @@ def _cell(effect: Effect, n_tasks: int, n_rows: int, n_labels: int, n_runs: int)
 def _judged(effect: Effect, sizes: Mapping[str, int], n_runs: int, seed: list[int]) -> pa.Table:
     [simulated] = label_bias.simulate_paired("biased", [0.0], _FORMATS[effect], n_runs=n_runs, seed=seed, **sizes)
     tables = {**simulated.tables, "truths": simulated.truths}
-    found = outcomes("label_bias", tables, ("label_bias_format_changes",), _QUERIES)
+    found = outcomes("label_bias", tables, ("label_bias_format_changes",), QUERIES)
     return pa.concat_tables([table.cast(OUTCOMES) for table in found.values()])
 
 
@@ -71,7 +71,7 @@ with truth as (
 )
 """
 
-_QUERIES = {
+QUERIES = {
     "words": f"""
 {_TRUTHS}
 select

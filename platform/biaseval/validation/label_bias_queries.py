@@ -224,3 +224,36 @@ where n_tasks > 1 and simultaneous_low is not null
 """,
 }
 """What the marts say, by run (a suite); ``place`` where an interval is of what all runs have in common."""
+
+OF_TRUTHS = {
+    **{name: QUERIES[name] for name in ("negligible", "advice", "noise")},
+    # Calibrations by inputs change something in every task: words are wrong by what is true of the run's own tasks.
+    "words": f"""
+with {_TRUE_CHANGES}, words as (
+    select suite, metric, truth, unnest([verdict, same_tasks_verdict]) as word,
+        unnest(['', ' on these tasks']) as scope, verdicts.n_tasks
+    from label_bias_verdicts as verdicts
+    inner join changes using (suite, n_demos, method, against_n_demos, against_method, metric)
+)
+select
+    suite as run, 'wrong verdict' as quantity, metric || scope as metric, '' as place, count(*) as n,
+    count(*) filter (
+        word in ('higher', 'lower') and (abs(truth) <= 1e-9 or (word = 'higher') <> (truth > 0))
+    ) as n_hit,
+    {_NO_INTERVAL}
+from words
+where n_tasks > 1 or scope = ''
+group by suite, metric, scope
+""",
+    "power": f"""
+with {_TRUE_CHANGES}
+select
+    suite as run, 'power' as quantity, metric, '' as place, count(*) as n,
+    count(*) filter (same_tasks_verdict = 'lower') as n_hit, {_NO_INTERVAL}
+from label_bias_verdicts
+inner join changes using (suite, n_demos, method, against_n_demos, against_method, metric)
+where metric in ('rsd', 'bias_score') and method <> 'none' and truth <= -least_effect
+group by suite, metric
+""",
+}
+"""The same of runs in which everything changes a little: words by the sign of what is true of the run's own tasks."""
