@@ -40,7 +40,10 @@ class Answers(NamedTuple):
 
 
 def analysed(
-    answers: Iterable[Answers], suites: Mapping[str, Sequence[str]] | None = None, seed: int = 0
+    answers: Iterable[Answers],
+    suites: Mapping[str, Sequence[str]] | None = None,
+    seed: int = 0,
+    primary: tuple[str, str] | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection with all relations that follow from calibrated predictions, as tables.
 
@@ -48,6 +51,7 @@ def analysed(
         answers: of every task and setting, of both purposes.
         suites: their tasks; otherwise all tasks are one.
         seed: of the signs.
+        primary: metric and method of the primary question.
     """
     given = list(answers)
     tasks = {each.task: list(each.labels) for each in given}
@@ -74,11 +78,12 @@ def analysed(
     drawn = [
         {"suite": suite, "draw": 0, "task": task, "n_drawn": 1} for suite, members in suites.items() for task in members
     ]
+    asked = dict(zip(("primary_metric", "primary_method"), primary, strict=True)) if primary else {}
     n_tested = max(1000 if len(members) == 1 else len(members) for members in suites.values())
     made = {
         "calibrated_predictions": pa.concat_tables(parts),
         "tasks": TASKS.rows([{"task": task, "labels": labels, "category": ""} for task, labels in tasks.items()]),
-        "run_settings": RUN_SETTINGS.rows([{"model": "tiny", "formats": formats}]),
+        "run_settings": RUN_SETTINGS.rows([{"model": "tiny", "formats": formats, **asked}]),
         "bootstrap_draws": BOOTSTRAP_DRAWS.rows(drawn),
         "sign_flips": sign_flips(n_tested, seed),
     }

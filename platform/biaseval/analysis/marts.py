@@ -39,7 +39,7 @@ ADDED_LAST = {
     "label_bias_changes": "unit",
     "label_bias_changes_by_task": "n_free",
     "label_bias_remedies": "is_told_below_majority",
-    "label_bias_verdicts": "same_tasks_smallest_detectable",
+    "label_bias_verdicts": "is_primary",
     "majority_over_seeds": "recency",
     "majority_by_model": "majority_accuracy",
     "majority_calibration_gain": "is_constant",
