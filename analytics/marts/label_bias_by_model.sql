@@ -10,7 +10,8 @@
 -- have a p. n_tasks_constant: more than 95 % of the answers are the same; n_tasks_single_gold: one gold label among the
 -- main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there. relative_variance: the mean of that of
 -- label_bias_by_task. is_below_majority: mean accuracy is below majority_accuracy; is_told_below_majority: so is its
--- whole interval.
+-- whole interval. rsd_smallest_detectable, bias_score_smallest_detectable: means over the tasks that have one, of what the test
+-- of a task tells from noise in four of five runs (label_bias_by_task_over_sets), without that of other tasks beside it.
 with
 
 estimates as (
@@ -84,6 +85,8 @@ counts as (
         sum(n_rows)::bigint as n_rows,
         sum(n_bias_score_rows)::bigint as n_bias_score_rows,
         avg(relative_variance order by task) as relative_variance,
+        avg(rsd_smallest_detectable order by task) as rsd_smallest_detectable,
+        avg(bias_score_smallest_detectable order by task) as bias_score_smallest_detectable,
         count(is_rsd_above) as n_tasks_rsd_tested,
         count(is_bias_score_above) as n_tasks_bias_score_tested
     from adjusted
@@ -109,7 +112,15 @@ select
     clipped(tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_low), 0, null) as bias_score_low,
     clipped(tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_high), 0, null) as bias_score_high,
     counts.* exclude (
-        model, suite, n_demos, method, relative_variance, n_tasks_rsd_tested, n_tasks_bias_score_tested
+        model,
+        suite,
+        n_demos,
+        method,
+        relative_variance,
+        rsd_smallest_detectable,
+        bias_score_smallest_detectable,
+        n_tasks_rsd_tested,
+        n_tasks_bias_score_tested
     ),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit,
     counts.relative_variance,
@@ -120,7 +131,9 @@ select
         clipped(tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_high), 0, 1)
         < counts.majority_accuracy,
         false
-    ) as is_told_below_majority
+    ) as is_told_below_majority,
+    counts.rsd_smallest_detectable,
+    counts.bias_score_smallest_detectable
 from estimates
 inner join counts using (model, suite, n_demos, method)
 left join measured as single

@@ -16,7 +16,13 @@
 -- no label is preferred, by preference_p as above; both null unless every label occurs.
 -- n_main_gold_labels: gold labels among the main rows. majority_accuracy, majority_macro_f1: of always giving the most
 -- frequent of them (majority-class baseline). share_most_frequent: of the predictions, the most frequent one.
-select * exclude (format)
+-- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that rsd_p and bias_score_p tell from noise in
+-- four of five runs of so many rows (smallest_biases); null where they tell none.
+select
+    format_metrics.* exclude (format),
+    smallest.rsd_smallest_detectable,
+    smallest.bias_score_smallest_detectable
 from format_metrics
+left join smallest_biases as smallest using (task, n_demos, demo_set, method)
 where format = 'base'
 order by all

@@ -7,6 +7,8 @@
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
 -- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
 -- bias_score_p does not tell from it; the measured value may lie above. Null where the floor is.
+-- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that these p tell from noise in four of five
+-- runs of so many rows (smallest_biases), where each set has them: means over sets.
 with
 
 answers as (
@@ -59,6 +61,19 @@ means as (
 
 ),
 
+smallest as (
+
+    select
+        task,
+        n_demos,
+        method,
+        avg(rsd_smallest_detectable_of_sets order by demo_set) as rsd_smallest_detectable,
+        avg(bias_score_smallest_detectable_of_sets order by demo_set) as bias_score_smallest_detectable
+    from smallest_biases
+    group by all
+
+),
+
 bounded as (
 
     select
@@ -89,7 +104,7 @@ bounded as (
 )
 
 select
-    * exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance),
+    bounded.* exclude (accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance),
     accuracy_interval[1] as accuracy_low,
     accuracy_interval[2] as accuracy_high,
     if(macro_f1_reach is null, null, greatest(0, macro_f1 - macro_f1_reach)) as macro_f1_low,
@@ -98,6 +113,9 @@ select
     rsd_interval[2] as rsd_high,
     bias_score_interval[1] * case when bias_score_p > 0.05 then 0 else 1 end as bias_score_low,
     bias_score_interval[2] as bias_score_high,
-    relative_variance
+    relative_variance,
+    smallest.rsd_smallest_detectable,
+    smallest.bias_score_smallest_detectable
 from bounded
+left join smallest using (task, n_demos, method)
 order by all

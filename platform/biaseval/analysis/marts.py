@@ -33,9 +33,9 @@ _LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
 
 ADDED_LAST = {
     "label_bias_by_label": "preference_p",
-    "label_bias_by_task": "relative_variance",
-    "label_bias_by_task_over_sets": "relative_variance",
-    "label_bias_by_model": "is_told_below_majority",
+    "label_bias_by_task": "bias_score_smallest_detectable",
+    "label_bias_by_task_over_sets": "bias_score_smallest_detectable",
+    "label_bias_by_model": "bias_score_smallest_detectable",
     "label_bias_changes": "unit",
     "label_bias_changes_by_task": "n_free",
     "label_bias_remedies": "is_told_below_majority",
@@ -45,7 +45,8 @@ ADDED_LAST = {
     "majority_calibration_gain": "is_constant",
     "qa_bias_by_heuristic": "n_articles",
     "qa_by_dataset": "n_articles",
-    "qa_by_model": "bias_significance_null",
+    "qa_by_model": "is_above_null",
+    "qa_bias_tests": "smallest_detectable",
     "qa_curves": "n_articles",
     "search_best": "flat_high",
     "search_trials": "verdict",
