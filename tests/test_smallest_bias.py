@@ -18,10 +18,10 @@ def test_a_plan_says_the_smallest_bias_of_its_rows_and_what_it_assumes(tmp_path:
     write_csv(tmp_path / "reviews.csv", reviews(60))
     write_csv(tmp_path / "test.csv", reviews(300, "other"))
     described = describe(own_spec(tmp_path, tiny_llama, prompt={"n_demos": [0]}))
-    found, n_labels = described.facts["smallest_bias"], described.facts["n_gold_labels"]
-    counts = [described.facts["n_fewest_rows"]] * n_labels
-    assert sum(counts) == described.facts["n_test_rows"] == 300
-    accuracy = 1 / n_labels + 0.4 * (1 - 1 / n_labels)
+    found, counts = described.facts["smallest_bias"], [150, 75, 75]
+    names = ("n_test_rows", "n_fewest_rows", "n_gold_labels")
+    assert [described.facts[name] for name in names] == [300, 75, 3]
+    accuracy = 1 / 3 + 0.4 * (1 - 1 / 3)
     assert found["accuracy"] == pytest.approx(accuracy)
     assert found["rsd"] == pytest.approx(smallest(counts, accuracy))
     assert 0.03 < found["bias_score"] < 0.3
