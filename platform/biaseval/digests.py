@@ -79,7 +79,7 @@ def _whole(run: Run) -> Run:
             pass
     files = {name: digest for name, digest in found.items() if name not in aside}
     remade = {name: digest for name, digest in (known or {}).items() if name.partition("/")[0] in (*_REMADE, _SPEC)}
-    return replace(run, ledger=Ledger({**remade, **files}, known))
+    return replace(run, ledger=Ledger({**remade, **files}, known, lost=frozenset(aside | lost)))
 
 
 def settle(run: Run, planned: Collection[str], made: Collection[str]) -> None:
