@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from biaseval.digests import record, settle
+from biaseval.digests import LASTING, record, settle
 from biaseval.environment import (
     FILE,
     SPEC,
@@ -263,8 +263,7 @@ def lost_parts(run: Run, plan: Plan, made: Collection[str]) -> list[str]:
     planned = plan_files(plan)
     named = {name.partition("/")[0] for name in planned}
     # A plan of an older version does not name all of its tables.
-    others = {table.name for table in TABLES.values() if table.name in PLANNED or table.part_of is not None} - named
-    lost = {name for name in run.ledger.lost if name.partition("/")[0] in others} - set(made)
+    lost = {name for name in run.ledger.lost if name.partition("/")[0] in LASTING - named} - set(made)
     return sorted((planned | lost) - run.ledger.files.keys())
 
 
