@@ -13,7 +13,8 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -22,10 +23,10 @@ from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device, refuse_unusable_gpu
 from biaseval.execute.machine import quiet_worker
-from biaseval.execute.resources import Allocation, Resources, allocate
+from biaseval.execute.resources import Allocation, Ask, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
 from biaseval.execute.versions import Versions, versions
-from biaseval.execute.waiting import said_while_waiting
+from biaseval.execute.waiting import Wait
 from biaseval.store import Run
 from biaseval.units import Done, Unit, missing_units
 
@@ -56,6 +57,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
         InputError, BiasevalError: our own, from a worker.
         BiasevalError: Ray failed; complete parts stay.
     """
+    from ray.data.exceptions import ExecutionTimeoutError
     from ray.exceptions import RayError
 
     resources = cluster.resources()
@@ -67,8 +69,9 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
     heard = Versions()
     try:
-        with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
-            for row in _rows(_mapped(parts, run, missing, allocation, resources)):
+        # Closed with the block: an error that somebody keeps would keep the actors, too.
+        with closing(_rows(_mapped(parts, run, missing, allocation, resources))) as rows:
+            for row in rows:
                 if row["error"] is not None:
                     kind, message = json.loads(row["error"])
                     raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
@@ -81,6 +84,8 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
                 yield done
         if hours.is_used_up and missing_units(run, missing):
             raise hours.error()
+    except ExecutionTimeoutError as error:
+        raise TransientError(str(error)) from error
     except (RayError, RuntimeError) as error:
         lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
         raise TransientError(f"{parts.name} failed: {lines[-1]}; run the same command again to resume") from error
@@ -89,10 +94,33 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
         forget_broken_devices(run)
 
 
-def _rows(mapped: ray.data.Dataset) -> Iterator[dict[str, Any]]:
+def _rows(mapped: ray.data.Dataset) -> Generator[dict[str, Any], None, None]:
     """Yield each row when it is there: Ray Data would hold it back until it has the next."""
     for batch in mapped.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
         yield from cast(pa.Table, batch).to_pylist()
+
+
+def _looking(wait: Wait, allocation: Allocation) -> type:
+    """Return what Ray Data has look, again and again, whether an actor has its place and gets what it works on."""
+    from ray.data._internal.execution.execution_callback import ExecutionCallback
+    from ray.data.exceptions import ExecutionTimeoutError
+
+    from biaseval.execute.holdings import n_placed
+
+    amounts = {"CPU": allocation.num_cpus, "GPU": allocation.num_gpus}
+    actor, preparing = Ask("an actor", amounts), Ask("a task that prepares", {"CPU": _preparing_cpus(allocation)})
+
+    class Looking(ExecutionCallback):
+        def on_execution_step(self, executor: Any) -> None:
+            if wait.is_due():
+                *before, last = executor._topology  # operators, of which the last one has the actors
+                is_working = last.num_active_tasks() or not any(one.num_active_tasks() for one in before)
+                try:
+                    wait.look(actor if not n_placed(_Actor.__name__) else None if is_working else preparing)
+                except TransientError as error:  # of others Ray Data prints the traceback
+                    raise ExecutionTimeoutError(str(error)) from error
+
+    return Looking
 
 
 def _mapped(
@@ -110,11 +138,10 @@ def _mapped(
             batch_size=1,
             batch_format="pyarrow",
             compute=ray.data.TaskPoolStrategy(size=min(allocation.n_preparing, len(rows))),  # of more Ray Data warns
-            # Ray Data would fuse it with an actor that asks for as much.
-            num_cpus=0.9 * (min(1.0, allocation.num_cpus) or 1.0),
+            num_cpus=_preparing_cpus(allocation),
             fn_kwargs={**arguments, "prepare": parts.prepare},
         )
-    return mapped.map_batches(
+    mapped = mapped.map_batches(
         _Actor,
         batch_size=1,
         batch_format="pyarrow",
@@ -128,6 +155,14 @@ def _mapped(
             "is_bounded": parts.execution.max_gpu_hours is not None,
         },
     )
+    looking = _looking(Wait(parts.name, parts.execution, resources), allocation)
+    mapped.context.custom_execution_callback_classes = [looking]
+    return mapped
+
+
+def _preparing_cpus(allocation: Allocation) -> float:
+    """Return what a task that prepares takes: Ray Data would fuse it with an actor that asks for as much."""
+    return 0.9 * (min(1.0, allocation.num_cpus) or 1.0)
 
 
 def _prepare(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -77,6 +79,8 @@ def lead(job: Job, queue: Any, group: int) -> None:
     try:
         fit(run, _train, config, job.recipe.training.SECTION, job.groups)
     finally:
+        with suppress(ValueError):  # in another thread Ray Train sets none; this one would keep its controller for ever
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         ray.get(queue.leave.remote(group))
 
 

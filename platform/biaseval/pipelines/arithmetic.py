@@ -71,9 +71,10 @@ class Computed:
         """
         from biaseval.execute.resources import blocks_at_once
         from biaseval.execute.tuning import Attempts, try_all
+        from biaseval.execute.waiting import Wait
 
         sampler, due = sampler_of(self.spec), {unit.number: unit for unit in missing}
-        learns = self.spec.algorithm == "optuna"
+        learns, execution, resources = self.spec.algorithm == "optuna", self.spec.execution, cluster.resources()
         for blocks in [[unit] for unit in self.units] if learns else [self.units]:
             points = {unit.number: sampler.ask(unit.size) for unit in blocks}
             mine = [unit.number for unit in blocks if unit.number in due]
@@ -81,9 +82,9 @@ class Computed:
                 if unit.number not in due:
                     refuse_other_points(run, unit.number, points[unit.number])
             told = {"run_uri": run.uri, "points": {number: points[number] for number in mine}}
-            at_once = blocks_at_once(self.spec.execution.at_once, len(mine), cluster.resources()) if mine else 0
-            attempts = Attempts(make_block, told, at_once, num_cpus=1)
-            for number, problem in try_all(mine, attempts, lambda one: run.has(row_of(one))):
+            attempts = Attempts(make_block, told, blocks_at_once(execution.at_once, len(mine), resources), num_cpus=1)
+            wait = Wait("the search", execution.of_a_trial, resources)
+            for number, problem in try_all(mine, attempts, lambda one: run.has(row_of(one)), wait):
                 if problem is not None:
                     raise BiasevalError(f"trials from {number} on: {problem}; run the same command again to resume")
                 yield Done(due[number])

@@ -6,10 +6,11 @@ report. What is planned, which stages there are and what is shown differs by kin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from biaseval.analysis.headlines import SUMMARY, summarize
 from biaseval.errors import BiasevalError, InputError
@@ -210,10 +211,12 @@ def make_missing(
             cluster.settle()
             with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
                 own = []
-                for done in stage.make(run, missing, cluster):
-                    progress.advance(done.unit.size, done.tokens)
-                    run.guard()
-                    own.append(done)
+                # Closed with the block: an error that somebody keeps would keep its actors and groups, too.
+                with closing(cast("Generator[Done, None, None]", stage.make(run, missing, cluster))) as making:
+                    for done in making:
+                        progress.advance(done.unit.size, done.tokens)
+                        run.guard()
+                        own.append(done)
             made += own
             _refuse_missing(run, stage, missing, own)
             if is_whole_run:

@@ -47,6 +47,8 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
+    from biaseval.execute.resources import Resources
+    from biaseval.execute.waiting import Wait
     from biaseval.pipelines.kind import AnyKind
     from biaseval.training.estimate import TrainingCost
 
@@ -150,7 +152,7 @@ class SharedWork:
 
         kind, spec = _kind(self.spec), self.spec.spec.model_copy(update={"execution": self.spec.execution.of_a_trial})
         if not self.spec.is_arithmetic:
-            _at_once(self.spec, self.spec.n_trials, cluster)  # refuses before anything is made
+            _at_once(self.spec, self.spec.n_trials, cluster.resources())  # refuses before anything is made
         cluster.resources()  # connects, so that stages find Ray running
         with planned_run(spec, f"{run.uri}/{SHARED}") as shared:
             planned = made_files(shared, spec.kind) if not shared.has("planned.json") else set()
@@ -188,7 +190,10 @@ class Trials:
             InputError: the cluster cannot hold as many as are asked for.
             BiasevalError: no trial of the first batch came to an end, or another version chose the points.
         """
-        spec, at_once = self.spec, _at_once(self.spec, len(missing), cluster)
+        from biaseval.execute.waiting import Wait
+
+        spec, resources = self.spec, cluster.resources()
+        at_once = _at_once(spec, len(missing), resources)
         sampler, left = sampler_of(spec), {unit.number: unit for unit in missing}
         reached: list[list[Reached]] = []
         for numbers in _batches(spec, len(self.units)):
@@ -198,7 +203,8 @@ class Trials:
                 refuse_other_points(run, number, [points[number]])
             if due:
                 asked_of = {} if spec.stop_early is None else cutoffs(spec.stop_early, reached)
-                for number in self._tried(run, due, points, asked_of, at_once):
+                wait = Wait("the search", spec.execution.of_a_trial, resources)
+                for number in self._tried(run, due, points, asked_of, at_once, wait):
                     yield Done(left[number])
             if numbers[0] == 0:
                 refuse_failure(run, *numbers)
@@ -208,14 +214,14 @@ class Trials:
             reached += batch
 
     def _tried(
-        self, run: Run, numbers: Sequence[int], points: Mapping[int, Point], cutoffs: Cutoffs, at_once: int
+        self, run: Run, numbers: Sequence[int], points: Mapping[int, Point], cutoffs: Cutoffs, at_once: int, wait: Wait
     ) -> Iterator[int]:
         """Have trials made, and yield the number of each that has ended; one that Ray Tune gave up has failed."""
         from biaseval.execute.tuning import Attempts, try_all
 
         told = {"run_uri": run.uri, "points": points, "cutoffs": cutoffs, "at_once": at_once}
         attempts = Attempts(make_trial, told, at_once)
-        for number, problem in try_all(numbers, attempts, lambda one: run.has(row_of(one))):
+        for number, problem in try_all(numbers, attempts, lambda one: run.has(row_of(one)), wait):
             if problem is not None:
                 came = Came("failed", problem=problem)
                 write_trials(run, self.spec, number, [Ended(number, points[number], came, 0.0, trial_folder(number))])
@@ -231,13 +237,13 @@ def _batches(spec: SearchSpec, n_trials: int) -> Iterator[range]:
     yield from (range(*pair) for pair in pairwise([*starts, n_trials]))
 
 
-def _at_once(spec: SearchSpec, n_trials: int, cluster: Cluster) -> int:
+def _at_once(spec: SearchSpec, n_trials: int, resources: Resources) -> int:
     """Return how many trials run at a time; Raises InputError: the cluster cannot hold as many as are asked for."""
     from biaseval.execute.resources import runs_at_once
 
     asked = None if spec.execution.at_once == "auto" else spec.execution.at_once
     most = max(map(len, _batches(spec, spec.n_trials)))
-    return runs_at_once(asked, spec.execution.of_a_trial, _gpus(spec), min(n_trials, most), cluster.resources())
+    return runs_at_once(asked, spec.execution.of_a_trial, _gpus(spec), min(n_trials, most), resources)
 
 
 def _shown(point: Point) -> str:
