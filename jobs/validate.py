@@ -21,27 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 from biaseval.errors import BiasevalError
 from biaseval.progress import say
 from biaseval.store import Run
-from biaseval.validation import (
-    label_bias,
-    label_bias_calibrated,
-    label_bias_comparison,
-    label_bias_formats,
-    majority_bias,
-    majority_bias_comparison,
-    qa_bias,
-)
+from biaseval.validation import KINDS
 from biaseval.validation.study import simulate_missing, summary
 from biaseval.validation.written import markdown
-
-KINDS = (
-    label_bias,
-    label_bias_calibrated,
-    label_bias_comparison,
-    label_bias_formats,
-    majority_bias,
-    majority_bias_comparison,
-    qa_bias,
-)
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

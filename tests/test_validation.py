@@ -16,6 +16,7 @@ from sklearn.metrics import f1_score
 from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
 from biaseval.store import Run
 from biaseval.validation import (
+    KINDS,
     label_bias,
     label_bias_calibrated,
     label_bias_comparison,
@@ -354,16 +355,7 @@ def test_a_page_is_wrong_by_its_words_on_these_tasks_too(tmp_path: Path, monkeyp
 
 
 def test_every_cell_has_a_name_of_its_own() -> None:
-    kinds = (
-        label_bias,
-        label_bias_calibrated,
-        label_bias_comparison,
-        label_bias_formats,
-        majority_bias,
-        majority_bias_comparison,
-        qa_bias,
-    )
-    cells = [cell for kind in kinds for cell in kind.cells(1, 1)]
+    cells = [cell for kind in KINDS for cell in kind.cells(1, 1)]
     assert len({cell.name for cell in cells}) == len(cells)
 
 

@@ -64,10 +64,7 @@ differences as (
         unnest([
             other.n_rows, other.n_rows, other.n_rows, other.n_bias_score_rows, other.n_rows, other.n_bias_score_rows
         ]) as against_n_rows,
-        bonferroni_p(
-            least(own.bias_score_p, other.bias_score_p),
-            (own.bias_score_p is not null)::int + (other.bias_score_p is not null)::int
-        ) as noise_p
+        noise_p(own.bias_score_p, other.bias_score_p) as noise_p
     from asked
     inner join format_metrics_over_sets as own using (model, n_demos, method, format)
     inner join format_metrics_over_sets as other

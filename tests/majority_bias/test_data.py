@@ -161,7 +161,7 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
     message = _mistakes(tmp_path, train, [{"question": "x", "answer": 3}])
     where = f"{tmp_path / 'train.jsonl'}: "
     for problem in (
-        "line 2: column 2: is not JSON (",
+        "line 2, column 2: is not JSON (",
         "line 3: is no JSON object",
         "line 5: id: 'a' is that of line 1 too; make ids unique",
         "line 6: question: 3 is no text; write a string",
@@ -237,7 +237,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"test.jsonl: cannot be read \(No such file or directory\); check data.test"):
         read_dataset(boolq_spec(tmp_path))
     (tmp_path / "test.jsonl").write_bytes(b'{"question": "\xff"}')
-    with pytest.raises(InputError, match=r"test.jsonl: byte 14: is not UTF-8 \(invalid start byte\)"):
+    with pytest.raises(InputError, match=r"test.jsonl: line 1, byte 14: is not UTF-8 \(invalid start byte\)"):
         read_dataset(boolq_spec(tmp_path))
     with pytest.raises(InputError, match=r"data.test: is data.train .*; name another file, or leave it out"):
         read_dataset(boolq_spec(tmp_path, data={"test": str(tmp_path / "train.jsonl")}))

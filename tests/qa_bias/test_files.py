@@ -109,16 +109,16 @@ def test_bad_json_is_named_by_line_and_column_or_byte(tmp_path: Path) -> None:
     message = refused(tmp_path, b"\n".join([good, b'{"id": x', b"", b'{"id": "x\xff"}', b"nonsense", good]))
     assert message == (
         "3 problems:\n"
-        "  - FILE: line 2: column 8: is not JSON (Expecting value); write one JSON object a line\n"
-        "  - FILE: line 4: byte 9: is not UTF-8 (invalid start byte); write one JSON object a line\n"
-        "  - FILE: line 5: column 1: is not JSON (Expecting value); write one JSON object a line"
+        "  - FILE: line 2, column 8: is not JSON (Expecting value); write one JSON object a line\n"
+        "  - FILE: line 4, byte 9: is not UTF-8 (invalid start byte); write one JSON object a line\n"
+        "  - FILE: line 5, column 1: is not JSON (Expecting value); write one JSON object a line"
     )
     # A broken first line of lines, and a line cut off by an interrupted copy.
-    assert "line 1: column 8: is not JSON" in refused(tmp_path, b'{"id": x\n' + good)
-    assert "line 2: column" in refused(tmp_path, good + b"\n" + good[:-20])
+    assert "line 1, column 8: is not JSON" in refused(tmp_path, b'{"id": x\n' + good)
+    assert "line 2, column" in refused(tmp_path, good + b"\n" + good[:-20])
     assert "13 more lines like these" in refused(tmp_path, good + b"\n{" * 23)
     # Bad lines are no bad questions.
-    assert "line 2: column 1" in refused(tmp_path, good + b"\n}", on_bad_example="drop")
+    assert "line 2, column 1" in refused(tmp_path, good + b"\n}", on_bad_example="drop")
 
 
 def test_bad_json_of_one_text_is_named_by_line_and_column(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_bad_json_of_one_text_is_named_by_line_and_column(tmp_path: Path) -> Non
     n_lines = text[:-10].count("\n") + 1
     assert message.startswith(f"FILE: line {n_lines}, column ")
     assert message.endswith("; mend the file")
-    assert "FILE: byte 14: is not UTF-8" in refused(tmp_path, b'{"data": ["x"\n\xff]}', "dev.json")
+    assert "FILE: line 2, byte 14: is not UTF-8" in refused(tmp_path, b'{"data": ["x"\n\xff]}', "dev.json")
     assert "is not JSON (maximum recursion" in refused(tmp_path, "[" * 100_000, "dev.json")
     assert "is not JSON (Exceeds the limit" in refused(tmp_path, f"[{'1' * 5000}]", "dev.json")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,7 +74,7 @@ def with_absolute_paths(spec: S, folder: Path) -> S:
             value = section[name]
             if not isinstance(value, str) or "://" in value:
                 continue
-            local = (folder / Path(value).expanduser()).resolve()
+            local = (folder / os.path.expanduser(value)).resolve()
             # A model, adapter or spaCy pipeline that is no local directory is a name.
             if key not in spec.NAMES or local.exists() or value.startswith((".", "/", "~")):
                 section[name] = str(local)

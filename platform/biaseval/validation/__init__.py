@@ -2,3 +2,24 @@
 
 Runs are simulated from the answers on, many at once, and go through the same SQL as real ones.
 """
+
+from biaseval.validation import (
+    label_bias,
+    label_bias_calibrated,
+    label_bias_comparison,
+    label_bias_formats,
+    majority_bias,
+    majority_bias_comparison,
+    qa_bias,
+)
+
+KINDS = (
+    label_bias,
+    label_bias_calibrated,
+    label_bias_comparison,
+    label_bias_formats,
+    majority_bias,
+    majority_bias_comparison,
+    qa_bias,
+)
+"""Modules of simulated runs, each with ``cells``."""
