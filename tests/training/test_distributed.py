@@ -317,6 +317,12 @@ def test_the_next_stage_gets_what_ended_groups_held(
         print(f"{number + 1} ended, the last in {time.monotonic() - started:.0f} s", flush=True)
 
 
+def controllers() -> dict[str, str]:
+    """Return the states of Ray Train's controllers."""
+    actors = ray._private.state.actors()
+    return {name: own["State"] for name, own in actors.items() if own["ActorClassName"] == "TrainController"}
+
+
 @pytest.mark.ray
 @pytest.mark.slow
 def test_groups_that_train_end_with_who_asked_for_them(
@@ -327,11 +333,12 @@ def test_groups_that_train_end_with_who_asked_for_them(
     run.create()
     stage = light_stage(spec, {"tokens": 2}, {"waits": True})
     with Cluster(spec.execution) as cluster:
+        before = controllers().keys()
         making = cast(Generator[Done, None, None], stage.make(run, stage.units, cluster))
         assert next(making).unit.number == 0
         making.close()
-    states = ray._private.state.actors(job_id=ray.get_runtime_context().job_id).values()
-    assert {own["State"] for own in states if own["ActorClassName"] == "TrainController"} == {"DEAD"}
+        found = controllers()
+    assert {found[own] for own in found.keys() - before} == {"DEAD"}
     assert "CREATED" not in [group["state"] for group in placement_group_table().values()]
     assert not run.has("trained/1")
 

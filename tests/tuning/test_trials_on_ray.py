@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-import ray
 
 from biaseval.errors import BiasevalError
-from biaseval.execute.holdings import n_placed
 from biaseval.execute.resources import Resources
-from biaseval.execute.tuning import _ACTOR, Attempts, try_all
+from biaseval.execute.tuning import Attempts, try_all
 from biaseval.execute.waiting import Wait
 from biaseval.execute.workers import ATTEMPTS
 from biaseval.spec import ExecutionSpec
@@ -67,23 +62,3 @@ def test_what_ray_tune_cannot_begin_is_said(ray_cluster: None, tmp_path: Path) -
 
 def test_nothing_starts_where_no_trial_is_left() -> None:
     assert not list(try_all([], Attempts(attempt, {}, at_once=1), lambda _: False, WAIT))
-
-
-def attempt_or_wait(number: int, *, folder: str) -> None:
-    """End the first trial, and no other one."""
-    if number:
-        time.sleep(3600)
-    Path(folder, str(number)).touch()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_trials_end_with_who_asked_for_them(ray_cluster: None, tmp_path: Path) -> None:
-    attempts = Attempts(attempt_or_wait, {"folder": str(tmp_path)}, at_once=2, num_cpus=1)
-    trying = try_all([0, 1, 2], attempts, lambda number: (tmp_path / str(number)).exists(), WAIT)
-    assert next(trying) == (0, None)
-    cast(Generator[Any, None, None], trying).close()
-    deadline = time.monotonic() + 30
-    while n_placed(_ACTOR) or ray.available_resources()["CPU"] < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

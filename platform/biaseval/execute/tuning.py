@@ -29,7 +29,6 @@ _QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
-    "TUNE_FORCE_TRIAL_CLEANUP_S": "5",  # a trial that is ended before its time does not hear of it
 }
 
 
@@ -72,35 +71,19 @@ def try_all(
     tuning, asked = _Tuning(numbers, attempts), Ask("a trial", {"CPU": attempts.num_cpus})
     left = list(numbers)
     is_over = False
-    try:
-        while left and not is_over:
-            is_over = not tuning.is_alive()
-            tuning.join(_SECONDS_BETWEEN_LOOKS)
-            for number in [number for number in left if has_ended(number)]:
-                left.remove(number)
-                yield number, None
-            if left and not is_over and wait.is_due():
-                wait.look(None if n_placed(_ACTOR) else asked)
-    finally:
-        tuning.end(at_once=bool(left) and not is_over)
+    while left and not is_over:
+        is_over = not tuning.is_alive()
+        tuning.join(_SECONDS_BETWEEN_LOOKS)
+        for number in [number for number in left if has_ended(number)]:
+            left.remove(number)
+            yield number, None
+        if left and not is_over and wait.is_due():
+            wait.look(None if n_placed(_ACTOR) else asked)
+    tuning.join()
     if tuning.failure is not None:
         raise BiasevalError(f"Ray Tune failed: {tuning.failure}; run the same command again to resume")
     for number in left:
         yield number, tuning.problems.get(number, "its process died")
-
-
-class _Stop(tune.Stopper):
-    """Ends all trials when it is asked to."""
-
-    is_asked = False
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return that no result ends a trial."""
-        return False
-
-    def stop_all(self) -> bool:
-        """Return whether all are to end."""
-        return self.is_asked
 
 
 class _Tuning(threading.Thread):
@@ -112,13 +95,7 @@ class _Tuning(threading.Thread):
         self.failure: str | None = None
         self.problems: dict[int, str] = {}
         """Why trials were given up whose process died as often as it may."""
-        self._stop = _Stop()
         self.start()
-
-    def end(self, *, at_once: bool) -> None:
-        """Come back when Ray Tune has ended; ``at_once``: whatever its trials are at."""
-        self._stop.is_asked = at_once
-        self.join()
 
     def run(self) -> None:
         """Run Ray Tune to its end."""
@@ -134,7 +111,6 @@ class _Tuning(threading.Thread):
                         name="trials",
                         storage_path=folder,
                         verbose=0,
-                        stop=self._stop,
                         failure_config=tune.FailureConfig(max_failures=ATTEMPTS - 1),
                     ),
                 ).fit()
