@@ -20,7 +20,10 @@ from biaseval.errors import BiasevalError
 from biaseval.lease import held
 from biaseval.progress import say
 from biaseval.store import ASIDE, DIGESTS, Digest, Ledger, Run, part_number, sha256_of
-from biaseval.tables import TABLES
+from biaseval.tables import PLANNED, TABLES
+
+LASTING = frozenset(table.name for table in TABLES.values() if table.name in PLANNED or table.part_of is not None)
+"""Tables whose parts stay for as long as a run does: planned ones, and what models put out."""
 
 _TRAINED = ("adapters", "adapter", "models", "model")
 """Folders of what training makes: all files of a folder there belong together."""
@@ -33,6 +36,9 @@ _SPEC = "spec.yaml"
 
 _SHARED = "shared"
 """The run, inside that of a search, of what its trials share."""
+
+_UNKNOWN = Digest(0, "")
+"""Of a file that could not be read when digests were first recorded."""
 
 _THREADS = 8
 
@@ -79,7 +85,7 @@ def _whole(run: Run) -> Run:
             pass
     files = {name: digest for name, digest in found.items() if name not in aside}
     remade = {name: digest for name, digest in (known or {}).items() if name.partition("/")[0] in (*_REMADE, _SPEC)}
-    return replace(run, ledger=Ledger({**remade, **files}, known))
+    return replace(run, ledger=Ledger({**remade, **files}, known, lost=frozenset(aside | lost)))
 
 
 def settle(run: Run, planned: Collection[str], made: Collection[str]) -> None:
@@ -146,7 +152,8 @@ def record(run: Run, *, reads: bool = True) -> None:
         reads: read files that another process wrote; otherwise they stay unrecorded.
     """
     ledger = run.ledger
-    if not reads and all(own is not None and own.time_ns is not None for own in ledger.files.values()):
+    is_noted = any(own is None or own.time_ns is None for own in ledger.files.values())
+    if not reads and not is_noted and (ledger.known is not None or not ledger.lost):
         return
     seen = _seen(run, {name.partition("/")[0] for name in ledger.files} & {*TABLES, *_TRAINED, *_REMADE, _SPEC})
     seen = {name: own for name, own in seen.items() if name in ledger.files}
@@ -162,6 +169,9 @@ def record(run: Run, *, reads: bool = True) -> None:
         fresh |= {name: digest for name, digest in _digests(run, unread, {}).items() if digest is not None}
     ledger.files.clear()
     ledger.files.update(fresh)
+    # What is lost is not forgotten before it is there again.
+    lost = {name for name in ledger.lost - fresh.keys() if name.partition("/")[0] in LASTING}
+    fresh |= {name: (ledger.known or {}).get(name, _UNKNOWN) for name in lost}
     if fresh != ledger.known:
         content = {"files": {name: list(fresh[name]) for name in sorted(fresh)}}
         text = json.dumps(content)
@@ -199,7 +209,7 @@ def _digests(run: Run, seen: Mapping[str, tuple[int, int]], known: Mapping[str, 
 
     def digest_of(name: str) -> Digest | None:
         (size, time_ns), own = seen[name], known.get(name)
-        if own is None:
+        if own is None or own == _UNKNOWN:
             return _read(run, name, size, time_ns)
         if own.size != size:
             return None

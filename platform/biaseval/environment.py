@@ -88,6 +88,13 @@ def write_spec(run: Run, text: str) -> None:
     run.write_sealed_yaml(SPEC, f"{text}# schema: {SCHEMA}\n")
 
 
+def seal_spec(run: Run) -> None:
+    """Have a spec that an older version wrote say that it is whole."""
+    text = run.read_text(SPEC)
+    if _SCHEMA.search(text) is None:
+        write_spec(run, text)
+
+
 def amend_environment(run: Run, **facts: Any) -> None:
     """Set facts of how a run is made; where all are known already nothing is written."""
     known = read_environment(run)

@@ -128,7 +128,7 @@ class Ledger:
     damaged: frozenset[str] = frozenset()
     """Files that differ from what was written: they count as missing."""
     lost: frozenset[str] = frozenset()
-    """Parts of tables that were there once."""
+    """Files that were there once, or could not be read."""
 
 
 @dataclass(frozen=True)

@@ -174,14 +174,13 @@ def _finished(run: Run) -> _Finished:
     if not tables:
         raise InputError(f"{run.uri}: kind {kind!r} in spec.yaml is unknown to this version; use the one that made it")
     run = inspected(run)
-    ledger = run.ledger
-    if bad := sorted(name for name in ledger.damaged | ledger.lost if name.partition("/")[0] in {*tables, "marts"}):
-        raise BiasevalError(
-            f"{run.uri}: {len(bad)} of {len(ledger.known or ())} files are missing, or differ from what was written "
-            f"(first: {bad[0]}); run the same command again"
-        )
     parts = {name: run.parts(name) for name in tables}
     _refuse_missing_parts(run, _rounds(run, kind, parts), parts)
+    if bad := sorted(name for name in run.ledger.damaged | run.ledger.lost if name.partition("/")[0] in tables):
+        raise BiasevalError(
+            f"{run.uri}: {len(bad)} files are missing, or differ from what was written (first: {bad[0]}); run the same "
+            "command again"
+        )
     marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]
     # The database is written last: beside it and other marts, one that is not there is of a later version.

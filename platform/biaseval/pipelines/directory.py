@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from biaseval.digests import record, settle
+from biaseval.digests import LASTING, record, settle
 from biaseval.environment import (
     FILE,
     SPEC,
@@ -15,6 +15,7 @@ from biaseval.environment import (
     describe_environment,
     raw_spec,
     read_environment,
+    seal_spec,
     write_spec,
 )
 from biaseval.errors import BiasevalError, InputError
@@ -225,23 +226,45 @@ def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) 
         say(f"{run.uri}/{_PLAN}: is missing; planning again, and what is there stays")
         plan = _planned_again(run, kind, own, inputs if own is spec else None)
         run.write_sealed(_PLAN, plan)
-    elif lost := sorted(plan_files(plan) - run.ledger.files.keys()):
+    made = settle_run(run, kind, own)
+    if lost := lost_parts(run, plan, made):
         say(f"{run.uri}/{lost[0]}: is missing; planning again, and what is there stays")
         _planned_again(run, kind, own, None)
-    settle_run(run, kind, own)
+        if lost := lost_parts(run, plan, made):
+            raise InputError(f"{run.uri}/{lost[0]}: is missing or damaged, and is not planned again; restore it")
     if change is Change.MORE:
         extend_plan(run, kind, spec)
     elif change is Change.ANALYSIS:
         adopt_analysis(run, spec)
 
 
-def settle_run(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
-    """Have a planned run count only the parts that its plan, its stages or its digests name; older runs count all."""
+def settle_run(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> set[str]:
+    """Have a planned run count only the parts that its plan, its stages or its digests name; older runs count all.
+
+    Returns:
+        The files that its stages make.
+    """
     plan = read_plan(run)
     units = [unit for stage in kind.stages(run, spec, plan) for unit in stage.units]
-    settle(run, plan_files(plan), {name for unit in units for name in (*unit.files, *unit.beside)})
-    if run.ledger.known is None:  # of an older version
-        write_spec(run, run.read_text(SPEC))
+    made = {name for unit in units for name in (*unit.files, *unit.beside)}
+    settle(run, plan_files(plan), made)
+    seal_spec(run)
+    return made
+
+
+def lost_parts(run: Run, plan: Plan, made: Collection[str]) -> list[str]:
+    """Return the planned parts that a run lacks, and others that no stage makes.
+
+    Args:
+        run: settled.
+        plan: of the run.
+        made: files that its stages make.
+    """
+    planned = plan_files(plan)
+    named = {name.partition("/")[0] for name in planned}
+    # A plan of an older version does not name all of its tables.
+    lost = {name for name in run.ledger.lost if name.partition("/")[0] in LASTING - named} - set(made)
+    return sorted((planned | lost) - run.ledger.files.keys())
 
 
 def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> None:

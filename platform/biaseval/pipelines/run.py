@@ -6,7 +6,7 @@ report. What is planned, which stages there are and what is shown differs by kin
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from biaseval.pipelines.directory import (
     adopt_analysis,
     begin,
     is_planned,
-    plan_files,
+    lost_parts,
     read_plan,
     read_spec,
     refuse_foreign,
@@ -250,19 +250,20 @@ def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
     """Yield a finished run of a kind that has metrics, held, with its kind and spec; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
     with kept(run) as run:
-        settle_run(run, kind, spec)
-        _refuse_unfinished(run, kind, spec)
+        _refuse_unfinished(run, kind, spec, settle_run(run, kind, spec))
         yield run, kind, spec
 
 
-def _refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec) -> None:
-    """Make sure that all that a run's metrics need is made; Raises BiasevalError: it is not."""
+def _refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec, made: Collection[str]) -> None:
+    """Make sure that all that a run's metrics need is there; Raises BiasevalError: it is not."""
     plan = read_plan(run)
-    stages, planned = list(kind.stages(run, spec, plan)), plan_files(plan)
+    stages = list(kind.stages(run, spec, plan))
     units = [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
-    lacking = [*sorted(planned - run.ledger.files.keys()), *(name for unit in units for name in unit.files)]
+    lacking = [name for unit in units for name in unit.files]
+    total = sum(len(unit.files) for stage in stages for unit in stage.units)
+    if lost := lost_parts(run, plan, made):
+        lacking, total = [*lost, *lacking], len(lost) + total
     if lacking:
-        total = len(planned) + sum(len(unit.files) for stage in stages for unit in stage.units)
         raise BiasevalError(
             f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
         )
