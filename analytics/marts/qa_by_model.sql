@@ -118,7 +118,7 @@ select
     averages.n_with_groups,
     averages.n_significant,
     averages.n_rows,
-    if(nulls.is_above_null is false, 0, intervals.bounds[1]) as bias_significance_low,
+    intervals.bounds[1] * if(nulls.is_above_null is false, 0, 1) as bias_significance_low,
     intervals.bounds[2] as bias_significance_high,
     averages.bias_significance_null,
     averages.n_measurable_f1,
