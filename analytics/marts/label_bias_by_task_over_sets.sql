@@ -9,6 +9,8 @@
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
 -- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
 -- bias_score_p does not tell from it; the measured value may lie above. Null where the floor is.
+-- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that these p tell from noise in four of five
+-- runs of so many rows (smallest_biases), where each set has them: means over sets.
 with
 
 means as (
@@ -46,6 +48,19 @@ means as (
         any_value(n_fewest_bias_score_rows) as n_fewest_bias_score_rows,
         any_value(fewest_bias_score_label) as fewest_bias_score_label
     from label_bias_by_task
+    group by all
+
+),
+
+smallest as (
+
+    select
+        task,
+        n_demos,
+        method,
+        avg(rsd_smallest_detectable_of_sets order by demo_set) as rsd_smallest_detectable,
+        avg(bias_score_smallest_detectable_of_sets order by demo_set) as bias_score_smallest_detectable
+    from smallest_biases
     group by all
 
 ),
@@ -104,8 +119,11 @@ select
     n_demo_sets_not_above,
     squared_preference,
     n_fewest_bias_score_rows,
-    fewest_bias_score_label
+    fewest_bias_score_label,
+    smallest.rsd_smallest_detectable,
+    smallest.bias_score_smallest_detectable
 from bounded
 inner join (select * from constant_tests where format = 'base' and demo_set is null) as constant_tests
     using (task, n_demos, method)
+left join smallest using (task, n_demos, method)
 order by all

@@ -22,6 +22,9 @@ SCHEMA = 1
 
 _SCHEMA = re.compile(r"^# schema: (\d+)\n# sha256: \w+\n\Z", re.MULTILINE)
 
+PRIMARY_BEFORE = "primary_before_scores"
+"""A fact of ``environment.json``: the primary question that a run had when its scores came, where it changed later."""
+
 COMMIT = "BIASEVAL_COMMIT"
 """The environment variable that names the commit of code that is no checkout, as what a job of Ray is sent."""
 

@@ -76,9 +76,11 @@ def test_the_verdict_tells_the_bias_that_was_put_into_the_scores(findings: Findi
     assert last is not None
     assert lines["RSD, no calibration"] == (
         f"{first['rsd']:.3f} with 0 demonstrations, above the noise of rows ({first['rsd_floor']:.3f} on average) in "
-        f"{first['n_tasks_rsd']} of 12 tasks; {last['rsd']:.3f} with 8, above it "
-        f"({last['rsd_floor']:.3f} on average) in {last['n_tasks_rsd']} of 12 tasks{named_above(findings, 8, 'rsd')}."
+        f"{first['n_tasks_rsd']} of 12 tasks{smallest(first)}; {last['rsd']:.3f} with 8, above it "
+        f"({last['rsd_floor']:.3f} on average) in {last['n_tasks_rsd']} of 12 tasks{named_above(findings, 8, 'rsd')}"
+        f"{smallest(last)}."
     )
+    assert smallest(last)
     assert lines["BiasScore, no calibration"].startswith(f"{first['bias_score']:.3f} with 0 demonstrations")
     assert first["n_tasks_rsd"] > 0
     assert lines["How sure"] == (
@@ -101,6 +103,14 @@ def test_a_bias_that_is_highest_between_the_ends_is_told(findings: Findings) -> 
     line = told(replace(findings, by_suite={**findings.by_suite, "all": rows}))["RSD, no calibration"]
     assert "; 9.000 with 2, above it " in line
     assert line.index(" with 0 demonstrations") < line.index(" with 2") < line.index(" with 8")
+
+
+def smallest(row: Row) -> str:
+    """Return what is said of the smallest RSD that a task's test would see, where some task is not above the noise."""
+    if row["n_tasks_rsd"] == row["n_tasks_rsd_tested"]:
+        return ""
+    found = row["rsd_smallest_detectable"]
+    return "; so few rows tell none" if found is None else f"; four of five such runs tell {found:.3f} in a task"
 
 
 def detectable(findings: Findings, metric: str) -> float:

@@ -164,4 +164,6 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
         "adaptations": ["none"] if spec.lora is None else ["none", "lora"],
         "formats": list(spec.prompt.all_formats) if isinstance(spec, LabelBiasSpec) else [BASE],
     }
+    if isinstance(spec, LabelBiasSpec) and spec.primary is not None:
+        settings |= {"primary_metric": spec.primary.metric, "primary_method": spec.primary.method}
     return RUN_SETTINGS.rows([settings])

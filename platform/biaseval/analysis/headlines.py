@@ -50,7 +50,7 @@ _LABEL_BIAS = Headline(
         "label_bias_verdicts": """
             select
                 n_demos, method, against_n_demos, against_method, metric, estimate, low, high, p_adjusted, verdict,
-                same_tasks_low, same_tasks_high, same_tasks_p_adjusted, same_tasks_verdict, unit, n_units
+                same_tasks_low, same_tasks_high, same_tasks_p_adjusted, same_tasks_verdict, unit, n_units, is_primary
             from label_bias_verdicts
             where suite = 'all'
         """,

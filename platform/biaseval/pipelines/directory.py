@@ -10,7 +10,9 @@ from typing import Any
 from biaseval.digests import LASTING, record, settle
 from biaseval.environment import (
     FILE,
+    PRIMARY_BEFORE,
     SPEC,
+    amend_environment,
     date_of,
     describe_environment,
     raw_spec,
@@ -195,10 +197,18 @@ def adopt_analysis(run: Run, spec: AnySpec) -> None:
 
 def adopt_spec(run: Run, spec: AnySpec) -> None:
     """Make a spec that of a run, and keep the one that it had."""
+    _record_primary(run, spec)
     before, kept = run.read_text(SPEC), sorted(run.files(_HISTORY))
     if not kept or run.read_text(kept[-1]) != before:  # else a killed call has kept it
         run.write_text(f"{_HISTORY}/{len(kept):05d}.yaml", before)
     write_spec(run, dump_spec(spec))
+
+
+def _record_primary(run: Run, spec: AnySpec) -> None:
+    """Record which primary question a run had when its scores came, where a spec names another."""
+    old, new = (getattr(each, "primary", None) for each in (read_spec(run), spec))
+    if old != new and run.parts("label_scores") and PRIMARY_BEFORE not in read_environment(run):
+        amend_environment(run, **{PRIMARY_BEFORE: None if old is None else old.model_dump(mode="json")})
 
 
 def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> None:

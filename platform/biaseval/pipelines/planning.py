@@ -50,6 +50,10 @@ class PlanSummary:
     """Rows of all tasks that BiasScore is measured on."""
     n_pool_rows: int | None = None
     """Rows of all tasks that demonstrations are drawn from."""
+    n_gold_labels: int | None = None
+    """Gold labels among the test rows, of all tasks together."""
+    n_fewest_rows: int | None = None
+    """Test rows of the gold label that has the fewest, of all tasks together."""
     n_settings: int | None = None
     """Label proportions of a majority-bias run."""
 

@@ -262,7 +262,16 @@ def caveats(compared: Compared) -> list[str]:
     tests = [row for row in compared.tests if row["run"] == compared.reference]
     if caveat := kind.caveat(tests):
         told.append(caveat)
+    if n_holding := sum(row["verdict"] in TOLD_APART and _holds_zero(row) for row in tests):
+        told.append(
+            f"The interval of {count(n_holding, 'difference')} that {'is' if n_holding == 1 else 'are'} told apart "
+            "includes 0. Intervals hold for all tests at once, and p is step-down, which finds more; verdicts go by p."
+        )
     return told
+
+
+def _holds_zero(row: Row) -> bool:
+    return row["verdict_low"] is not None and row["verdict_low"] <= 0 <= row["verdict_high"]
 
 
 def not_shared(kind: str, pair: Row, back: Row) -> list[str]:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from biaseval.report.advice import Conclusion, advice, closest
 from biaseval.report.findings import METRICS, Findings, Row
 from biaseval.report.format_words import range_of_formats
-from biaseval.report.summary import BESIDE_CONSTANT, MIN_UNITS, beside_constant, demos, join, p_value, scope_of_words
+from biaseval.report.methods import method_name
+from biaseval.report.summary import (
+    BESIDE_CONSTANT,
+    MIN_UNITS,
+    beside_constant,
+    counted,
+    demos,
+    join,
+    p_value,
+    scope_of_words,
+    signed,
+    word,
+)
 
 _N_NAMED = 3
 """Tasks that a sentence names rather than counts."""
@@ -16,7 +28,38 @@ _N_NAMED = 3
 def conclude(findings: Findings) -> list[Conclusion]:
     """Return the verdict: what the model does without mitigation, how sure that is, and what follows."""
     lines = [*_constant(findings), *_bias(findings, "rsd"), *_bias(findings, "bias_score"), *_wordings(findings)]
-    return [*lines, *_baseline(findings), *_certainty(findings), *advice(findings)]
+    return [*_primary(findings), *lines, *_baseline(findings), *_certainty(findings), *advice(findings)]
+
+
+def _primary(findings: Findings) -> list[Conclusion]:
+    """Return the answer to the primary question of the run, if it has one."""
+    asked, scope = findings.spec.get("primary"), scope_of_words(findings)
+    if not asked:
+        return []
+    rows = [
+        row
+        for by_metric in findings.verdicts.values()
+        for row in by_metric.values()
+        if row["is_primary"] and row["metric"] == asked["metric"]
+    ]
+    lead = f"Primary question, {METRICS[asked['metric']]} with {method_name(asked['method'], findings.mitigation)}"
+    if not rows or not scope.has_words:
+        return [Conclusion(lead, "nothing is measured that could be tested.")]
+    told = f"on {scope.these}, {_by_word(rows, 'same_tasks_')}"
+    if scope.has_words_for_others:
+        told += f"; for other tasks like these, {_by_word(rows, '')}"
+    return [Conclusion(lead, f"{told}. Its p is adjusted for {counted(len(rows), 'test')} alone, those of this line.")]
+
+
+def _by_word(rows: Sequence[Row], side: str) -> str:
+    """Return the words of differences, each with its numbers of demonstrations, the change there and its p."""
+    told: dict[str, list[str]] = {}
+    for row in rows:
+        p = row[f"{side}word_p_adjusted"]
+        shown = "" if p is None else f", adjusted {p_value(p)}"
+        place = f"with {row['n_demos']} ({signed(row['estimate'])}{shown})"
+        told.setdefault(word(row[f"{side}verdict"], row["unit"]), []).append(place)
+    return "; ".join(f"{verdict or 'no word'} {join(places)}" for verdict, places in told.items()) + " demonstrations"
 
 
 def _constant(findings: Findings) -> list[Conclusion]:
@@ -138,9 +181,12 @@ def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
         if n_tested < row["n_tasks"]:
             of = f"the {n_tested} tasks that can be tested"
         counted = f"{n_above} of {of}{_tasks(findings, row, metric)}"
-        return f", above {noise} ({floor:.3f} on average) in {counted}"
+        smallest = _smallest(row, metric) if n_above < n_tested else ""
+        return f", above {noise} ({floor:.3f} on average) in {counted}{smallest}"
     [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
-    tested = f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
+    told = "above" if n_above else "not told from"
+    smallest = "" if n_above else _smallest(row, metric)
+    tested = f", {told} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])}{smallest})"
     return tested + (_preferred(findings, row) if metric == "rsd" and row["is_above_constant"] else "")
 
 
@@ -154,6 +200,14 @@ def _why_not_tested(findings: Findings, row: Row) -> str:
     if not n_few:
         return f": none of its {n_rows} rows is “{label}”"
     return f": {n_few} of its {n_rows} rows {'is' if n_few == 1 else 'are'} “{label}”"
+
+
+def _smallest(row: Row, metric: str) -> str:
+    """Return which bias the test of a task would mostly have told, on average over tasks."""
+    found = row[f"{metric}_smallest_detectable"]
+    if found is None:
+        return "; so few rows tell none"
+    return f"; four of five such runs tell {found:.3f}{' in a task' if row['n_tasks'] > 1 else ''}"
 
 
 def _preferred(findings: Findings, row: Row) -> str:
@@ -188,9 +242,10 @@ def _certainty(findings: Findings) -> list[Conclusion]:
             )
         ]
     behind = " behind the same demonstrations" if findings.n_demos[-1] else ""
+    twice = ", of the primary question and of the rest each" if findings.spec.get("primary") else ""
     told = (
         f"“lower” and “higher” hold for new rows of {scope.counted}{behind}; the chance that any of them is "
-        f"wrong is about 5 %. “No clear change”: this run cannot tell{_detectable(findings)}."
+        f"wrong is about 5 %{twice}. “No clear change”: this run cannot tell{_detectable(findings)}."
     )
     if scope.n_tasks > 1 and not scope.has_words_for_others:
         told += f" Of other tasks {scope.n_tasks} say nothing; at least {MIN_UNITS} are needed."
