@@ -13,8 +13,8 @@
 -- number of all of them with the method in the suite (Bonferroni: over tasks, numbers of demonstrations and both metrics),
 -- is at most 5 %. is_below_majority: mean accuracy is below majority_accuracy. share_most_frequent, constant_p,
 -- is_above_constant, n_tasks_not_above and n_demo_sets_not_above: suite_constant_tests.
--- is_told_below_majority: so is its whole interval. rsd_smallest_detectable, bias_score_smallest_detectable: means over the
--- tasks that have one, of the smallest bias that the test of a task finds in four of five runs (label_bias_by_task_over_sets).
+-- rsd_smallest_detectable, bias_score_smallest_detectable: means, over the tasks that have one, of the smallest bias that
+-- the test of a task finds in four of five runs (label_bias_by_task_over_sets).
 with
 
 estimates as (
@@ -129,9 +129,7 @@ select
         least_p,
         n_p,
         rsd_smallest_detectable,
-        bias_score_smallest_detectable,
-        n_tasks_rsd_tested,
-        n_tasks_bias_score_tested
+        bias_score_smallest_detectable
     ),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit,
     counts.relative_variance,
@@ -146,11 +144,6 @@ select
     coalesce(least_p * sum(n_p) over (partition by estimates.model, estimates.suite, estimates.method) <= 0.05, false)
         as is_bias_shown,
     counts.squared_preference,
-    coalesce(
-        clipped(tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_high), 0, 1)
-        < counts.majority_accuracy,
-        false
-    ) as is_told_below_majority,
     counts.rsd_smallest_detectable,
     counts.bias_score_smallest_detectable
 from estimates

@@ -7,7 +7,6 @@ other is. What a killed process left unrecorded is read whole once.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from biaseval.errors import BiasevalError
 from biaseval.lease import held
+from biaseval.parsing import json_value
 from biaseval.progress import say
 from biaseval.store import ASIDE, DIGESTS, Digest, Ledger, Run, part_number, sha256_of
 from biaseval.tables import PLANNED, TABLES
@@ -231,11 +231,11 @@ def _read(run: Run, name: str, size: int, time_ns: int) -> Digest | None:
         if name.endswith(".parquet"):
             pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
         elif name.endswith(".json"):
-            json.loads(data)
+            json_value(data)
         elif name.endswith(".safetensors"):
             with run.reached(), run.fs.open_input_file(run.path(name)) as file:
                 length = int.from_bytes(file.read(8), "little")
-                tensors = [own for tensor, own in json.loads(file.read(length)).items() if tensor != "__metadata__"]
+                tensors = [own for tensor, own in json_value(file.read(length)).items() if tensor != "__metadata__"]
             if 8 + length + max((own["data_offsets"][1] for own in tensors), default=0) != size:
                 return None
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError):

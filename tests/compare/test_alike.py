@@ -13,9 +13,9 @@ from biaseval.analysis.comparing import compare_runs
 from biaseval.report.compare_page import write_compared
 from biaseval.report.compare_tables import header
 from biaseval.report.compare_words import sentences
-from biaseval.store import Run
 from tests.compare.runs import GOLDS, HITS, agreement, label_plan, make
 from tests.pages import Page
+from tests.specs import as_older
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_header_has_model_fingerprint_and_seed_and_what_else_differs(labels:
     changed = tmp_path / "changed"
     shutil.copytree(labels[0], changed)
     digest = "0123456789abcdef" * 4
-    Run.open(str(changed)).write_text("environment.json", json.dumps({"model": {"digest": digest}}))
+    as_older(changed).write_text("environment.json", json.dumps({"model": {"digest": digest}}))
     spec = (changed / "spec.yaml").read_text()
     (changed / "spec.yaml").write_text(spec.replace("max_eval: 1000", "max_eval: 999") + "further: 1\n")
     lines, n_more = header(compare_runs([labels[0], str(changed)]))

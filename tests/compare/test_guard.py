@@ -17,7 +17,7 @@ from tests.commands import call
 from tests.compare.runs import GOLDS, HITS, label_plan, make
 from tests.labelplans import Plan
 from tests.majorityplans import MajorityPlan
-from tests.specs import write_plan
+from tests.specs import as_older, write_plan
 
 # Label bias, the guard
 
@@ -140,7 +140,7 @@ def test_means_are_over_the_demonstration_sets_that_both_have(labels: list[str],
 def test_specs_and_environments_are_compared_key_by_key(labels: list[str], tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     shutil.copytree(labels[0], changed)
-    Run.open(str(changed)).write_text(
+    as_older(changed).write_text(
         "environment.json", json.dumps({"versions": {"torch": "2.9"}, "model": {"digest": "abc", "model": {}}})
     )
     spec = (changed / "spec.yaml").read_text()
@@ -180,7 +180,7 @@ def test_what_cannot_be_compared_is_refused_with_one_message(
     begun = unfinished.write(tmp_path / "begun")
     old = tmp_path / "old"
     shutil.copytree(labels[1], old)
-    shutil.rmtree(old / "sign_flips")
+    as_older(old).delete("sign_flips/part-00000.parquet")
     cases: list[tuple[list[str], int, str]] = [
         ([labels[0]], 2, "compare: needs at least two runs"),
         ([labels[0], labels[0]], 2, "a run is named twice"),

@@ -15,6 +15,7 @@ from biaseval.report.findings import Findings, read_findings
 from biaseval.store import Run
 from tests.label_bias_report.runs import told
 from tests.pages import mart, page_of
+from tests.specs import as_older
 
 _LATE = "The primary question was chosen when the scores were there already"
 
@@ -60,7 +61,7 @@ def test_a_question_that_was_chosen_late_is_said_to_be(asked: Run, run: Run, tmp
     assert asked.read_part("label_scores", 0).equals(run.read_part("label_scores", 0))
     # Of a question that the run began with nothing is said, also when it comes back to that.
     shutil.copytree(run.uri, tmp_path / "early")
-    early = Run.open(str(tmp_path / "early"))
+    early = as_older(tmp_path / "early")
     spec = yaml.safe_load(early.read_text("spec.yaml")) | {"primary": {"metric": "rsd", "method": "cc"}}
     early.write_text("spec.yaml", yaml.safe_dump(spec))
     reanalyse_run(early.uri, [])

@@ -36,10 +36,11 @@ def test_the_primary_question_and_the_rest_are_adjusted_apart() -> None:
     by_task = rows(connection, "from label_bias_changes_by_task order by task")
     primary = {(n_demos, "dc", metric) for n_demos in (0, 4) for metric in ("rsd", "relative_variance")}
     assert {place for place, row in found.items() if row["is_primary"]} == primary
-    families: dict[tuple[bool, bool], list[tuple[int, str, str]]] = {}
+    families: dict[tuple[bool, str | None], list[tuple[int, str, str]]] = {}
     for place in found:
-        families.setdefault((place in primary, place[2] == "relative_variance"), []).append(place)
-    assert sorted(map(len, families.values())) == [2, 2, 3, 18]
+        partner = place[2] if place[2] in ("relative_variance", "squared_preference") else None
+        families.setdefault((place in primary, partner), []).append(place)
+    assert sorted(map(len, families.values())) == [2, 2, 3, 5, 18]
     for names in families.values():
         matrix = np.array(
             [

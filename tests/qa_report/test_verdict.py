@@ -18,6 +18,9 @@ from tests.pages import Page, mart
 from tests.qa_report.runs import make_run, right, table, told
 from tests.qaplans import QaPlan
 
+GIVEN = {"ans_len": 1.0, "sim_word": 2.0, "word_dist": 1.0}
+"""Thresholds by heuristic, at which each has a gap, also where a search finds none."""
+
 
 def against(findings: QaFindings) -> str:
     return told(findings)["Models against each other"]
@@ -163,7 +166,7 @@ def test_models_are_told_apart_where_their_tests_do(tmp_path: Path) -> None:
 
 def test_models_that_no_test_tells_apart_have_the_difference_that_would_have_been_seen(tmp_path: Path) -> None:
     twins = {"one": right(1, 0.3), "other": right(1, 0.32)}
-    findings = read_qa_findings(make_run(tmp_path / "twins", models=twins))
+    findings = read_qa_findings(make_run(tmp_path / "twins", models=twins, thresholds=GIVEN))
     gaps = [findings.compared("squad", "gap", name)["one", "other"] for name in findings.heuristics]
     sizes = [100 * gap["smallest_detectable"] for gap in gaps if gap["smallest_detectable"]]
     assert len(sizes) > 1
@@ -276,10 +279,11 @@ def test_the_verdict_says_what_to_do_about_a_bias_that_is_shown(findings: QaFind
 def test_without_a_bias_the_verdict_says_what_noise_alone_would_show(tmp_path: Path) -> None:
     spec: Row = {"bootstrap": {"trials": 20, "sample": 90}, "heuristics": ["ans_len"]}
     findings = read_qa_findings(make_run(tmp_path, models={"luck": right(0.6, 0.5)}, **spec))
-    null = findings.tests["luck", "squad", "ans_len"]["null_high"]
+    test = findings.tests["luck", "squad", "ans_len"]
     assert told(findings)["What to do"] == (
-        f"no bias is shown, and none excluded: a single search takes significances up to {null:.2f} points for noise "
-        "(by heuristic). More questions would show smaller ones."
+        "no bias is shown, and none excluded: a single search takes significances up to "
+        f"{test['null_high']:.2f} points for noise (by heuristic); four of five such runs find "
+        f"{test['smallest_detectable']:.2f} points. More questions would show smaller ones."
     )
     untested = {place: row | {"is_supported": None} for place, row in findings.tests.items()}
     again = told(dataclasses.replace(findings, tests=untested))["What to do"]
@@ -396,7 +400,7 @@ def test_without_significant_bias_the_page_says_so(tmp_path: Path) -> None:
 def test_a_sentence_about_a_gap_names_its_heuristic_and_the_mean_stands_in_the_table(tmp_path: Path) -> None:
     """The mean over heuristics of which two find nothing is a third of the gap, and no headline."""
     models = {"fair": right(0.7, 0.7), "strong": right(1, 0.4)}
-    findings = read_qa_findings(make_run(tmp_path, models=models))
+    findings = read_qa_findings(make_run(tmp_path, models=models, thresholds=GIVEN))
     gap, mean = (findings.compared("squad", "gap", name)["fair", "strong"] for name in ("ans_len", "mean"))
     assert len(mean["heuristics"]) > 1
     assert abs(gap["estimate"]) > 1.4 * abs(mean["estimate"])

@@ -309,7 +309,7 @@ def _page(run: Run) -> Page:
 _HEADLINE = """
 select
     model, {dataset} heuristic, biases.bias_significance as "significance",
-    least(lower_exact_match, higher_exact_match) as "worse EM (%)", p_adjusted as p, is_supported,
+    least(lower_exact_match, higher_exact_match) as "worse EM (%)", p_adjusted as p,
     smallest_detectable as "detectable",
     case
         when is_supported and biased_segment = 'lower' then 'better where ≤ ' || printf('%g', biases.threshold)
@@ -326,7 +326,7 @@ inner join qa_bias_tests using (model, dataset, heuristic)
 inner join qa_by_dataset using (model, dataset)
 order by model, dataset, heuristic
 """
-"""In points; the worse EM is that of the group that is answered worse, detectable what four of five such runs find."""
+"""In points. The worse EM is that of the worse group. Four of five such runs find what is detectable."""
 
 _CHANGES = """
 select
