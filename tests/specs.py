@@ -88,5 +88,5 @@ def as_older(folder: str | Path) -> Run:
     run = Run.open(str(folder))
     if run.has("digests.json"):
         run.delete("digests.json")
-    run.write_text("spec.yaml", re.sub(r"# sha256: \w+\n\Z", "", run.read_text("spec.yaml")))
+    run.write_text("spec.yaml", re.sub(r"# own_sha256: \w+\n\Z", "", run.read_text("spec.yaml")))
     return run

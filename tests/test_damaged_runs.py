@@ -330,7 +330,7 @@ def test_a_planned_part_of_an_older_run_that_is_none_is_named_until_it_is_made_a
 
 def test_a_run_of_a_later_schema_is_refused_with_one_message(kind: str, spec: AnySpec, run_dir: Path) -> None:
     run = Run.open(str(run_dir))
-    text = run.read_text("spec.yaml").rpartition("# sha256")[0].replace("# schema: 1", "# schema: 2")
+    text = run.read_text("spec.yaml").rpartition("# own_sha256")[0].replace("# schema: 1", "# schema: 2")
     run.write_sealed_yaml("spec.yaml", text)
     for act in (
         lambda: report_run(run_dir),
@@ -426,7 +426,13 @@ def test_a_run_on_an_object_store_is_mended(
 
 def test_an_import_is_made_again_of_the_same_files(tmp_path: Path) -> None:
     rows = [
-        {"task": "mood", "row": row, "gold": "ab"[row % 2], "label": label, "logprob": -1.0 - row / 7 - (label == "b")}
+        {
+            "task": "mood",
+            "prompt_id": f"p{row}",
+            "gold": "ab"[row % 2],
+            "label": label,
+            "logprob": -1.0 - row / 7 - (label == "b"),
+        }
         for row in range(12)
         for label in "ab"
     ]

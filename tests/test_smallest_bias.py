@@ -15,7 +15,7 @@ from tests.label_bias_statistics.test_smallest_biases import smallest
 
 
 def test_a_plan_says_the_smallest_bias_of_its_rows_and_what_it_assumes(tmp_path: Path, tiny_llama: Path) -> None:
-    write_csv(tmp_path / "reviews.csv", reviews(60))
+    write_csv(tmp_path / "reviews.csv", reviews(200))
     write_csv(tmp_path / "test.csv", reviews(300, "other"))
     described = describe(own_spec(tmp_path, tiny_llama, prompt={"n_demos": [0]}))
     found, counts = described.facts["smallest_bias"], [150, 75, 75]

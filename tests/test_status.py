@@ -86,7 +86,13 @@ def test_a_run_that_nothing_works_on_says_so_and_what_to_do(
     shown = call(capsys, monkeypatch, "status", begun.uri)
     assert shown.code == 0
     *lines, pace = shown.out.splitlines()
-    assert lines == ["rows    9 of 12 scored (3 of 4 parts)", "result  not yet", "driver  none"]
+    assert lines == [
+        "rows    9 of 12 scored (3 of 4 parts)",
+        "damaged label_scores/part-00003.parquet: is gone, or differs from what was written; the same command makes it "
+        "again",
+        "result  not yet",
+        "driver  none",
+    ]
     assert re.fullmatch(r"pace    0\.30 rows/s, last part 1:\d\d ago", pace)
     assert shown.err == "run the same command again to go on\n"
 

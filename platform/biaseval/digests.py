@@ -176,7 +176,7 @@ def record(run: Run, *, reads: bool = True) -> None:
     if fresh != ledger.known:
         content = {"files": {name: list(fresh[name]) for name in sorted(fresh)}}
         text = json.dumps(content)
-        run.write_text(DIGESTS, json.dumps({**content, "sha256": sha256_of(text.encode())}) + "\n")
+        run.write_text(DIGESTS, json.dumps({**content, "own_sha256": sha256_of(text.encode())}) + "\n")
         ledger.known = dict(fresh)
         ledger.files.pop(DIGESTS, None)
 

@@ -20,7 +20,7 @@ SPEC = "spec.yaml"
 SCHEMA = 1
 """Of run directories, which ``spec.yaml`` names in its last lines. 0: files have no digests, and nothing names it."""
 
-_SCHEMA = re.compile(r"^# schema: (\d+)\n# sha256: \w+\n\Z", re.MULTILINE)
+_SCHEMA = re.compile(r"^# schema: (\d+)\n# own_sha256: \w+\n\Z", re.MULTILINE)
 
 PRIMARY_BEFORE = "primary_before_scores"
 """A fact of ``environment.json``: the primary question that a run had when its scores came, where it changed later."""

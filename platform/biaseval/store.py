@@ -48,7 +48,7 @@ DIGESTS = "digests.json"
 ASIDE = "aside"
 """The folder of a run for files that differ from what was written, or that it does not know."""
 
-_OWN_DIGEST = "sha256"
+_OWN_DIGEST = "own_sha256"
 """The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
 
 LEASE = "lease.json"

