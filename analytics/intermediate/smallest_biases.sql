@@ -1,8 +1,8 @@
--- One row per (task, n_demos, demo_set, method) of the base format: the smallest biases that tests of so many rows tell from
--- noise in four of five runs, where one label is preferred, whichever it is. rsd_smallest_detectable: by rsd_p, at the
+-- One row per (task, n_demos, demo_set, method) of the base format: the smallest biases that tests of so many rows
+-- distinguish from sampling noise in four of five runs, where one label is preferred, whichever it is. rsd_smallest_detectable: by rsd_p, at the
 -- accuracy that was measured (visible_rsd). bias_score_smallest_detectable: by bias_score_p, with the errors that were
 -- measured (visible_bias_score). *_of_sets: by the p of all sets of the setting (Bonferroni), of which one alone has to
--- tell it. Null where that has no p, or tells no bias.
+-- show it. Null where that has no p, or no bias can be shown.
 with
 
 sets as (
@@ -32,8 +32,8 @@ counted as (
 
     select
         *,
-        if(n_gold_labels = 2, 1, n_gold_labels) as n_recalls,
-        if(n_labels = 2, 1, n_labels) as n_preferences,
+        case when n_gold_labels = 2 then 1 else n_gold_labels end as n_recalls,
+        case when n_labels = 2 then 1 else n_labels end as n_preferences,
         count(*) over (partition by task, n_demos, method) as n_sets
     from sets
 

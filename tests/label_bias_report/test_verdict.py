@@ -109,7 +109,9 @@ def smallest(row: Row) -> str:
     if row["n_tasks_rsd"] == row["n_tasks_rsd_tested"]:
         return ""
     found = row["rsd_smallest_detectable"]
-    return "; so few rows tell none" if found is None else f"; four of five such runs tell {found:.3f} in a task"
+    if found is None:
+        return "; a run of this size cannot show any"
+    return f"; a run of this size shows {found:.3f} in a task in four of five cases"
 
 
 def detectable(findings: Findings, metric: str) -> float:
@@ -146,7 +148,7 @@ def test_tasks_still_above_the_noise_are_named_where_they_are_few(findings: Find
         3: f" ({names[0]}, {names[1]} and {names[2]})",
         4: "",
     }
-    smallest = f"; four of five such runs tell {last['rsd_smallest_detectable']:.3f} in a task"
+    smallest = f"; a run of this size shows {last['rsd_smallest_detectable']:.3f} in a task in four of five cases"
     for n_above, ending in endings.items():
         by_suite = {
             "all": [{**row, "n_tasks_rsd": n_above} if row is last else row for row in findings.by_suite["all"]]

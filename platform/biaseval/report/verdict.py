@@ -206,8 +206,8 @@ def _smallest(row: Row, metric: str) -> str:
     """Return which bias the test of a task would mostly have told, on average over tasks."""
     found = row[f"{metric}_smallest_detectable"]
     if found is None:
-        return "; so few rows tell none"
-    return f"; four of five such runs tell {found:.3f}{' in a task' if row['n_tasks'] > 1 else ''}"
+        return "; a run of this size cannot show any"
+    return f"; a run of this size shows {found:.3f}{' in a task' if row['n_tasks'] > 1 else ''} in four of five cases"
 
 
 def _preferred(findings: Findings, row: Row) -> str:
