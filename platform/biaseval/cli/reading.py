@@ -94,7 +94,7 @@ def sql(
     """
     from biaseval.analysis import query
     from biaseval.analysis.described import describe_tables
-    from biaseval.analysis.literals import vain_literals
+    from biaseval.analysis.literals import is_vain, vain_literals
     from biaseval.store import Run
 
     if schema:
@@ -107,7 +107,7 @@ def sql(
     *runs, question = arguments
     found = query(runs, question)
     print_result(found, output)
-    if not len(found):
+    if is_vain(found):
         for sentence in vain_literals(runs, question):
             say(f"note: {sentence}")
 

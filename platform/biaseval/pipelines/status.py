@@ -38,6 +38,8 @@ class UnderWay:
 
     model: str
     n_steps: int
+    n_planned: int | None
+    """Steps that it makes at most; None: an older version began it."""
     loss: float
     step_s: float
     """Seconds of its last step."""
@@ -114,7 +116,7 @@ def run_status(run_uri: str) -> Status:
     is_complete = is_made and not damaged and (kind.page is None or (has_marts and has_report))
     said = [] if is_made else under_way(run)
     begun = [
-        UnderWay(own["model"], own["n_steps"], own["loss"], own["seconds"])
+        UnderWay(own["model"], own["n_steps"], own.get("n_planned"), own["loss"], own["seconds"])
         for own in said
         if own.get("model") is not None
     ]
