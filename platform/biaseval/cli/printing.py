@@ -178,6 +178,10 @@ def print_status(status: Status, anew: bool = False) -> None:
         from biaseval.lease.record import utc_now  # with Arrow, which help does without
 
         typer.echo(f"\n{utc_now()}")
+    if not status.is_planned:
+        typer.echo("plan    under way: inputs are read and prompts written; no model is loaded yet")
+        typer.echo(f"driver  {_driver(status.driver)}")
+        return
     for stage in status.stages:
         parts = f" ({stage.n_units_done:,} of {stage.n_units:,} parts)" if 1 < stage.n_units < stage.size else ""
         typer.echo(f"{stage.noun:7} {stage.size_done:,} of {stage.size:,} {stage.verb}{parts}")
@@ -262,7 +266,7 @@ def print_lines(lines: Iterable[tuple[str, str]]) -> None:
 
 
 def _print_memory(cost: TrainingCost) -> None:
-    """Print what a worker needs, by model and ZeRO stage; in one line where no model of the spec needs `_LITTLE_GIB`."""
+    """Print what a worker needs, by model and ZeRO stage; one line where no model of the spec needs `_LITTLE_GIB`."""
     from biaseval.training.estimate import PUBLISHED_SHAPES
 
     own = zip(cost.shapes, cost.memory, strict=True)

@@ -51,7 +51,7 @@ def status(
     while True:
         try:
             found = run_status(run)
-        except TransientError as error:  # what does not answer now, or has just begun, may do so next time
+        except TransientError as error:  # what does not answer now may do so next time
             if watch is None:
                 raise
             say(str(error))

@@ -12,9 +12,9 @@ from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.headlines import headline_of
 from biaseval.analysis.table_files import csv_file, markdown_file
 from biaseval.errors import InputError
-from biaseval.plain import in_markdown
 from biaseval.pipelines.directory import read_spec
 from biaseval.pipelines.kinds import kind_of
+from biaseval.plain import in_markdown
 from biaseval.progress import say
 from biaseval.report.compare_figures import difference_figures
 from biaseval.report.comparison import comparison_figures
