@@ -45,7 +45,7 @@ def heard(hear: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        hear(f"error: {error or type(error).__name__}")
+        hear(f"error: {str(error) or type(error).__name__}")
         raise
     finally:
         logging.getLogger("biaseval").removeHandler(handler)

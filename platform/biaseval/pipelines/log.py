@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from biaseval.environment import FILE
 from biaseval.errors import BiasevalError
 from biaseval.lease.record import utc_now
-from biaseval.progress import LOG, heard
-from biaseval.store import Run
+from biaseval.progress import heard
+from biaseval.store import LOG, Run
 
 
 @contextmanager

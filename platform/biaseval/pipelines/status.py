@@ -153,15 +153,19 @@ def _planning(run: Run) -> Status:
             f"{run.uri}: holds no planned run; check the path, or start one (one that has just been started reads its "
             "inputs before it writes: look again)"
         )
-    nothing: dict[str, Any] = {"stages": [], "under_way": [], "pace": None, "given_up": {}, "damaged": []}
-    parts = {"has_metrics": False, "has_marts": False, "has_report": False}
     return Status(
         kind=str(raw_spec(run)["kind"]) if run.has(SPEC) else "",
-        **parts,
+        stages=[],
+        has_metrics=False,
+        has_marts=False,
+        has_report=False,
         is_complete=False,
+        under_way=[],
         driver=driver,
+        pace=None,
+        given_up={},
+        damaged=[],
         is_planned=False,
-        **nothing,
     )
 
 
