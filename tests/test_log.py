@@ -42,7 +42,12 @@ def test_each_sitting_appends_what_it_says(is_local: bool, tmp_path: Path, objec
 def test_a_directory_that_became_no_run_has_no_log(tmp_path: Path) -> None:
     run = Run.open(str(tmp_path / "run"))
     run.create()
-    with pytest.raises(InputError), kept(run) as held, logged(held):
-        say("planning")
-        raise InputError("bad")
+
+    def plan() -> None:
+        with kept(run) as held, logged(held):
+            say("planning")
+            raise InputError("bad")
+
+    with pytest.raises(InputError):
+        plan()
     assert not run.has(LOG)

@@ -12,10 +12,12 @@ import pytest
 import yaml
 from transformers import BartConfig
 
+from biaseval.cli import printing
 from biaseval.errors import InputError
 from biaseval.pipelines import describe, segments
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.planted import planted_questions
+from tests.commands import call
 from tests.conftest import ROOT
 from tests.smallstudy import METHODS, generated, load, write_spec
 from tests.test_qa_pipeline import make_bert, question, write_lines
@@ -185,3 +187,14 @@ def _varied(own: dict[str, Any], row: int) -> dict[str, Any]:
     context, asked, text = others[row % 3]
     answers = {"text": [text], "answer_start": [context.index(text)]}
     return {**own, "context": context, "question": asked, "answers": answers}
+
+
+def test_a_plan_of_a_little_reader_has_no_table_of_memory(
+    bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = write_spec(tmp_path, bert)
+    shown = call(capsys, monkeypatch, "plan", str(spec))
+    assert "memory of training         0.0" in shown.out
+    assert "GPUs of 80 GiB needed" not in shown.out
+    monkeypatch.setattr(printing, "_LITTLE_GIB", 0)
+    assert "GPUs of 80 GiB needed" in call(capsys, monkeypatch, "plan", str(spec)).out
