@@ -79,12 +79,12 @@ class MakingProgress:
             n_actors: that work beside each other.
         """
         if self._warm_since is None and tokens and busy_s and (left := self.n_planned_tokens - tokens) > 0:
-            rate = tokens / busy_s
-            if (seconds := left / rate / n_actors) >= _LEAST_ESTIMATED_S:
+            per_s = tokens / busy_s
+            if (seconds := left / per_s / n_actors) >= _LEAST_ESTIMATED_S:
                 actors = "" if n_actors == 1 else f" by each of {n_actors} actors"
                 say(
                     f"about {estimated(seconds)} to go on this machine: the first part took {busy_s:.1f} s, at "
-                    f"{rate:,.0f} tokens/s{actors}, and {left:,} tokens are left"
+                    f"{per_s:,.0f} tokens/s{actors}, and {left:,} tokens are left"
                 )
         self.n_done += size
         self.tokens += tokens
