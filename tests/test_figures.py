@@ -88,7 +88,6 @@ def test_tables_are_the_marts(
     assert lines[0].startswith("| n_demos | method | macro_f1 | accuracy | rsd |")
     assert lines[2].startswith("| 0 | none | ")
     assert f"| {mart['accuracy'][0].as_py():.4f} |" in lines[2]
-    assert (tmp_path / "label_bias_verdicts.md").read_text().startswith("| n_demos | method | against_n_demos |")
 
 
 def test_several_runs_have_folders_and_what_compares_them(

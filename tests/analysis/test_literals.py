@@ -40,7 +40,7 @@ def test_the_command_says_so_on_standard_error_where_there_is_no_row(
     wrong = call(capsys, monkeypatch, "sql", run, "from prompts where purpose = 'mian'", "--format", "json")
     assert (wrong.code, wrong.out) == (0, "[]\n")
     assert wrong.err == "note: no row has purpose = 'mian'; it has bias_score, main\n"
-    right = call(capsys, monkeypatch, "sql", run, "select count(*) as n from prompts where purpose = 'mian'")
+    right = call(capsys, monkeypatch, "sql", run, "select count(*) as n from prompts where purpose = 'main'")
     assert (right.code, right.err) == (0, "")
 
 
