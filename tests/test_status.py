@@ -247,8 +247,11 @@ def test_a_run_that_is_not_planned_yet_names_its_driver(
     run.create()
     with held(run):
         shown = call(capsys, monkeypatch, "status", run.uri)
-    assert shown.code == 1
-    assert f"a driver has just begun and is planning (process {os.getpid()} on " in shown.err
+        as_json = json.loads(call(capsys, monkeypatch, "status", run.uri, "--json").out)
+    assert shown.code == 0
+    assert shown.out.startswith("plan    under way: ")
+    assert f"driver  live: process {os.getpid()} on " in shown.out
+    assert (as_json["is_planned"], as_json["is_complete"], as_json["stages"]) == (False, False, [])
     shown = call(capsys, monkeypatch, "status", run.uri)
     assert shown.code == 2
     assert "holds no planned run" in shown.err

@@ -39,8 +39,11 @@ _PROBE = ".writable"
 PAUSES_S = (1.0, 4.0, 12.0, 30.0)
 """Between attempts to write to an object store; each of them is several of Arrow's."""
 
-_REFUSALS = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
-"""What Arrow calls answers of a store that will be the same next time."""
+_NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket")
+"""What Arrow and boto3 call a bucket that does not exist."""
+
+_REFUSALS = (*_NO_BUCKET, "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
+"""What they call answers of a store that will be the same next time."""
 
 DIGESTS = "digests.json"
 """The file of a run that holds a digest of every finished file (`biaseval.digests`)."""
@@ -50,6 +53,9 @@ ASIDE = "aside"
 
 _OWN_DIGEST = "own_sha256"
 """The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
+
+LOG = "run.log"
+"""The file of a run for what was said while a process worked on it."""
 
 LEASE = "lease.json"
 """The file of a run that says which process works on it (`biaseval.lease`)."""
@@ -286,7 +292,7 @@ class Run:
                 _out_of_reach(lambda: self._put(path, data))
                 return
             except OSError as error:
-                if pause_s is None or isinstance(error, FileNotFoundError) or any(map(str(error).count, _REFUSALS)):
+                if pause_s is None or isinstance(error, FileNotFoundError) or is_refusal(error):
                     raise
             time.sleep(pause_s)
             self.guard()
@@ -468,7 +474,7 @@ class Run:
 
     def leftovers(self) -> set[str]:
         """Return the names directly in the run that a killed process may leave and that say nothing."""
-        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE) or _TEMPORARY_MARK in name}
+        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE, LOG) or _TEMPORARY_MARK in name}
 
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""
@@ -505,6 +511,16 @@ class Run:
             yield
         finally:
             lock.release()
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether a store will answer the same next time: it lets nobody in, or the bucket does not exist."""
+    return any(name in str(error) for name in _REFUSALS)
+
+
+def lacks_bucket(error: BaseException) -> bool:
+    """Return whether a store said that the bucket does not exist."""
+    return any(name in str(error) for name in _NO_BUCKET)
 
 
 def _same_rows(old: bytes, new: bytes) -> bool:
@@ -549,4 +565,6 @@ def _out_of_reach(write: Callable[[], None]) -> None:
 
 def _reason(error: BaseException) -> str:
     cause = error.__cause__ if isinstance(error, BiasevalError) and error.__cause__ else error
+    if lacks_bucket(cause):
+        return "its bucket does not exist; make it, or mend its name"
     return getattr(cause, "strerror", None) or str(cause)

@@ -51,7 +51,7 @@ def status(
     while True:
         try:
             found = run_status(run)
-        except TransientError as error:  # what does not answer now, or has just begun, may do so next time
+        except TransientError as error:  # what does not answer now may do so next time
             if watch is None:
                 raise
             say(str(error))
@@ -94,7 +94,7 @@ def sql(
     """
     from biaseval.analysis import query
     from biaseval.analysis.described import describe_tables
-    from biaseval.analysis.literals import vain_literals
+    from biaseval.analysis.literals import is_vain, vain_literals
     from biaseval.store import Run
 
     if schema:
@@ -107,7 +107,7 @@ def sql(
     *runs, question = arguments
     found = query(runs, question)
     print_result(found, output)
-    if not len(found):
+    if is_vain(found):
         for sentence in vain_literals(runs, question):
             say(f"note: {sentence}")
 

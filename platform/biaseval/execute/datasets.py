@@ -28,7 +28,7 @@ from biaseval.execute.tasks import Task, Worker, as_ours
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
-from biaseval.store import Digest, Run
+from biaseval.store import Digest, Run, is_refusal
 from biaseval.units import Done, Unit, missing_units
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     units = {unit.number: unit for unit in missing}
     forget_broken_devices(run)
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
+    n_actors = allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0]
     heard = Versions()
     try:
         # Closed with the block: an error that somebody keeps would keep the actors, too.
@@ -81,7 +82,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
                 found = json_value(row["done"])
                 heard.hear(found.pop("versions"))
                 digests = {name: Digest(*own) for name, own in found.pop("digests").items()}
-                done = Done(units[found.pop("number")], digests=digests, **found)
+                done = Done(units[found.pop("number")], digests=digests, n_actors=max(1, n_actors), **found)
                 hours.add(done)
                 yield done
         if hours.is_used_up and missing_units(run, missing):
@@ -259,7 +260,7 @@ def _made(make: Callable[[], Worker]) -> Worker:
 
 def _may_pass(error: BaseException | None) -> bool:
     """Return whether an error comes from outside and may be gone soon."""
-    if isinstance(error, FileNotFoundError | PermissionError | None):
+    if isinstance(error, FileNotFoundError | PermissionError | None) or is_refusal(error):
         return False
     return isinstance(error, OSError | TransientError) or _may_pass(error.__cause__)
 

@@ -178,7 +178,8 @@ class Training:
             found = run.read_json(progress_file(unit))
             if found["n_steps"] != heard[unit.number]:
                 heard[unit.number] = found["n_steps"]
-                step = f"{_name(unit)}step {found['n_steps']:,}{_of(unit, self.noun)}"
+                planned = found.get("n_planned")  # what an older version left lacks it
+                step = f"{_name(unit)}step {found['n_steps']:,}{'' if planned is None else f' of {planned:,}'}"
                 say(f"{step}, loss {found['loss']:.4f}, {found['seconds']:.1f} s a step")
 
     def _stopped(self, facts: Mapping[str, Any]) -> BiasevalError:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, how_to_install
 from biaseval.models.sources import ModelSource, check_weights, load_config, located, reading
 from biaseval.models.weights import quietly, refuse_unfit
 
@@ -165,7 +165,7 @@ def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> 
     if not device.startswith("cuda"):
         raise InputError(f"quantization {quantization!r}: needs a CUDA GPU; use quantization null on the CPU")
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise InputError(f"quantization {quantization!r}: bitsandbytes is not installed; pip install bitsandbytes")
+        raise InputError(f"quantization {quantization!r}: bitsandbytes is not installed; {how_to_install('gpu')}")
     settings = (
         {"load_in_8bit": True} if quantization == "8bit" else {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
     )

@@ -30,6 +30,7 @@ from biaseval.pipelines.extras import refuse_missing_extras
 from biaseval.pipelines.imported import imported_spec
 from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.log import logged
 from biaseval.pipelines.prompts_file import score_spec
 from biaseval.pipelines.weights import read_with_weights, weights_notes
 from biaseval.pipelines.words import idle_budget
@@ -160,7 +161,7 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     inputs = None if is_planned(run) else read_with_weights(kind, spec)
     run.create()
     try:
-        with kept(run) as run:
+        with kept(run) as run, logged(run):
             begin(run, kind, spec, inputs)
             yield run
     finally:
@@ -206,7 +207,8 @@ def make_missing(
                 say(f"resuming: {total - left:,} of {total:,} {stage.noun} are {stage.verb}")
             _delete_products(run, missing)
             cluster.settle()
-            with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
+            tokens = sum(unit.work.get("tokens", 0) for unit in missing) if stage.noun == "rows" else 0
+            with making_progress(total, total - left, f"{stage.noun} {stage.verb}", tokens) as progress:
                 own = []
                 # Closed with the block: an error that somebody keeps would keep its actors and groups, too.
                 with closing(cast("Generator[Done, None, None]", stage.make(run, missing, cluster))) as making:
@@ -214,7 +216,7 @@ def make_missing(
                         for name in (*done.unit.files, *done.unit.beside):
                             run.ledger.files.setdefault(name, None)
                         run.ledger.files.update(done.digests)
-                        progress.advance(done.unit.size, done.tokens)
+                        progress.advance(done.unit.size, done.tokens, done.busy_s, done.n_actors)
                         run.guard()
                         own.append(done)
             made += own
@@ -249,7 +251,7 @@ def analyse_run(run_uri: str | Path) -> Run:
 def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
     """Yield a finished run of a kind that has metrics, held, with its kind and spec; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
-    with kept(run) as run:
+    with kept(run) as run, logged(run):
         _refuse_unfinished(run, kind, spec, settle_run(run, kind, spec))
         yield run, kind, spec
 

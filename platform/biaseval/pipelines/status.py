@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from biaseval.digests import inspected
-from biaseval.errors import TransientError
+from biaseval.environment import SPEC, raw_spec
+from biaseval.errors import InputError
 from biaseval.execute.messages import under_way
 from biaseval.lease import Seen, Sight, look
 from biaseval.pipelines.directory import is_planned, read_plan, read_spec
@@ -38,6 +39,8 @@ class UnderWay:
 
     model: str
     n_steps: int
+    n_planned: int | None
+    """Steps that it makes at most; None: an older version began it."""
     loss: float
     step_s: float
     """Seconds of its last step."""
@@ -65,6 +68,8 @@ class Status:
     """What it goes on without, and why, as far as that is known yet."""
     damaged: Sequence[str]
     """Files that are gone or differ from what was written; the same command makes them again."""
+    is_planned: bool = True
+    """The plan is complete; otherwise a process that works is planning, and there are no stages yet."""
 
     @property
     def is_live(self) -> bool:
@@ -96,14 +101,14 @@ def run_status(run_uri: str) -> Status:
     """Return how far the run at ``run_uri`` is.
 
     Raises:
-        InputError: there is no planned run.
-        TransientError: there is none yet: a process has just begun it.
+        InputError: there is no planned run, and no process is planning one.
+        TransientError: the disk or store does not answer.
     """
     run = inspected(Run.open(run_uri), with_trained=True)
     damaged = sorted(run.ledger.damaged | run.ledger.lost)
     run.ledger.is_whole = False  # what is not recorded yet is made
     if not is_planned(run):
-        _refuse_begun(run)
+        return _planning(run)
     plan = read_plan(run)
     spec = read_spec(run)
     kind = kind_of(spec)
@@ -114,7 +119,7 @@ def run_status(run_uri: str) -> Status:
     is_complete = is_made and not damaged and (kind.page is None or (has_marts and has_report))
     said = [] if is_made else under_way(run)
     begun = [
-        UnderWay(own["model"], own["n_steps"], own["loss"], own["seconds"])
+        UnderWay(own["model"], own["n_steps"], own.get("n_planned"), own["loss"], own["seconds"])
         for own in said
         if own.get("model") is not None
     ]
@@ -136,11 +141,32 @@ def run_status(run_uri: str) -> Status:
     )
 
 
-def _refuse_begun(run: Run) -> None:
-    """Raise a TransientError where a process has begun on a run and not planned it yet."""
+def _planning(run: Run) -> Status:
+    """Return the status of a run that a process is planning.
+
+    Raises:
+        InputError: no process is; there is no run.
+    """
     driver, _ = look(run)
-    if driver is not None and driver.is_live:
-        raise TransientError(f"{run.uri}: a driver has just begun and is planning ({driver.who}); look again")
+    if driver is None or not driver.is_live:
+        raise InputError(
+            f"{run.uri}: holds no planned run; check the path, or start one (one that has just been started reads its "
+            "inputs before it writes: look again)"
+        )
+    return Status(
+        kind=str(raw_spec(run)["kind"]) if run.has(SPEC) else "",
+        stages=[],
+        has_metrics=False,
+        has_marts=False,
+        has_report=False,
+        is_complete=False,
+        under_way=[],
+        driver=driver,
+        pace=None,
+        given_up={},
+        damaged=[],
+        is_planned=False,
+    )
 
 
 def _stage_status(run: Run, stage: Stage) -> StageStatus:
