@@ -301,7 +301,7 @@ def test_a_block_records_what_fails_and_goes_on(tmp_path: Path) -> None:
 
 
 def _skewed() -> Plan:
-    """Return three tasks: one answered a by the plain model and c by a calibrated one, one always right, a small one."""
+    """Return three tasks: one always answered alike, one right, a small one."""
     plan = Plan()
     for task, n_rows in (("constant", 200), ("right", 200), ("small", 20)):
         plan.task(task, ["a", "b", "c"])
