@@ -181,6 +181,7 @@ class Search:
             run.write_part("trial_evaluations", row["trial"], TRIAL_EVALUATIONS.empty())
         plan = {"n_trials": len(self.trials), "objectives": list(self.objectives), "batch": 4}
         run.write_json("plan.json", plan)
+        run.write_json("environment.json", {})
         return run.uri
 
 

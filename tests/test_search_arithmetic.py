@@ -133,6 +133,7 @@ def _searching(folder: Path, plan: Plan, search: SearchSpec) -> Run:
     run.create()
     run.write_text("spec.yaml", dump_spec(search))
     run.write_json("plan.json", SEARCH.write(run, search, _inputs(search)))
+    run.write_json("environment.json", {})
     plan.write(folder / SHARED)
     run.write_json(MADE, {"files": []})
     return run
