@@ -6,7 +6,8 @@
 -- (holm). A metric whose difference is null has no test; with none, constant_p is 1.
 -- The test is a sign test: if the setting were no better, each row's difference would be as likely above 0 as below it.
 -- Its normal deviate is corrected by the largest difference, as a step of a binomial count is (of accuracy in one
--- demonstration set it is McNemar's test with Edwards' correction), so that few rows cannot decide.
+-- demonstration set it is McNemar's test with Edwards' correction), so that few rows cannot decide. A difference up to
+-- 1e-9 is what the order of summation leaves of none.
 create macro tests_above_constant(differences) as table
 with
 
@@ -16,7 +17,7 @@ tests as (
         'all' as family,
         {'place': place, 'metric': metric} as test,
         case
-            when difference > largest and square > 0 then normal_p((difference - largest) / sqrt(square)) / 2
+            when difference > largest + 1e-9 and square > 0 then normal_p((difference - largest) / sqrt(square)) / 2
             when difference is not null then 1
         end as p
     from query_table(differences)

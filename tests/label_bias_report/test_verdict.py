@@ -380,6 +380,13 @@ def test_a_constant_answer_comes_first(tmp_path: Path) -> None:
         "accuracy 0.500 and macro-F1 0.333, where one label for all has 0.500 and 0.333, with 0 demonstrations (“no” "
         "is 100.0 % of the answers) (no calibration)."
     )
+    shares = (("no", 0.548), ("yes", 0.772))
+    answers = [{"n_demos": 0, "label": label, "predicted_share": share} for label, share in shares]
+    line, *_ = conclude(replace(read_findings(one), answers=answers))
+    told = (
+        "the most frequent answer differs between sets of demonstrations: “no” 54.8 % and “yes” 77.2 % of the answers"
+    )
+    assert f"({told})" in line.text
 
 
 def test_fewer_than_six_tasks_have_words_for_themselves_and_none_for_others(tmp_path: Path) -> None:

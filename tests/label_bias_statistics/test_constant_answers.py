@@ -87,6 +87,14 @@ def test_a_constant_answer_is_never_better(label: str) -> None:
     assert (row["n_tasks_not_above"], row["n_demo_sets_not_above"], row["share_most_frequent"]) == (1, 1, 1.0)
 
 
+@pytest.mark.parametrize("counts", [(131, 49, 20), (100, 61, 39), (57, 30, 13), (3000, 61, 7)])
+def test_rounding_is_no_difference_from_a_constant_answer(counts: Sequence[int]) -> None:
+    """Sums over rows of what is 0 each leave about 1e-16, far above what each row leaves."""
+    gold = [label for label, n in zip("abc", counts, strict=True) for _ in range(n)]
+    row = _by_model(_answers(gold, ["a"] * len(gold)))
+    assert (row["is_above_constant"], row["constant_p"]) == (False, 1)
+
+
 def test_there_is_no_cliff_where_answers_are_nearly_all_the_same() -> None:
     """94 of 100 answers are c, of which few are right: below 95 %, and no better than always answering a."""
     predicted = ["c"] * 100

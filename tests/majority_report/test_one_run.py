@@ -203,7 +203,7 @@ def test_a_run_that_always_answers_the_same_is_said_to_have_no_robustness(runs: 
     always = make_run(tmp_path / "always", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTT", "TTTT")))
     write_report(always)
     text = Page(Run.open(always).read_text("report.html")).text
-    same = "(mean weighted F1 0.643, accuracy 0.750; 100.0 % of the answers are the same)"
+    same = "(mean weighted F1 0.643, accuracy 0.750; 100.0 % of the answers over all settings are one label)"
     told = f"No better than one label for all: label likelihood without instruction {same} and label likelihood with"
     assert f"{told} instruction {same}; one label for all has 0.643 and 0.750." in text
     assert "RB@10 says nothing, as no setting is better than one label for all, without and with instruction." in text

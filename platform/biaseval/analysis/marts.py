@@ -52,8 +52,8 @@ ADDED_LAST = {
     "qa_by_model": "is_above_null",
     "qa_bias_tests": "smallest_detectable",
     "qa_curves": "n_articles",
-    "search_best": "flat_high",
-    "search_trials": "verdict",
+    "search_best": "is_above_constant",
+    "search_trials": "is_above_constant",
 }
 """Marts that older versions wrote with fewer columns, and one of those that came last."""
 

@@ -401,7 +401,9 @@ def _given_up(run: Run, spec: SearchSpec) -> Mapping[str, str]:
 
 
 _HEADLINE = """
-select {scope}objective, trial, parameters, value, value_low, value_high, evaluation, n_within_noise, n_done, n_trials
+select
+    {scope}objective, trial, parameters, value, value_low, value_high, evaluation, {above}n_within_noise, n_done,
+    n_trials
 from search_best
 order by objective, scope
 """
@@ -417,5 +419,7 @@ SEARCH = Kind(
     derive=_derive,
     conclude=_conclude,
     page=_page,
-    headline=lambda spec: _HEADLINE.format(scope="scope, " if spec.per else ""),
+    headline=lambda spec: _HEADLINE.format(
+        scope="scope, " if spec.per else "", above="is_above_constant, " if spec.spec.kind != "qa_bias" else ""
+    ),
 )

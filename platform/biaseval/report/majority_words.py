@@ -124,7 +124,7 @@ def _constant(findings: MajorityFindings) -> list[Line]:
         if rows := [row for row in findings.by_model if row["is_above_constant"] is is_above]:
             told = [
                 f"{_place(row)} (mean weighted F1 {row['mean_f1']:.3f}, accuracy {row['accuracy']:.3f}; "
-                f"{100 * row['share_most_frequent']:.1f} % of the answers are the same)"
+                f"{100 * row['share_most_frequent']:.1f} % of the answers over all settings are one label)"
                 for row in rows
             ]
             constants = f"one label for all has {rows[0]['constant_f1']:.3f} and {rows[0]['majority_accuracy']:.3f}"

@@ -156,6 +156,11 @@ class SearchFindings:
         return "strength 1, as published" if are_strengths else "the spec’s own values"
 
     @property
+    def has_constant(self) -> bool:
+        """Whether an answer that is always the same can be had of what is searched: QA has none."""
+        return bool(self.settings["searched"] != "qa_bias")
+
+    @property
     def has_several_choices(self) -> bool:
         """Whether a point is chosen for each of several scopes."""
         return bool(self.settings["per"])

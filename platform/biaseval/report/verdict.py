@@ -96,13 +96,7 @@ def _answers(findings: Findings, row: Row) -> str:
     if len({each["label"] for each in sets}) == 1:
         least, most = (_percent(end(each["predicted_share"] for each in sets)) for end in (min, max))
         return f" (“{sets[0]['label']}” is {least if least == most else f'{least} to {most}'} of the answers)"
-    if min(each["predicted_share"] for each in sets) > _MOST:
-        return f" (one label a set; the demonstrations decide which: {join(shares)} of the answers)"
-    return f" (most frequent answers by set of demonstrations: {join(shares)})"
-
-
-_MOST = 0.5
-"""A share of the answers above this is most of them."""
+    return f" (the most frequent answer differs between sets of demonstrations: {join(shares)} of the answers)"
 
 
 def _without_mitigation(findings: Findings, n_demos: Iterable[int]) -> list[Row]:
