@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,6 +186,13 @@ def _check_source(source: ModelSource) -> None:
         )
 
 
+def inputs_taken(model: PreTrainedModel, **inputs: Any) -> dict[str, Any]:
+    """Return those of the inputs that the model's code takes: some takes no mask, and none would be refused."""
+    parameters = inspect.signature(type(model).forward).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return inputs if takes_all else {name: value for name, value in inputs.items() if name in parameters}
+
+
 def refuse_looking_ahead(path: str, model: PreTrainedModel) -> None:
     """Make sure, with two short texts that differ in their last token, that no token sees those behind it.
 
@@ -202,7 +210,9 @@ def refuse_looking_ahead(path: str, model: PreTrainedModel) -> None:
     other[0, -1] = (ids[0, -1] + 1) % embeddings.weight.shape[0]
     with torch.no_grad():
         logits, changed = (
-            model(input_ids=own, attention_mask=torch.ones_like(own), use_cache=False).logits[0, :-1].float()
+            model(**inputs_taken(model, input_ids=own, attention_mask=torch.ones_like(own), use_cache=False))
+            .logits[0, :-1]
+            .float()
             for own in (ids, other)
         )
     rounding = max(_ROUNDED * torch.finfo(torch.float32).eps, torch.finfo(model.dtype).eps)

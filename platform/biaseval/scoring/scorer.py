@@ -25,7 +25,7 @@ from biaseval.prompting.beginnings import bos_cautions, without_second_bos
 from biaseval.scoring.encoding import check_prompts
 from biaseval.scoring.memory import vocabulary_of
 from biaseval.scoring.prepare import Prepared, prepare, prepare_texts
-from biaseval.scoring.runner import Path, Runner, Texts
+from biaseval.scoring.runner import Path, Runner, Texts, name_of
 from biaseval.scoring.trie import Integers
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class LabelScorer:
         cache_budget: int | None = None,
         path: Path | None = None,
     ) -> None:
-        check_causal(str(model.name_or_path), model.config)
+        check_causal(name_of(model), model.config)
         self.model = model
         self.tokenizer = tokenizer
         self._runner = Runner(model, token_budget, cache_budget, path)
@@ -131,7 +131,7 @@ class LabelScorer:
             InputError: the adapter does not fit the model.
         """
         if self._slot is None:
-            self._slot = AdapterSlot(self.model, str(self.model.name_or_path))
+            self._slot = AdapterSlot(self.model, name_of(self.model))
             self._slot.put(name, config, weights)
             self._runner.test_again()
         else:
