@@ -77,9 +77,13 @@ class Texts:
         return self.trie if is_kept.all() else self.trie.subset(np.repeat(is_kept, np.diff(self.offsets)))
 
     def alone(self, is_kept: npt.NDArray[np.bool_]) -> Iterator[TokenTrie]:
-        """Yield the trie of each of the texts for which ``[n_texts]`` says so."""
+        """Yield the trie of each of the texts for which ``[n_texts]`` says so, with the text's last token.
+
+        Nothing is predicted there, but what a model computes may follow the length of the text.
+        """
         for row in np.flatnonzero(is_kept):
-            yield self.subset(np.arange(len(is_kept)) == row)
+            trie = self.subset(np.arange(len(is_kept)) == row)
+            yield trie.with_last_token() if trie.n_nodes < self.lengths[row] else trie
 
     def slots(self, row: int) -> slice:
         """Return the slots of one text."""
@@ -262,12 +266,6 @@ class Runner:
             one = torch.zeros((1, 1), dtype=torch.long, device=self.model.device)
             logits_at(self.model, np.zeros(1, dtype=np.int64), input_ids=one)
 
-    def _whole(self, texts: Texts, is_own: npt.NDArray[np.bool_]) -> Iterator[TokenTrie]:
-        """Yield the trie of each text alone; with its last token, where rotary embeddings follow the text's length."""
-        for row, trie in zip(np.flatnonzero(is_own), texts.alone(is_own), strict=True):
-            is_cut = self._rotary_limit is not None and trie.n_nodes < texts.lengths[row]
-            yield trie.with_last_token() if is_cut else trie
-
     def _run(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_], scores: Logprobs) -> npt.NDArray[np.bool_]:
         """Write the scores of some texts, and return by slot which ran filled up to the length of a longer one."""
         is_padded = np.zeros(len(scores), dtype=np.bool_)
@@ -281,7 +279,7 @@ class Runner:
                 yield each
 
         try:
-            for trie in self._whole(texts, is_own) if path == "one_by_one" else [texts.subset(is_own)]:
+            for trie in texts.alone(is_own) if path == "one_by_one" else [texts.subset(is_own)]:
                 self._within_memory(partial(lambda trie: write_logprobs(trie, noted(trie), scores), trie), texts)
         except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
             if not any(self._n_to_test.get((path, what)) for what in _MAY_BE_WRONG.get(path, ())):

@@ -17,6 +17,7 @@ from biaseval.models import (
     Loading,
     ModelSource,
     check_causal,
+    check_source,
     load_model,
     load_tokenizer,
     model_window,
@@ -112,6 +113,7 @@ class LabelScorer:
             InputError: what ``models.load_tokenizer`` and ``models.load_model`` refuse.
         """
         source = ModelSource(path, revision, adapter, trust_remote_code)
+        check_source(source)
         tokenizer = load_tokenizer(source)
         model = load_model(source, Loading(dtype, device, quantization, max_memory))
         return cls(model, tokenizer, token_budget=token_budget, cache_budget=cache_budget)
