@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,12 @@ def test_types_that_cannot_be_scored_are_refused_by_name(
             read(source)
     monkeypatch.setattr(causal, "REFUSED", {})
     assert not is_scored_right(model_type, tmp_path / "model"), f"take {model_type} off the list of refusals"
+
+
+def test_the_documentation_lists_the_refusals() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scorer.md").read_text()
+    table = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", page.split("| type | reason |")[1].split("\n\n")[0], re.MULTILINE)
+    assert dict(table) == REFUSED
 
 
 def is_scored_right(model_type: str, folder: Path) -> bool:
