@@ -45,8 +45,8 @@ _NAMES = {
         feed_forward_size ffn_dim ffn_hidden_size intermediate_size intermediate_size_mlp mlp_dim moe_intermediate_size
         moe_shared_expert_intermediate_size n_inner shared_expert_intermediate_size shared_experts_intermediate_size
         shared_intermediate_size""",
-    64: """attention_hidden_size attention_window_size local_attention mamba_d_ssm sliding_window sliding_window_size
-        window_size""",
+    64: """attention_chunk_size attention_hidden_size attention_window_size local_attention mamba_d_ssm sliding_window
+        sliding_window_size window_size""",
     300: """encoder_hash_byte_group_vocab ngram_vocab_size_base num_position_embeddings pronunciation_vocab_size
         shape_vocab_size""",
     512: """context_length max_position_embeddings max_seq_len max_target_positions n_ctx n_positions seq_length""",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -66,12 +67,14 @@ def each(types: set[str] | frozenset[str]) -> list[object]:
 
 def settings_of_a_decoder(model_type: str) -> dict[str, bool]:
     """Return what makes a causal model of a type that is none by default."""
+    if model_type == "xlm":
+        return {"causal": True}
     if model_type in ENCODERS:
         return {"is_decoder": True}
     return {"is_decoder": True, "is_encoder_decoder": False} if model_type in WITH_ENCODER else {}
 
 
-@pytest.mark.parametrize("model_type", each({*TYPES} - {*REFUSED} - {"xlm"}))
+@pytest.mark.parametrize("model_type", each({*TYPES} - {*REFUSED}))
 def test_every_type_scores_as_a_plain_pass(model_type: str, tmp_path: Path) -> None:
     package = NEEDS.get(model_type)
     if package is not None and importlib.util.find_spec(package) is None:
@@ -109,6 +112,12 @@ def test_types_that_cannot_be_scored_are_refused_by_name(
             read(source)
     monkeypatch.setattr(causal, "REFUSED", {})
     assert not is_scored_right(model_type, tmp_path / "model"), f"take {model_type} off the list of refusals"
+
+
+def test_the_documentation_lists_the_refusals() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scorer.md").read_text()
+    table = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", page.split("| type | reason |")[1].split("\n\n")[0], re.MULTILINE)
+    assert dict(table) == REFUSED
 
 
 def is_scored_right(model_type: str, folder: Path) -> bool:

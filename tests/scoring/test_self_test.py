@@ -218,7 +218,9 @@ def test_texts_that_nothing_fills_up_do_not_use_up_the_test_of_batches(
 def test_a_model_whose_tokens_see_those_behind_them_is_refused(tokenizer: PreTrainedTokenizerBase) -> None:
     prompts = few_shot_prompts()
     for own in (prompts, prompts.slice(0, 1)):
-        with pytest.raises(InputError, match=r"CpmAntForCausalLM: is no causal language model \(cpmant\)"):
+        with pytest.raises(
+            InputError, match=r"CpmAntForCausalLM: is no plain causal language model \(cpmant\), as its tokens see"
+        ):
             LabelScorer(cpm_ant(), tokenizer).score(own)
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
         attention_window,
         bare_model,
         check_causal,
+        check_source,
         describe_model,
+        inputs_taken,
         layer_configs,
         load_model,
         load_tokenizer,
@@ -74,9 +76,10 @@ else:
 
 __all__ = [
     "CONFIG_FILE", "ON_CPU", "REFUSED", "WEIGHTS_FILE", "AdapterSlot", "Loading", "ModelSource", "adapter_files",
-    "attached", "attention_window", "bare_model", "check_causal", "check_encoder", "check_weights", "describe_model",
-    "describe_reader", "encoder_window", "fingerprint_model", "is_sequence_model", "layer_configs",
-    "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model", "load_tokenizer", "located",
-    "model_window", "new_adapter", "new_reader", "read_tokenizer", "refuse_looking_ahead", "size_of", "target_names",
-    "target_shapes", "torch_dtype", "trainable", "unfilled_model", "unfilled_reader", "untrained_head",
+    "attached", "attention_window", "bare_model", "check_causal", "check_encoder", "check_source", "check_weights",
+    "describe_model", "describe_reader", "encoder_window", "fingerprint_model", "inputs_taken", "is_sequence_model",
+    "layer_configs", "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model",
+    "load_tokenizer", "located", "model_window", "new_adapter", "new_reader", "read_tokenizer", "refuse_looking_ahead",
+    "size_of", "target_names", "target_shapes", "torch_dtype", "trainable", "unfilled_model", "unfilled_reader",
+    "untrained_head",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ _N_PROBED = 6
 _ROUNDED = 8
 _OTHERWISE = "name a causal language model, or ask a model that answers questions by kind: qa_bias"
 _ENCODERS = {*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "bert-generation"}
-"""Their tokens see those behind them, unless the configuration says ``is_decoder``."""
+"""Their tokens see those behind them, unless the configuration says ``is_decoder``; XLM's says ``causal``."""
 
 REFUSED = {
     "blt": "it reads bytes in patches, which transformers cannot run with a cache",
@@ -142,7 +143,7 @@ def _kv_values(model: Any) -> int | None:
     vars(model.config)["pad_token_id"] = None  # transformers would look for padding in tokens that have no values
     try:
         with torch.device("meta"), torch.no_grad():
-            outputs = model(input_ids=torch.zeros((1, 1), dtype=torch.long), use_cache=True)
+            outputs = model(**inputs_taken(model, input_ids=torch.zeros((1, 1), dtype=torch.long), use_cache=True))
     except (RuntimeError, NotImplementedError) as error:
         if "meta" in str(error):  # what is computed depends on values
             return None
@@ -165,7 +166,7 @@ def check_causal(path: str, config: PretrainedConfig) -> None:
         raise InputError(f"{path}: is no plain causal language model ({family}), as {REFUSED[family]}; {_OTHERWISE}")
     with reading(path, _PART, is_description=True):
         text: Any = config.get_text_config()
-    is_encoder = family in _ENCODERS and not getattr(config, "is_decoder", False)
+    is_encoder = family in _ENCODERS and not getattr(config, "causal" if family == "xlm" else "is_decoder", False)
     is_two_way = getattr(text, "use_bidirectional_attention", None) in (True, "all")
     if is_encoder or is_two_way or getattr(text, "is_causal", True) is False:
         raise InputError(
@@ -173,8 +174,8 @@ def check_causal(path: str, config: PretrainedConfig) -> None:
         )
 
 
-def _check_source(source: ModelSource) -> None:
-    """Make sure that a model can be loaded as a causal language model; InputError where it cannot."""
+def check_source(source: ModelSource) -> None:
+    """Make sure, by its configuration, that a model can be loaded as a causal language model; InputError where not."""
     config = load_config(source)
     check_causal(source.path, config)
     brings_code = source.trust_remote_code and "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
@@ -183,6 +184,13 @@ def _check_source(source: ModelSource) -> None:
             f"{source.path}: is no causal language model ({config.model_type}): transformers has none of this type; "
             f"{_OTHERWISE}"
         )
+
+
+def inputs_taken(model: PreTrainedModel, **inputs: Any) -> dict[str, Any]:
+    """Return those of the inputs that the model's code takes: some takes no mask, and none would be refused."""
+    parameters = inspect.signature(type(model).forward).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return inputs if takes_all else {name: value for name, value in inputs.items() if name in parameters}
 
 
 def refuse_looking_ahead(path: str, model: PreTrainedModel) -> None:
@@ -202,7 +210,9 @@ def refuse_looking_ahead(path: str, model: PreTrainedModel) -> None:
     other[0, -1] = (ids[0, -1] + 1) % embeddings.weight.shape[0]
     with torch.no_grad():
         logits, changed = (
-            model(input_ids=own, attention_mask=torch.ones_like(own), use_cache=False).logits[0, :-1].float()
+            model(**inputs_taken(model, input_ids=own, attention_mask=torch.ones_like(own), use_cache=False))
+            .logits[0, :-1]
+            .float()
             for own in (ids, other)
         )
     rounding = max(_ROUNDED * torch.finfo(torch.float32).eps, torch.finfo(model.dtype).eps)
@@ -256,7 +266,7 @@ def load_model(source: ModelSource, loading: Loading = ON_CPU) -> PreTrainedMode
             not in safetensors, unknown dtype or quantization, a device that is not there, bitsandbytes absent, or an
             adapter that does not fit.
     """
-    _check_source(source)
+    check_source(source)
     model, _ = read_model(AutoModelForCausalLM, _PART, source, loading)
     refuse_looking_ahead(source.path, model)
     return for_inference(model, source.adapter)
@@ -280,7 +290,7 @@ def bare_model(source: ModelSource) -> PreTrainedModel:
     Raises:
         InputError: no such model, or not a causal language model.
     """
-    _check_source(source)
+    check_source(source)
     with torch.device("meta"):  # experts run without storage in this dtype alone
         return built_model(AutoModelForCausalLM, _PART, source, "bfloat16")
 

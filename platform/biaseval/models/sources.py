@@ -127,6 +127,8 @@ def explained(problem: str, remedy: str, *, is_description: bool = False) -> Ite
         if isinstance(error, RuntimeError) and not is_description and "size mismatch" not in str(error):
             raise
         reason = " ".join(str(error).split())[:300] or type(error).__name__
+        if "custom code" in reason:
+            remedy = "if you trust its code, set trust_remote_code: true in the section model of the spec"
         raise InputError(f"{problem}: {reason}; {remedy}") from error
 
 

@@ -35,7 +35,8 @@ class TokenCounter:
 
     def cut(self, text: str, max_tokens: int) -> str:
         """Return the text of the first ``max_tokens`` ids of ``text``, special tokens left out."""
-        ids = self._tokenizer(text, verbose=False)["input_ids"][:max_tokens]
+        own = without_second_bos(self._tokenizer, text)
+        ids = self._tokenizer(own, verbose=False)["input_ids"][:max_tokens]
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
 

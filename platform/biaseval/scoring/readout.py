@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
+from biaseval.models import inputs_taken
 from biaseval.scoring.blocks import on_device
 from biaseval.scoring.trie import Integers, TokenTrie
 
@@ -83,10 +84,8 @@ def logits_at(model: PreTrainedModel, positions: Integers, **inputs: Any) -> tor
     """
     width = inputs["input_ids"].shape[1]
     first, n_expected = 0, width
-    parameters = inspect.signature(type(model).forward).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        inputs = {name: value for name, value in inputs.items() if name in parameters}
-    if "logits_to_keep" in parameters:
+    inputs = inputs_taken(model, **inputs)
+    if "logits_to_keep" in inspect.signature(type(model).forward).parameters:
         if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
             # The hidden states end on another device than the one an index would be on; a slice has no device.
             first = int(positions[0])

@@ -77,9 +77,13 @@ class Texts:
         return self.trie if is_kept.all() else self.trie.subset(np.repeat(is_kept, np.diff(self.offsets)))
 
     def alone(self, is_kept: npt.NDArray[np.bool_]) -> Iterator[TokenTrie]:
-        """Yield the trie of each of the texts for which ``[n_texts]`` says so."""
+        """Yield the trie of each of the texts for which ``[n_texts]`` says so, with the text's last token.
+
+        Nothing is predicted there, but what a model computes may follow the length of the text.
+        """
         for row in np.flatnonzero(is_kept):
-            yield self.subset(np.arange(len(is_kept)) == row)
+            trie = self.subset(np.arange(len(is_kept)) == row)
+            yield trie.with_last_token() if trie.n_nodes < self.lengths[row] else trie
 
     def slots(self, row: int) -> slice:
         """Return the slots of one text."""
@@ -133,6 +137,14 @@ class Runner:
         self._cache = PathCache()
         self._state = _state(self.model)
 
+    def _renew(self) -> None:
+        """Start anew if the model changed since the last call; refuse a model whose tokens see those behind them."""
+        if _state(self.model) != self._state:
+            self.forget()
+        if not self._is_known_causal:
+            refuse_looking_ahead(name_of(self.model), self.model)
+            self._is_known_causal = True
+
     def test_again(self) -> None:
         """Test the paths once more on what comes next; the differences that were seen stay on record."""
         differences = self._differences
@@ -164,12 +176,10 @@ class Runner:
         return scores
 
     def _scores(self, texts: Texts, n_more: int) -> Logprobs:
-        if _state(self.model) != self._state:
-            self.forget()
+        self._renew()
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
         for path, is_own in list(self._by_path(texts, n_more)):
             try:
-                self._refuse_unless_causal(path, texts, is_own)
                 is_padded = self._run(path, texts, is_own, scores)
                 self._self_test(path, texts, is_own, is_padded, scores)
             except _PathFailedError:
@@ -184,8 +194,7 @@ class Runner:
             sequences: token ids.
             n_tokens: at least 1.
         """
-        if _state(self.model) != self._state:
-            self.forget()
+        self._renew()
         if any(self._is_to_be_tested(path, texts, is_own) for path, is_own in self._by_path(texts, n_tokens)):
             self._scores(texts, n_tokens)  # compares with the plain forward pass
         found = np.empty((len(sequences), n_tokens), dtype=np.int64)
@@ -198,6 +207,7 @@ class Runner:
 
     def _packed_continuations(self, texts: Texts, is_own: npt.NDArray[np.bool_], found: Integers) -> None:
         trie = texts.subset(is_own)
+        self._forget_longest()
         self._within_memory(lambda: write_continuations(self.model, trie, self.token_budget, self._cache, found), texts)
 
     def _step_by_step(
@@ -243,11 +253,18 @@ class Runner:
             yield "one_by_one", is_alone
 
     def _predictions(self, path: Path, trie: TokenTrie) -> Iterator[Predictions]:
+        self._forget_longest()
         if path == "packed":
             return packed_predictions(self.model, trie, self.token_budget, self._cache)
         budget = 1 if path == "one_by_one" else self.token_budget
         has_prefixes = path == "prefix_cache"
         return batched_predictions(self.model, trie, budget, self.cache_budget, has_prefixes=has_prefixes)
+
+    def _forget_longest(self) -> None:
+        """Run one token where rotary embeddings follow the longest text so far, so that they follow the next text."""
+        if self._rotary_limit is not None:
+            one = torch.zeros((1, 1), dtype=torch.long, device=self.model.device)
+            logits_at(self.model, np.zeros(1, dtype=np.int64), input_ids=one)
 
     def _run(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_], scores: Logprobs) -> npt.NDArray[np.bool_]:
         """Write the scores of some texts, and return by slot which ran filled up to the length of a longer one."""
@@ -284,32 +301,6 @@ class Runner:
         predictions = list(self._predictions("full_text", trie))
         write_logprobs(trie, predictions, scores)
         return scores, largest_logit(trie, predictions)
-
-    def _refuse_unless_causal(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> None:
-        """Make sure that a token more changes nothing before it, of a model that no faster path is right for.
-
-        Raises:
-            InputError: it does, so that what predicts a label would see the label.
-        """
-        if self._is_known_causal or path in ("packed", "prefix_cache"):
-            return
-        shortest = int(np.where(is_own, texts.lengths, texts.lengths.max() + 1).argmin())
-        ids = torch.from_numpy(next(texts.alone(np.arange(len(is_own)) == shortest)).token)[None].to(self.model.device)
-        last = np.array([ids.shape[1] - 2])
-        if last >= 0:
-            whole, cut = (
-                logits_at(self.model, last, input_ids=own, attention_mask=torch.ones_like(own), use_cache=False)
-                for own in (ids, ids[:, :-1])
-            )
-            difference = float((whole.float().log_softmax(-1) - cut.float().log_softmax(-1)).abs().max())
-            allowed = 10 * TOLERANCE.get(self.model.dtype, 1e-4)
-            if difference > allowed:
-                raise InputError(
-                    f"{self.model.name_or_path or type(self.model).__name__}: is no causal language model "
-                    f"({self.model.config.model_type}), as its tokens see those behind them: a token more changes the "
-                    f"log-probabilities before it by {difference:.2g} nats; name one"
-                )
-        self._is_known_causal = True
 
     def _self_test(
         self,
@@ -357,7 +348,6 @@ class Runner:
             self._n_to_test[path, what] -= len(own_rows)
         self._differences[path] = max(difference, self._differences.get(path, 0.0))
         if not difference <= tolerance:
-            refuse_looking_ahead(str(self.model.name_or_path), self.model)  # nor would its plain pass be right
             self._leave(path, f"is {difference:.2g} nats off the plain forward pass ({tolerance:.2g} allowed)")
             raise _PathFailedError
 
@@ -405,6 +395,11 @@ class Runner:
             self.cache_budget //= 2
             torch.cuda.empty_cache()
             logger.warning("memory ran out; going on with at most %d tokens in a pass", self.token_budget)
+
+
+def name_of(model: PreTrainedModel) -> str:
+    """Return a model's path, or its class where it has none, for messages."""
+    return str(model.name_or_path) or type(model).__name__
 
 
 def _paths(model: PreTrainedModel) -> list[Path]:

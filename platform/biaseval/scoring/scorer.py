@@ -17,6 +17,7 @@ from biaseval.models import (
     Loading,
     ModelSource,
     check_causal,
+    check_source,
     load_model,
     load_tokenizer,
     model_window,
@@ -25,7 +26,7 @@ from biaseval.prompting.beginnings import bos_cautions, without_second_bos
 from biaseval.scoring.encoding import check_prompts
 from biaseval.scoring.memory import vocabulary_of
 from biaseval.scoring.prepare import Prepared, prepare, prepare_texts
-from biaseval.scoring.runner import Path, Runner, Texts
+from biaseval.scoring.runner import Path, Runner, Texts, name_of
 from biaseval.scoring.trie import Integers
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class LabelScorer:
         cache_budget: int | None = None,
         path: Path | None = None,
     ) -> None:
-        check_causal(str(model.name_or_path), model.config)
+        check_causal(name_of(model), model.config)
         self.model = model
         self.tokenizer = tokenizer
         self._runner = Runner(model, token_budget, cache_budget, path)
@@ -112,6 +113,7 @@ class LabelScorer:
             InputError: what ``models.load_tokenizer`` and ``models.load_model`` refuse.
         """
         source = ModelSource(path, revision, adapter, trust_remote_code)
+        check_source(source)
         tokenizer = load_tokenizer(source)
         model = load_model(source, Loading(dtype, device, quantization, max_memory))
         return cls(model, tokenizer, token_budget=token_budget, cache_budget=cache_budget)
@@ -131,7 +133,7 @@ class LabelScorer:
             InputError: the adapter does not fit the model.
         """
         if self._slot is None:
-            self._slot = AdapterSlot(self.model, str(self.model.name_or_path))
+            self._slot = AdapterSlot(self.model, name_of(self.model))
             self._slot.put(name, config, weights)
             self._runner.test_again()
         else:
