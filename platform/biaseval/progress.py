@@ -78,13 +78,13 @@ class MakingProgress:
             busy_s: seconds of an actor's work that they took, without starting it.
             n_actors: that work beside each other.
         """
-        if self._warm_since is None and tokens and busy_s and (left := self.n_planned_tokens - tokens) > 0:
+        if self._warm_since is None and tokens and busy_s and (n_left := self.n_planned_tokens - tokens) > 0:
             per_s = tokens / busy_s
-            if (seconds := left / per_s / n_actors) >= _LEAST_ESTIMATED_S:
+            if (seconds := n_left / per_s / n_actors) >= _LEAST_ESTIMATED_S:
                 actors = "" if n_actors == 1 else f" by each of {n_actors} actors"
                 say(
                     f"about {estimated(seconds)} to go on this machine: the first part took {busy_s:.1f} s, at "
-                    f"{per_s:,.0f} tokens/s{actors}, and {left:,} tokens are left"
+                    f"{per_s:,.0f} tokens/s{actors}, and {n_left:,} tokens are left"
                 )
         self.n_done += size
         self.tokens += tokens
