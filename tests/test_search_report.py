@@ -382,6 +382,6 @@ def test_held_out_rows_choose_and_main_rows_stand_beside_them(tmp_path: Path) ->
         "which the choice did not see."
     ) in told(run)
     text = page_of(run).text
-    assert "Held-out rows Main rows Intervals with 0 Told worse" in text
+    assert "Held-out rows Main rows Better than one label Intervals with 0 Told worse" in text
     assert "other half" not in text
     assert "half that chose" not in text
