@@ -336,7 +336,7 @@ def test_prompts_that_grow_are_scored_behind_each_other(tokenizer: PreTrainedTok
     expected = by_the_rule(model, tokenizer, some)
     held = []
     model.register_forward_pre_hook(
-        lambda module, args, kwargs: held.append(kwargs["past_key_values"]), with_kwargs=True
+        lambda module, args, kwargs: held.append(kwargs.get("past_key_values")), with_kwargs=True
     )
     scores = LabelScorer(model, tokenizer, token_budget=4096).score(prompts)["token_logprobs"].to_pylist()
     assert largest_difference([scores[row] for row in (0, 150, 299)], expected) < EXACT
