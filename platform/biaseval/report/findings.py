@@ -70,7 +70,8 @@ class Findings:
     answers: list[Row]
     """The label that is predicted most in each task, n_demos and demonstration set, of the method none."""
     preferred: list[Row]
-    """The label that is predicted most beyond its share of the gold labels: the same."""
+    """By task and n_demos, of the method none: the label that is predicted most beyond its share of the gold labels.
+    ``is_of_all_sets``: it is the same in each demonstration set."""
     wrong: dict[str, list[Row]]
     """Most biased task to its rows of ``wrong_answers``, of the same, where the preferred label is predicted."""
     adaptation: Adaptation | None
@@ -109,6 +110,11 @@ class Findings:
             if row["n_demos"] == n_demos and row["method"] == method:
                 return row
         return None
+
+    def preferred_of(self, task: str, n_demos: int) -> Row:
+        """Return the row of ``preferred`` of a task and a number of demonstrations."""
+        [found] = [row for row in self.preferred if (row["task"], row["n_demos"]) == (task, n_demos)]
+        return found
 
 
 def read_findings(run: Run) -> Findings:
@@ -272,7 +278,20 @@ order by task, n_demos, demo_set
 """
 
 _PREFERRED = """
-from label_bias_by_label_over_sets
+with sets as (
+    from label_bias_by_label
+    where method = 'none'
+    qualify row_number() over (partition by task, n_demos, demo_set order by n_predicted - n_gold desc, label) = 1
+)
+
+select
+    over_sets.*,
+    (
+        select count(distinct sets.label) = 1
+        from sets
+        where sets.task = over_sets.task and sets.n_demos = over_sets.n_demos
+    ) as is_of_all_sets
+from label_bias_by_label_over_sets as over_sets
 where method = 'none'
 qualify row_number() over (partition by task, n_demos order by predicted_share - gold_share desc, label) = 1
 order by task, n_demos

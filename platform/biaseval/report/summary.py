@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from biaseval.report.findings import Findings, Row
@@ -85,11 +85,6 @@ def remedy_name(row: Row, findings: Findings) -> str:
     if row["method"] == "none":
         return f"{demos(row['n_demos'])}, compared with {row['against_n_demos']}"
     return method_name(row["method"], findings.mitigation)
-
-
-def preferred_label(labels: Sequence[Row]) -> Row:
-    """Return the label that is predicted most beyond its share of the gold labels (the first of those, on ties)."""
-    return max(labels, key=lambda label: label["predicted_share"] - label["gold_share"])
 
 
 BESIDE_CONSTANT = {

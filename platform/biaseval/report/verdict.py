@@ -205,8 +205,10 @@ def _smallest(row: Row, metric: str) -> str:
 
 
 def _preferred(findings: Findings, row: Row) -> str:
-    """Return behind a comma which label the model prefers in the only task."""
+    """Return behind a comma which label the model prefers in the only task, if it is one in all demonstration sets."""
     [label] = [each for each in findings.preferred if each["n_demos"] == row["n_demos"]]
+    if not label["is_of_all_sets"]:
+        return ", with another preferred label in other sets of demonstrations"
     predicted, gold = _percent(label["predicted_share"]), _percent(label["gold_share"])
     return f", with “{label['label']}” {predicted} of the answers and {gold} of the gold labels"
 
