@@ -274,9 +274,9 @@ class WorkerWithLittleMemory(LabelScoresWorker):
 
 
 class WorkerWithoutMemory(WorkerWithLittleMemory):
-    """Takes no pass."""
+    """Takes no pass of a prompt; that of a few tokens which asks whether the model looks ahead goes through."""
 
-    n_tokens = 0
+    n_tokens = 8
 
 
 def test_a_budget_that_was_halved_is_recorded(
