@@ -40,5 +40,5 @@ def logged(run: Run) -> Iterator[None]:
             if not run.has(FILE):
                 run.delete(LOG)
             elif lines:
-                before = run.read_text(LOG) if run.has(LOG) else ""
-                run.write_text(LOG, before + "".join(lines))
+                before = run.read_bytes(LOG) if run.has(LOG) else b""
+                run.write_bytes(LOG, before + "".join(lines).encode())
