@@ -123,7 +123,7 @@ def test_qa_runs_have_tables_of_heuristics(
     assert call(capsys, monkeypatch, "figures", str(run), "--out", str(tmp_path / "out")).code == 0
     lines = (tmp_path / "out" / "qa_by_model.md").read_text().splitlines()
     assert lines[0].startswith(
-        "| model | dataset | heuristic | significance | worse EM (%) | p | is_supported | detectable | finding |"
+        "| model | dataset | heuristic | significance | worse EM (%) | p | detectable | finding |"
     )
 
 

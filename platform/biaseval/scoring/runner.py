@@ -142,8 +142,12 @@ class Runner:
         if _state(self.model) != self._state:
             self.forget()
         if not self._is_known_causal:
-            refuse_looking_ahead(name_of(self.model), self.model)
-            self._is_known_causal = True
+            try:
+                refuse_looking_ahead(name_of(self.model), self.model)
+                self._is_known_causal = True
+            except RuntimeError as error:
+                if not is_out_of_memory(error):  # which the first pass meets, too, and says with its text
+                    raise
 
     def test_again(self) -> None:
         """Test the paths once more on what comes next; the differences that were seen stay on record."""
