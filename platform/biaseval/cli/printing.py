@@ -266,16 +266,17 @@ def print_lines(lines: Iterable[tuple[str, str]]) -> None:
 
 
 def _print_memory(cost: TrainingCost) -> None:
-    """Print what a worker needs, by model and ZeRO stage; one line where no model of the spec needs `_LITTLE_GIB`."""
+    """Print what a worker needs, by model and ZeRO stage; one line where no model needs `_LITTLE_GIB` or offloads."""
     from biaseval.training.estimate import PUBLISHED_SHAPES
 
     own = zip(cost.shapes, cost.memory, strict=True)
     largest = max(by_stage["none"].total for shape, by_stage in own if shape not in PUBLISHED_SHAPES) / 2**30
-    if largest < _LITTLE_GIB:
+    is_offloaded = any(memory.offloaded for by_stage in cost.memory for memory in by_stage.values())
+    if largest < _LITTLE_GIB and not is_offloaded:
         print_lines([("memory of training", f"{largest:.2f} GiB at most, about; any GPU has room for it without ZeRO")])
         return
     names = ["weights", "adapter", "gradients", "optimizer", "activations", "total"]
-    if any(memory.offloaded for by_stage in cost.memory for memory in by_stage.values()):
+    if is_offloaded:
         names.append("offloaded")
     columns = [(name, name != "model") for name in ("model", "trainable", "ZeRO", *names, "GPUs of 80 GiB needed")]
     rows = []
