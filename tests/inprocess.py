@@ -20,6 +20,7 @@ from biaseval.execute.cluster import Cluster
 from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Resources
 from biaseval.execute.tuning import Attempts
+from biaseval.execute.waiting import Wait
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def in_this_process() -> Iterator[None]:
 
 
 def _try_all(
-    numbers: Sequence[int], attempts: Attempts, has_ended: Callable[[int], bool]
+    numbers: Sequence[int], attempts: Attempts, has_ended: Callable[[int], bool], wait: Wait
 ) -> Iterator[tuple[int, str | None]]:
     """Have trials of a search made, one after another; one that Ray Tune would have to give up is an error."""
     for number in numbers:

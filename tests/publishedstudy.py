@@ -14,7 +14,7 @@ from biaseval.store import Run
 from biaseval.tables import EVALUATIONS, QA_SEGMENTS, TRAINED_MODELS, TRAINING
 from tests.measuring import measure
 from tests.qaplans import QaPlan
-from tests.specs import whole_spec
+from tests.specs import as_older, whole_spec
 
 HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
 BIASES = ("word_dist", "sim_word", "cos_sim", "ans_len", "sim_ents", "subj_pos")
@@ -204,7 +204,7 @@ class Study:
 
     def write(self, folder: Path, models: Sequence[Row] = ({"name": "people", "annotators": True},)) -> Run:
         """Return a run that has measured its spec's models, and these readers."""
-        run = measured_run(folder, models, self.heuristics, self.outside)
+        run = as_older(measured_run(folder, models, self.heuristics, self.outside).uri)
         biases = pq.read_table(f"{run.root}/marts/qa_bias_by_heuristic.parquet")
         changed = [
             row | {"bias_significance": value + 0.3 * number, "worse_high": worse}

@@ -130,12 +130,14 @@ class Search:
         value: float | None,
         left_out: Sequence[float | None],
         scope: str = EVERYTHING,
+        is_above: bool | None = True,
     ) -> None:
         """Say what an objective is on a half, and with each group of it left out, in place of what it was."""
         place = {"trial": trial, "objective": objective, "scope": scope, "sample": sample}
         self.values = [row for row in self.values if {key: row[key] for key in place} != place]
         self.values += [
-            {**place, "left_out": group, "value": one} for group, one in enumerate([value, *left_out], start=-1)
+            {**place, "left_out": group, "value": one, "is_above_constant": is_above if group < 0 else None}
+            for group, one in enumerate([value, *left_out], start=-1)
         ]
         for row in self.values:
             row["left_out"] = None if row["left_out"] == -1 else row["left_out"]
@@ -179,6 +181,7 @@ class Search:
             run.write_part("trial_evaluations", row["trial"], TRIAL_EVALUATIONS.empty())
         plan = {"n_trials": len(self.trials), "objectives": list(self.objectives), "batch": 4}
         run.write_json("plan.json", plan)
+        run.write_json("environment.json", {})
         return run.uri
 
 

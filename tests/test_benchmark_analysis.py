@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import runpy
 import sys
 from contextlib import closing
@@ -99,9 +100,11 @@ def test_the_record_says_what_each_process_took(measured: tuple[str, dict[str, A
         'sql RUN RUN "from label_bias_by_model"',
         "sql RUN",
     ]
+    # Linux counts the memory of the process that starts another one as the other's, too.
+    starter = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for row in report["took"]:
         assert row["seconds"] > 0.1
-        assert 20 < row["peak_mib"] < 4000
+        assert 20 < row["peak_mib"] <= max(4000, starter)
         assert row["spilled_mib"] == 0
     assert report["page_bytes"] == Path(run, "report.html").stat().st_size
     assert [path.name for path in Path(run).parent.iterdir() if path.is_dir()] == ["run"]

@@ -23,6 +23,15 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert heading in _anchors(target), place
 
 
+def test_messages_and_pages_install_from_the_source_folder() -> None:
+    """The package is in no registry, and where torch's builds lie is said by PyTorch's own page."""
+    places = ["README.md", "docs/*.md", "examples/*", "platform/**/*.py"]
+    texts = {path: path.read_text() for place in places for path in ROOT.glob(place) if path.is_file()}
+    wrong = re.compile(r"install 'biaseval\[|--(extra-)?index-url|download\.pytorch")
+    assert [str(path) for path, text in texts.items() if wrong.search(text)] == []
+    assert "https://pytorch.org/get-started/locally/" in texts[ROOT / "README.md"]
+
+
 def _anchors(page: Path) -> set[str]:
     """Return the names under which headings are linked: lower case, without punctuation, hyphens for spaces."""
     headings = re.findall(r"^#+ (.+)$", _without_code(page), re.MULTILINE)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 import torch
@@ -47,7 +48,7 @@ def score_file(model: Path, prompts: Path, out: Path, execution: ExecutionSpec =
 
 
 def environment(run_dir: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((run_dir / "environment.json").read_text())
+    content: dict[str, Any] = Run.open(str(run_dir)).read_json("environment.json")
     return content
 
 
@@ -228,7 +229,7 @@ def interrupted(finished: Path, run_dir: Path, device: str) -> dict[str, int]:
     # One budget halved often, one beyond a scorer's own.
     ended_with = {"token_budget": 33, "cache_budget": 7 * content["scorer"]["cache_budget"]}
     content["scorer"] |= {**ended_with, "device": device}
-    (run_dir / "environment.json").write_text(json.dumps(content))
+    Run.open(str(run_dir)).write_sealed("environment.json", content)
     for number in (0, 2):
         (run_dir / "label_scores" / f"part-{number:05d}.parquet").unlink()
     return ended_with
@@ -273,9 +274,9 @@ class WorkerWithLittleMemory(LabelScoresWorker):
 
 
 class WorkerWithoutMemory(WorkerWithLittleMemory):
-    """Takes no pass."""
+    """Takes no pass of a prompt; that of a few tokens which asks whether the model looks ahead goes through."""
 
-    n_tokens = 0
+    n_tokens = 8
 
 
 def test_a_budget_that_was_halved_is_recorded(
@@ -285,6 +286,41 @@ def test_a_budget_that_was_halved_is_recorded(
     score_file(tiny_llama, finished / "prompts.jsonl", tmp_path / "out", ExecutionSpec(part_rows=12))
     assert environment(tmp_path / "out")["scorer"]["token_budget"] == 64
     assert_same_scores(tmp_path / "out", finished / "out")
+    # Each part says how it was scored, its rows do not: the tables are those of the undisturbed run.
+    assert {how["token_budget"] for how in hows(tmp_path / "out")} == {64}
+    undisturbed = environment(finished / "out")["scorer"]
+    for how in hows(finished / "out"):
+        assert how == {name: undisturbed[name] for name in label_scores.HOW}
+    schemas = [Run.open(str(folder / "out")).read_table("label_scores").schema for folder in (tmp_path, finished)]
+    assert schemas[0].equals(schemas[1])
+
+
+def hows(run_dir: Path) -> list[dict[str, Any]]:
+    """Return how each part of a run was scored, by SQL."""
+    files = f"{run_dir}/label_scores/*.parquet"
+    select = f"select decode(value) from parquet_kv_metadata('{files}') where decode(key) = 'scorer'"
+    found = [json.loads(value) for (value,) in duckdb.sql(select).fetchall()]
+    assert len(found) == len(Run.open(str(run_dir)).parts("label_scores"))
+    return found
+
+
+def test_a_part_says_by_which_path_and_budget_it_was_scored(
+    finished: Path, tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is resumed with less memory has parts of both kinds, and both can be told."""
+    run_dir = tmp_path / "out"
+    shutil.copytree(finished / "out", run_dir)
+    (run_dir / "label_scores" / "part-00001.parquet").unlink()
+    monkeypatch.setattr(WorkerWithLittleMemory, "n_tokens", 40)
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithLittleMemory)
+    score_file(tiny_llama, finished / "prompts.jsonl", run_dir)
+    first = Run.open(str(run_dir))
+    budgets_of = {
+        part: json.loads(first.read_part("label_scores", part).schema.metadata[b"scorer"])["token_budget"]
+        for part in first.parts("label_scores")
+    }
+    assert budgets_of[1] == 32
+    assert {budget for part, budget in budgets_of.items() if part != 1} == {budgets(finished / "out")["token_budget"]}
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

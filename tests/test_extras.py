@@ -27,7 +27,7 @@ LORA = f"""
 kind: label_bias
 name: x
 model: {{path: {MODEL_PATH}}}
-data: {{train: reviews.csv, label: praise, fields: {{input: review}}}}
+data: {{train: {ROOT / "examples" / "reviews.csv"}, label: praise, fields: {{input: review}}}}
 lora: {{}}
 """
 
@@ -67,10 +67,12 @@ def test_what_is_not_installed_is_named_with_its_extra(base: Path, tmp_path: Pat
     if content == "lora":
         spec = tmp_path / "lora.yaml"
         spec.write_text(LORA)
-        expected = ["lora needs peft and deepspeed, which are not installed: pip install 'biaseval[train]'"]
+        needed, extra = "lora needs peft and deepspeed", "train"
     else:
         spec = ROOT / "examples" / "two-systems.yaml"
-        expected = ["heuristics need nltk and sklearn, which are not installed: pip install 'biaseval[qa]'"]
+        needed, extra = "heuristics need nltk and sklearn", "qa"
+    how = f"run pip install '.[{extra}]' in the source folder of biaseval"
+    expected = [f"{needed}, which are not installed; {how}"]
     done = _run(
         base,
         f"""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -105,7 +109,7 @@ def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
     _, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
     assert cautions == [
         "1 rows have no text: they are left out",
-        "2 rows have no label: fill it in, or take them out",
+        "2 rows have no label: they are left out (data.on_bad_row: drop)",
         "2 rows repeat an earlier one's text, 1 of them with another label: they are left out",
         "99% of the labels are good: of the others little can be said",
         "bad: fewer than five rows, of which little can be said",
@@ -267,6 +271,74 @@ def test_the_command_writes_no_spec_over_another(
     again = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
     assert (again.code, again.out) == (2, "")
     assert again.err.startswith(f"error: {out}: is there already; go on with it (biaseval plan {out}), or name")
+
+
+def test_rows_without_a_label_are_left_out_by_the_spec(tmp_path: Path) -> None:
+    rows = [{"text": f"row {number}", "label": ("good", "bad", "")[min(2, number % 11)]} for number in range(110)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    n_unlabelled = sum(not row["label"] for row in rows)
+    assert cautions[0] == f"{n_unlabelled} rows have no label: they are left out (data.on_bad_row: drop)"
+    assert (
+        f"  on_bad_row: drop  # {n_unlabelled} rows have no label; error refuses the file\n"
+        in (tmp_path / "first.yaml").read_text()
+    )
+    [data] = spec.data
+    assert data.on_bad_row == "drop"
+    left_out = f"{n_unlabelled} of 110 rows are left out (on_bad_row: drop): {n_unlabelled} label: is empty"
+    assert f"note: data.train: {left_out}" in describe(spec).notes
+    labelled = [row for row in rows if row["label"]]
+    assert _spec(tmp_path, write_csv(tmp_path / "rows.csv", labelled))[0].data[0].on_bad_row == "error"
+
+
+def test_options_without_a_right_one_are_left_out_by_the_spec(tmp_path: Path) -> None:
+    texts = ({"question": f"What is {n}?", **{letter: f"{letter} {n}" for letter in "ABC"}} for n in range(80))
+    rows = [{**row, "answer": "ABC "[n % 4].strip()} for n, row in enumerate(texts)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "quiz.csv", rows))
+    assert "20 rows have no label: they are left out (data.on_bad_row: drop)" in cautions
+    assert (
+        "note: data.train: 20 of 80 rows are left out (on_bad_row: drop): 20 answer: is empty" in describe(spec).notes
+    )
+
+
+@pytest.mark.parametrize("labels", [("café", "cafe\u0301", "thé"), ("yes", "Yes", "no"), ("good", "\uff47ood", "bad")])
+def test_labels_that_look_alike_are_said_before_and_in_a_plan(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    rows = [{"text": f"row {number}", "label": labels[number % 3]} for number in range(120)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    [caution] = [each for each in cautions if "look alike and count as different" in each]
+    # A plan has them in the order of their characters.
+    shown = re.findall("'[^']*'", caution)
+    assert any("rows: the labels" in note and all(one in note for one in shown) for note in describe(spec).notes)
+
+
+def test_a_file_without_names_of_columns_is_said_before_and_in_a_plan(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("".join(f"tea cup {n},{('pos', 'neg')[n % 2]}\n" for n in range(60)))
+    spec, cautions = _spec(tmp_path, tmp_path / "rows.csv")
+    assert cautions[0].startswith(
+        "line 1 looks like a row and not like the names of columns ('pos' stands below in its"
+    )
+    assert f"note: data.train: {cautions[0]}" in describe(spec).notes
+
+
+def test_decimal_numbers_as_labels_are_shown_without_decimals(tmp_path: Path) -> None:
+    rows = [{"text": f"row {number}", "label": ("0.0", "1.0")[number % 2]} for number in range(60)]
+    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    assert spec.data[0].labels == {"0.0": "0", "1.0": "1"}
+    assert "labels are no words: say in data.labels what prompts show for each" in cautions
+    describe(spec)
+    frame = pd.DataFrame([{**row, "label": None if n > 50 else float(row["label"])} for n, row in enumerate(rows)])
+    frame.to_parquet(tmp_path / "rows.parquet")
+    [data] = _spec(tmp_path, tmp_path / "rows.parquet")[0].data
+    assert (data.label, data.labels, data.on_bad_row) == ("label", {"0": "0", "1": "1"}, "drop")
+
+
+def test_hidden_labels_are_said_where_no_label_is_found(tmp_path: Path) -> None:
+    features = {"text": {"_type": "Value"}, "label": {"names": ["bad", "good"], "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    schema = pa.schema({"text": pa.string(), "label": pa.int64()}, metadata=metadata)
+    rows = [{"text": f"row {number}", "label": -1} for number in range(60)]
+    pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "test.parquet")
+    with pytest.raises(InputError, match=r"label: 60 of 60 rows have -1, which stands for a hidden label, as in test"):
+        first_spec(str(tmp_path / "test.parquet"), None, tmp_path)
 
 
 ODD = ("Don\x92t know", "x\x7f", "\x85 b", "a\u2028b", "\ufeffq", "\ufffe!", "a: b #c", "yes", "~", "'\"\\", "...")

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pytest
 
 from biaseval import store
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, InputError
+from biaseval.execute import datasets
+from biaseval.pipelines import run_status
 from biaseval.store import Run
 from biaseval.units import Unit, missing_units
 from tests.buckets import s3_server
@@ -131,3 +133,13 @@ def test_a_part_is_written_by_one_request(tmp_path: Path, monkeypatch: pytest.Mo
         asked = re.findall(r'"(PUT|POST|GET|HEAD) ', log.read_text()[before:])
         assert asked == ["PUT"]
         assert run.read_part("label_scores", 0).equals(ROWS)
+
+
+def test_a_bucket_that_does_not_exist_is_said_at_once(object_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PAUSES_S", (600.0,))
+    run = Run.open("s3://nowhere/run")
+    with pytest.raises(InputError, match=r"cannot be written \(its bucket does not exist; make it, or mend its name\)"):
+        run.create()
+    with pytest.raises(InputError, match="s3://nowhere: this bucket does not exist"):
+        run_status(run.uri)  # which --watch would ask again and again, were it thought to be out of reach
+    assert not datasets._may_pass(OSError("AWS Error NO_SUCH_BUCKET during GetObject operation"))

@@ -26,6 +26,8 @@ LAYERS = [
     {"spec"},
     {"prompting", "qa_bias"},  # their records are what a spec may ask for
     {"records"},
+    {"digests"},
+    {"delimited"},
     {"lease"},
     {"store"},
     {"tables"},

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute import datasets, waiting
+from biaseval.execute import datasets
 from biaseval.execute.budget import GpuHours
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.datasets import _may_pass
 from biaseval.execute.devices import is_broken_device, refuse_unusable_gpu, unusable_gpu
 from biaseval.execute.parts import Parts
-from biaseval.execute.resources import Allocation, NodeType, Resources
 from biaseval.execute.tasks import Made
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
@@ -102,23 +101,6 @@ def test_gpu_hours_that_are_used_up_end_a_run_after_a_part_and_more_of_them_resu
         made(run, times=0, max_gpu_hours=1.0)
     assert set(run.files("files")) == there
     assert made(run, times=0, max_gpu_hours=3.0) == [n for n in range(3) if f"files/{n}" not in there]
-
-
-@pytest.mark.ray
-def test_waiting_is_said_with_what_is_asked_for_and_what_is_there(
-    ray_cluster: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(waiting, "FIRST_S", 0.5)
-    monkeypatch.setattr(waiting, "_BETWEEN_LOOKS_S", 0.1)
-    types = [NodeType("gpu_spot", {"CPU": 8, "GPU": 1}, 16), NodeType("cpu", {"CPU": 8}, 4)]
-    allocation = Allocation((1, 16), num_cpus=0, num_gpus=1, n_threads=None, n_preparing=2)
-    with waiting.said_while_waiting("scoring", allocation, Resources([], False, 2, types=types), "_Actor"):
-        time.sleep(1.5)
-    said = capsys.readouterr().err.strip().splitlines()
-    assert said == [
-        "scoring has waited 0:01 for an actor, which asks for 1 GPU: of 0 GPUs there 0 are free; up to 16 gpu_spot may "
-        "come"
-    ]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +96,34 @@ def test_what_is_given_up_ends_a_whole_run_before_the_next_stage(run: Run) -> No
         make(run, adapters, scores)
     assert (adapters.made, scores.made) == ([0, 1], [])
     assert make(run, adapters, is_whole_run=False) == [1]
+
+
+@dataclass
+class HoldingStage(WritingStage):
+    """Holds something while it is made."""
+
+    is_held: bool = False
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        self.is_held = True
+        try:
+            yield from super().make(run, missing, cluster)
+        finally:
+            self.is_held = False
+
+
+def test_a_stage_that_is_left_holds_nothing_though_somebody_keeps_the_error(
+    run: Run,
+) -> None:
+    def lost() -> None:
+        if run.has(SCORES[0].files[0]):  # what writes it asks before
+            raise BiasevalError("another process took it over")
+
+    stage = HoldingStage("rows", SCORES)
+    with pytest.raises(BiasevalError, match="took it over") as kept:
+        make(replace(run, guard=lost), stage)
+    assert kept.value.__traceback__ is not None
+    assert (stage.made, stage.is_held) == ([0], False)
 
 
 def test_nothing_is_left_out_silently(run: Run) -> None:

@@ -109,11 +109,11 @@ def test_several_seeds_against_one_have_no_error_from_seeds() -> None:
 
 def test_the_other_direction_exchanges_the_sides_and_turns_the_difference_round() -> None:
     row = {"run": "a", "other_run": "b", "metric": "m", "value": 0.2, "other_value": 0.5, "estimate": 0.3, "p": 0.04}
-    row |= {"is_constant": True, "other_is_constant": False, "low": 0.1, "high": 0.6}
+    row |= {"is_above_constant": True, "other_is_above_constant": False, "low": 0.1, "high": 0.6}
     row |= {"simultaneous_low": -0.1, "simultaneous_high": 0.8, "both_low": None, "both_high": 0.9}
     found = found_by("from both_directions('tests') order by run", tests=pa.Table.from_pylist([row]))
     back = {"run": "b", "other_run": "a", "metric": "m", "value": 0.5, "other_value": 0.2, "estimate": -0.3, "p": 0.04}
-    back |= {"is_constant": False, "other_is_constant": True, "low": -0.6, "high": -0.1}
+    back |= {"is_above_constant": False, "other_is_above_constant": True, "low": -0.6, "high": -0.1}
     back |= {"simultaneous_low": -0.8, "simultaneous_high": 0.1, "both_low": -0.9, "both_high": None}
     assert found == [row, back]
 
@@ -157,7 +157,8 @@ def test_a_comparison_counts_the_errors_of_rows_and_of_draws() -> None:
             for (setting, seed), value in np.ndenumerate(values)
         ]
     model = {name: place[name] for name in ("n_demos", "instruction", "predict", "method")}
-    model |= {"is_constant": False, "has_enough_rows": True, "majority_accuracy": 0.7, "constant_f1": 0.5}
+    model |= {"is_above_constant": True, "is_any_setting_above_constant": True, "has_enough_rows": True}
+    model |= {"majority_accuracy": 0.7, "constant_f1": 0.5}
     boundaries = pa.Table.from_pylist([{"run": "a", **place, "seed": 0, "draw": 0, "rb_at_10": 1.0}]).slice(1)
     sql = (relations.ANALYTICS / "comparisons" / "majority_bias_comparison.sql").read_text()
     found = found_by(

@@ -68,7 +68,7 @@ def test_the_effect_of_size_is_larger_minus_smaller_by_hand(small: str, large: s
         "n_shared_rows": 4,
         **signs,
         "has_enough_rows": False,
-        "is_constant": False,
+        "is_above_constant": None,
     }
     # Four test rows make no difference clear, but for the one that is none.
     assert signs == {**dict.fromkeys(signs), "middle_f1_sign": 0}
@@ -115,7 +115,8 @@ def test_other_resamples_leave_the_differences_without_interval(small: str, tmp_
     found = effects(small, other)
     assert len(found) == 2
     for row in found:
-        assert all((row[name] is None) == name.endswith(("_low", "_high")) for name in row if "_sign" not in name)
+        names = [name for name in row if "_sign" not in name and name != "is_above_constant"]
+        assert all((row[name] is None) == name.endswith(("_low", "_high")) for name in names)
         assert row["n_shared_rows"] == 4
     [with_instruction] = [row for row in found if row["instruction"]]
     assert with_instruction["rb_at_10"] == pytest.approx(1 / 3)
@@ -187,7 +188,7 @@ def test_other_prompts_or_scoring_leave_the_differences_without_interval(
         assert met == {**dict.fromkeys(("has_same_rows", "has_same_contexts", "has_same_scoring"), True), reason: False}
     found = effects(small, other)
     assert len(found) == 2
-    names = [name for name in found[0] if "_sign" not in name]
+    names = [name for name in found[0] if "_sign" not in name and name != "is_above_constant"]
     assert all((row[name] is None) == name.endswith(("_low", "_high")) for row in found for name in names)
 
 

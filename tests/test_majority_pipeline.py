@@ -25,7 +25,7 @@ from biaseval.pipelines.kinds import KINDS
 from biaseval.pipelines.run import planned_run
 from biaseval.prompting.matching import match_label
 from biaseval.spec import load_spec
-from biaseval.store import Run
+from biaseval.store import LOG, Run
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
 
 pytestmark = pytest.mark.ray
@@ -58,7 +58,7 @@ def write_spec(folder: Path, model: Path) -> Path:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != LOG)  # each sitting adds to it
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

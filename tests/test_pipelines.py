@@ -22,7 +22,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines import run_spec, run_status, score_prompts
 from biaseval.pipelines.run import planned_run
 from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
-from biaseval.store import Run
+from biaseval.store import LOG, Run
 from tests.inprocess import in_this_process
 from tests.processes import ROOT, killed_in_the_end, wait_until
 from tests.taskfiles import write_task
@@ -67,7 +67,8 @@ def marts(run_dir: Path) -> dict[str, list[Any]]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    """Return the SHA-256 of each file of a run by its name; the log, which says when, is left out."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != LOG)
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines import describe
+from biaseval.pipelines import describe, score_prompts
 from biaseval.pipelines.prompts_file import score_spec
 from biaseval.spec import ExecutionSpec, ModelSpec
 
@@ -73,3 +73,47 @@ def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str,
     file.write_bytes(content)
     with pytest.raises(InputError, match=rf"prompts\.jsonl: {message}"):
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
+
+
+def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_llama: Path, here: None) -> None:
+    text = "Input: The soup was good.\nOutput:"
+    rows = [
+        {"prompt_id": "two words", "text": f"{text} ", "labels": ["not sure", "very sure"]},
+        {"prompt_id": "beside one", "text": f"{text} ", "labels": ["not sure", "no"]},
+        {"prompt_id": "no space", "text": text, "labels": ["not sure", "very sure"]},
+    ]
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = score_prompts(ModelSpec(path=str(tiny_llama)), ExecutionSpec(), file, str(tmp_path / "out"))
+    scores = {
+        (row["prompt_id"], row["label"]): row["token_logprobs"] for row in run.read_table("label_scores").to_pylist()
+    }
+    for other in ("beside one", "no space"):
+        assert scores[other, "not sure"] == pytest.approx(scores["two words", "not sure"], abs=1e-5)
+    assert scores["no space", "very sure"] == pytest.approx(scores["two words", "very sure"], abs=1e-5)
+
+
+def test_prompts_that_begin_with_bos_have_it_once_and_it_is_said(
+    tmp_path: Path, tiny_llama: Path, here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "prompts.jsonl"
+    texts = {"with": "<s>Is it so?", "without": "Is it so?"}
+    rows = [{"prompt_id": name, "text": text, "labels": ["yes", "no"]} for name, text in texts.items()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model, execution = ModelSpec(path=str(tiny_llama)), ExecutionSpec()
+    [note] = describe(score_spec(model, execution, file)).notes
+    assert note.startswith(f"note: {file}: prompts begin with '<s>', which the tokenizer puts before every text itself")
+    run = score_prompts(model, execution, file, str(tmp_path / "out"))
+    assert note in capsys.readouterr().err
+    scores = run.read_table("label_scores")["token_logprobs"].to_pylist()
+    assert scores[:2] == scores[2:]
+
+
+def test_a_byte_order_mark_is_none_of_the_first_prompt(tmp_path: Path) -> None:
+    row = json.dumps({"prompt_id": "a", "text": "Input: x\nOutput:", "labels": ["yes", "no"]})
+    model, execution = ModelSpec(path="unused"), ExecutionSpec()
+    specs = []
+    for name, mark in (("marked", "\ufeff"), ("bare", "")):
+        (tmp_path / f"{name}.jsonl").write_text(mark + row + "\n", encoding="utf-8")
+        specs.append(score_spec(model, execution, tmp_path / f"{name}.jsonl"))
+    assert specs[0].prompts_sha256 == specs[1].prompts_sha256

@@ -15,7 +15,7 @@ import yaml
 import biaseval
 from biaseval.analysis import query
 from biaseval.demo import SPEC_PATH
-from biaseval.errors import InputError
+from biaseval.errors import InputError, how_to_install
 from tests.compare.runs import label_plan, make
 from tests.test_cli import HEAVY
 
@@ -72,7 +72,7 @@ def test_what_is_not_installed_is_named_with_the_extra_that_has_it(
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(InputError) as raised:
             asked("tasks")
-        assert str(raised.value) == f"{package} is not installed; pip install 'biaseval[notebook]' installs it"
+        assert str(raised.value) == f"{package} is not installed; {how_to_install('notebook')}"
 
 
 def test_bad_input_is_an_error_of_ours(tmp_path: Path) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 from transformers import BartConfig
 
+from biaseval.cli import printing
 from biaseval.errors import InputError
-from biaseval.pipelines import describe
+from biaseval.pipelines import describe, segments
+from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.planted import planted_questions
+from tests.commands import call
 from tests.conftest import ROOT
-from tests.smallstudy import METHODS, generated, load, refused, write_spec
+from tests.smallstudy import METHODS, generated, load, write_spec
 from tests.test_qa_pipeline import make_bert, question, write_lines
 
 pytestmark = pytest.mark.timeout(900)
@@ -25,29 +30,59 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_bert(tmp_path_factory.mktemp("models") / "bert")
 
 
-def test_a_search_that_finds_no_threshold_says_what_to_do(bert: Path, tmp_path: Path, here: None) -> None:
+def _refused_plan(spec: Path) -> str:
+    """Return why `biaseval plan` refuses a spec."""
+    with pytest.raises(InputError) as caught:
+        describe(load(spec))
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_a_plan_refuses_a_search_that_can_find_no_threshold(bert: Path, tmp_path: Path) -> None:
     """No segment of 24 questions can hold 13 of them beside another."""
     changes = {"methods": ["standard", "resample"], "thresholds": "search"}
-    found = refused(write_spec(tmp_path, bert, train=changes, bootstrap={"trials": 10, "sample": 13}), tmp_path)
-    assert "train.biases: ans_pos: bert shows no biased segment on check" in found
-    assert "give train.thresholds a number for it" in found
+    found = _refused_plan(write_spec(tmp_path, bert, train=changes, bootstrap={"trials": 10, "sample": 13}))
+    assert re.search(
+        r"train.biases: ans_pos: of \d+ thresholds on check the most even, \d+, has \d+ lower and \d+ higher "
+        "questions, and judging takes bootstrap.sample, 13, of each; choose a larger validation set",
+        found,
+    )
 
 
-def test_a_threshold_that_leaves_too_few_questions_to_judge_by_is_refused_with_their_number(
-    bert: Path, tmp_path: Path, here: None
-) -> None:
+def test_a_plan_refuses_a_threshold_that_leaves_too_few_questions_to_judge_by(bert: Path, tmp_path: Path) -> None:
     """Those of word_dist are at least 0: none of the 24 lies below."""
     changes = {"methods": ["standard", "resample"], "biases": ["word_dist"], "thresholds": {"word_dist": -5}}
-    found = refused(write_spec(tmp_path, bert, train=changes), tmp_path)
+    found = _refused_plan(write_spec(tmp_path, bert, train=changes))
     assert "train.biases: word_dist (threshold -5): check has 0 lower and 24 higher questions" in found
     assert "judging takes bootstrap.sample, 5, of each; choose another threshold" in found
 
 
-def test_a_segment_that_is_too_small_is_refused_with_its_number(bert: Path, tmp_path: Path, here: None) -> None:
-    changes = {"methods": ["standard", "learned_mixin"], "thresholds": "mikula2024", "data": {"d": generated(6, 0.0)}}
-    found = refused(write_spec(tmp_path, bert, train=changes), tmp_path)
+@pytest.mark.parametrize("thresholds", ["mikula2024", {"ans_pos": 0}])
+def test_a_plan_refuses_a_training_set_with_too_few_questions_of_a_segment(
+    thresholds: Any, bert: Path, tmp_path: Path
+) -> None:
+    changes = {"methods": ["standard", "learned_mixin"], "thresholds": thresholds, "data": {"d": generated(6, 0.0)}}
+    found = _refused_plan(write_spec(tmp_path, bert, train=changes))
     assert "train.biases: ans_pos (threshold 0, d)" in found
     assert "training questions in the biased segment, and a step of a bias model takes 8" in found
+
+
+def test_a_plan_reads_more_questions_for_as_long_as_a_segment_is_too_small(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[int]()
+
+    def counted(examples: pa.Table, heuristics: list[str], **given: Any) -> pa.Table:
+        read.append(examples.num_rows)
+        return attributes(examples, heuristics, **given)
+
+    monkeypatch.setattr(segments, "attributes", counted)
+    monkeypatch.setattr(segments, "_FIRST", 6)
+    describe(load(write_spec(tmp_path, bert)))
+    assert max(read) < 48  # of the 48 for training, enough lie on either side among the first
+    changes = {"methods": ["standard", "resample"], "thresholds": {"ans_pos": 50}}
+    assert "check has 24 lower and 0 higher questions" in _refused_plan(write_spec(tmp_path, bert, train=changes))
+    assert read[-3:] == [6, 12, 24]
 
 
 def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path: Path, tiny_llama: Path) -> None:
@@ -137,4 +172,29 @@ def test_the_papers_studies_can_be_planned(
 
 
 def squad(number: int) -> list[dict[str, Any]]:
-    return [question(row, "squad") for row in range(number)]
+    return [_varied(question(row, "squad"), row) for row in range(number)]
+
+
+def _varied(own: dict[str, Any], row: int) -> dict[str, Any]:
+    """Return the question, or one of two that lie on the other side of P3's thresholds."""
+    roof = "The roof held. The roof leaked. The roof covers many windows, doors, floors and stairs, and on market days"
+    others = {
+        1: (f"{roof} in spring it shines.", "What has the roof?", "market days in spring it shines"),
+        2: ("Far from any road people sell wool on market days.", "When did Columbus sail?", "people sell wool"),
+    }
+    if row % 3 not in others:
+        return own
+    context, asked, text = others[row % 3]
+    answers = {"text": [text], "answer_start": [context.index(text)]}
+    return {**own, "context": context, "question": asked, "answers": answers}
+
+
+def test_a_plan_of_a_little_reader_has_no_table_of_memory(
+    bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = write_spec(tmp_path, bert)
+    shown = call(capsys, monkeypatch, "plan", str(spec))
+    assert "memory of training         0.0" in shown.out
+    assert "GPUs of 80 GiB needed" not in shown.out
+    monkeypatch.setattr(printing, "_LITTLE_GIB", 0)
+    assert "GPUs of 80 GiB needed" in call(capsys, monkeypatch, "plan", str(spec)).out

@@ -19,6 +19,8 @@ from biaseval.pipelines.arithmetic import make_block, together
 from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.search import SEARCH, SearchInputs
 from biaseval.pipelines.trials import MADE, SHARED, deriving, row_of
+from biaseval.report.search_findings import read_search_findings
+from biaseval.report.search_words import summarize_search
 from biaseval.spec import SearchedSpec, SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
 from biaseval.tables import PROMPTS
@@ -131,6 +133,7 @@ def _searching(folder: Path, plan: Plan, search: SearchSpec) -> Run:
     run.create()
     run.write_text("spec.yaml", dump_spec(search))
     run.write_json("plan.json", SEARCH.write(run, search, _inputs(search)))
+    run.write_json("environment.json", {})
     plan.write(folder / SHARED)
     run.write_json(MADE, {"files": []})
     return run
@@ -296,3 +299,52 @@ def test_a_block_records_what_fails_and_goes_on(tmp_path: Path) -> None:
     assert [row["objectives"] for row in rows] == ['{"x": 0.5}', None, None, '{"x": 0.5}']
     assert {row["run"] for row in rows} == {None}
     assert run.has(row_of(0))
+
+
+def _skewed() -> Plan:
+    """Return three tasks: one always answered alike, one right, a small one."""
+    plan = Plan()
+    for task, n_rows in (("constant", 200), ("right", 200), ("small", 20)):
+        plan.task(task, ["a", "b", "c"])
+        golds = ["a"] * (n_rows * 6 // 10) + ["b"] * (n_rows * 3 // 10) + ["c"] * (n_rows // 10)
+        for purpose, own in (("main", golds), ("bias_score", list("abc") * 10)):
+            for place, gold in enumerate(own):
+                said = gold if place else "c"
+                likely = [0.6 if label == said else 0.2 for label in "abc"]
+                plan.probabilities(task, purpose, gold, [0.5, 0.3, 0.2] if task == "constant" else likely)
+        for _ in range(3):
+            plan.probabilities(task, "cc", None, [0.8, 0.15, 0.05] if task == "constant" else [1 / 3] * 3)
+    return plan
+
+
+def test_a_constant_answer_that_is_chosen_is_no_better_than_one(tmp_path: Path) -> None:
+    """By RSD, always a is the least biased answer of its task: what is chosen stays, and is not praised."""
+    sql = "select task, avg(rsd) as rsd from label_bias_by_task where method like 'cc%' group by task"
+    search = _search(
+        search={"calibration.cc.strength": [0, 0.5, 1]}, objective={"sql": sql, "maximize": False}, per=["task"]
+    )
+    run = _searching(tmp_path / "search", _skewed(), search)
+    rows = _ended(run, search, [{"calibration.cc.strength": strength} for strength in (0, 0.5, 1)])
+    above = {(row["scope"], row["trial"]): row["is_above_constant"] for row in rows}
+    assert {above["constant", trial] for trial in range(3)} == {False}
+    assert {above["right", trial] for trial in range(3)} == {True}
+    assert {above["small", trial] for trial in range(3)} == {None}
+    best = query([run.uri], "select scope, trial, is_above_constant from search_best").to_pylist()
+    assert {row["scope"]: row["is_above_constant"] for row in best} == {"constant": False, "right": True, "small": None}
+    assert {row["scope"]: row["trial"] for row in best}["constant"] == 0
+    stored = query([run.uri], "select is_above_constant from trial_values where left_out is not null").to_pylist()
+    assert {row["is_above_constant"] for row in stored} == {None}
+    said = " ".join(summarize_search(read_search_findings(run)))
+    assert "the chosen trial is not shown to be better than always answering one label in 2 of 3" in said
+
+
+def test_an_objective_that_rests_on_few_and_many_settings_is_not_shown(tmp_path: Path) -> None:
+    """The mean over all tasks is of one that is better and two that are not shown to be; its best is of the one."""
+    objectives = [
+        {"sql": f"select {mean}(accuracy) as {mean} from label_bias_by_task where method like 'cc%'", "maximize": True}
+        for mean in ("avg", "max")
+    ]
+    search = _search(objective=objectives)
+    run = _searching(tmp_path / "search", _skewed(), search)
+    rows = _ended(run, search, [{"calibration.cc.strength": 1}])
+    assert {row["objective"]: row["is_above_constant"] for row in rows} == {"avg": None, "max": True}

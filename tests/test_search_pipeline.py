@@ -183,7 +183,8 @@ def test_points_that_another_version_chose_are_not_mixed_with_this_ones(
     [row] = pq.read_table(run_dir / "trials" / "part-00001.parquet").to_pylist()
     row["parameters"] = json.dumps({"prompt.n_demos": [0], "prompt.demo_sets": 7})
     pq.write_table(TRIALS.rows([row]), run_dir / "trials" / "part-00001.parquet")
-    (run_dir / "trials" / "part-00002.parquet").unlink()
+    for lost in ("trials/part-00002.parquet", "digests.json"):  # by which the row would be a damaged one
+        (run_dir / lost).unlink()
     with pytest.raises(BiasevalError, match=r"trial 1 was made at .*7.*, and Optuna now chooses .*40.*another version"):
         run_spec(load_spec(grid[0]), str(run_dir))
 

@@ -135,6 +135,27 @@ def estimate(row: Row, column: str, digits: int, *, signed: bool = False) -> str
     return f"{value} [{low}, {high}]"
 
 
+# Words beside a constant answer
+
+
+@pytest.mark.parametrize("is_above", [False, None])
+def test_a_chosen_trial_that_may_be_a_constant_answer_is_not_praised(tmp_path: Path, is_above: bool | None) -> None:
+    """The second of two trials is better by a test on data that the choice did not see."""
+    search = strengths({"all": ([0.5, 0.8], [0.5, 0.8])}, [0, 0.5])
+    run = over_strengths(tmp_path / "praised", search)
+    assert "it is better than their mean" in told(run)
+    assert "one label" not in told(run)
+    for row in search.values:
+        if row["is_above_constant"] is not None:
+            row["is_above_constant"] = is_above
+    run = over_strengths(tmp_path / "bare", search)
+    words = "is no better than" if is_above is False else "is not shown to be better than"
+    assert f"it {words} always answering one label." in told(run)
+    assert "it is better than their mean" not in told(run)
+    assert "the chosen one is better there" not in told(run)
+    assert best_of(run, "accuracy")["trial"] == 1
+
+
 # The page
 
 
@@ -361,6 +382,6 @@ def test_held_out_rows_choose_and_main_rows_stand_beside_them(tmp_path: Path) ->
         "which the choice did not see."
     ) in told(run)
     text = page_of(run).text
-    assert "Held-out rows Main rows Intervals with 0 Told worse" in text
+    assert "Held-out rows Main rows Better than one label Intervals with 0 Told worse" in text
     assert "other half" not in text
     assert "half that chose" not in text

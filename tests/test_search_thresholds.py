@@ -62,6 +62,7 @@ def found(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[QaPla
     search = _searched(plan)
     run = Run.open(str(tmp_path_factory.mktemp("search")))
     run.write_text("spec.yaml", dump_spec(search))
+    run.write_json("environment.json", {})
     run.write_json("plan.json", {"n_trials": search.n_trials, "objectives": ["bias_significance"], "batch": 4})
     plan.write(Path(run.uri) / SHARED)
     run.write_json(MADE, {"files": []})

@@ -122,7 +122,7 @@ def test_the_keys_of_analysis() -> None:
     scoring = {"scoring.normalization", "scoring.eos"}
     found = {kind.__name__: _matching(set(_leaves(kind, "")), kind.ANALYSIS) for kind in KINDS}
     assert found == {
-        "LabelBiasSpec": {*scoring, "suites.*"},
+        "LabelBiasSpec": {*scoring, "suites.*", "primary.metric", "primary.method"},
         "MajorityBiasSpec": scoring,
         "QaBiasSpec": {
             *("thresholds", "thresholds.*"),

@@ -86,7 +86,13 @@ def test_a_run_that_nothing_works_on_says_so_and_what_to_do(
     shown = call(capsys, monkeypatch, "status", begun.uri)
     assert shown.code == 0
     *lines, pace = shown.out.splitlines()
-    assert lines == ["rows    9 of 12 scored (3 of 4 parts)", "result  not yet", "driver  none"]
+    assert lines == [
+        "rows    9 of 12 scored (3 of 4 parts)",
+        "damaged label_scores/part-00003.parquet: is gone, or differs from what was written; the same command makes it "
+        "again",
+        "result  not yet",
+        "driver  none",
+    ]
     assert re.fullmatch(r"pace    0\.30 rows/s, last part 1:\d\d ago", pace)
     assert shown.err == "run the same command again to go on\n"
 
@@ -241,8 +247,11 @@ def test_a_run_that_is_not_planned_yet_names_its_driver(
     run.create()
     with held(run):
         shown = call(capsys, monkeypatch, "status", run.uri)
-    assert shown.code == 1
-    assert f"a driver has just begun and is planning (process {os.getpid()} on " in shown.err
+        as_json = json.loads(call(capsys, monkeypatch, "status", run.uri, "--json").out)
+    assert shown.code == 0
+    assert shown.out.startswith("plan    under way: ")
+    assert f"driver  live: process {os.getpid()} on " in shown.out
+    assert (as_json["is_planned"], as_json["is_complete"], as_json["stages"]) == (False, False, [])
     shown = call(capsys, monkeypatch, "status", run.uri)
     assert shown.code == 2
     assert "holds no planned run" in shown.err

@@ -17,7 +17,17 @@ from tests.majorityplans import MajorityPlan
 from tests.qaplans import two_segments
 from tests.searches import Search
 
-FILES = {"spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml", "summary.json"}
+FILES = {
+    ".lock",
+    "digests.json",
+    "spec.yaml",
+    "plan.json",
+    "environment.json",
+    "results.duckdb",
+    "marts",
+    "best.yaml",
+    "summary.json",
+}
 
 
 def one_trial() -> Search:

@@ -110,6 +110,8 @@ averages_out_of_range as (
             'bias_significance_low': bias_significance_low,
             'bias_significance_high': bias_significance_high,
             'bias_significance_null': bias_significance_null,
+            'bias_significance_null_high': bias_significance_null_high,
+            'is_above_null': is_above_null,
             'n_significant': n_significant,
             'n_measurable': n_measurable
         }::varchar) as problem
@@ -117,6 +119,8 @@ averages_out_of_range as (
     where
         not coalesce(bias_significance between 0 and 100, n_measurable = 0)
         or not coalesce(bias_significance_null between 0 and 100, n_measurable = 0)
+        or not coalesce(bias_significance_null_high between 0 and 100, n_measurable = 0)
+        or (is_above_null is null) <> (bias_significance_null is null)
         or not coalesce(n_significant between 0 and n_measurable, false)
         or (bias_significance_low is null) <> (bias_significance_high is null)
         or not coalesce(

@@ -9,11 +9,10 @@
 -- family apart, relative_variance over the tasks in which both sides have a hit. verdict: of other_run against run (verdict); a
 -- difference below least_effect is negligible. word_p_adjusted: what it goes by, and noise_p: as in label_bias_verdicts. verdict_p,
 -- verdict_low, verdict_high, verdict_smallest_detectable: the p and the band that it goes by, and the smallest
--- difference that would mostly be found, under the same names in comparisons of every kind. n_constant,
--- n_other_constant: tasks in which more than 95 % of the predictions of run and of other_run are one label;
--- is_constant, other_is_constant: in all of them. baseline: of accuracy and macro_f1, that of always giving the most
--- frequent gold label, the mean over the same tasks; null of other metrics. is_at_baseline, other_is_at_baseline: the
--- value of run, and of other_run, is not above it. All but counts is null where a task lacks the metric; errors and p
+-- difference that would mostly be found, under the same names in comparisons of every kind. baseline: of accuracy and
+-- macro_f1, that of always giving the most frequent gold label, the mean over the same tasks; null of other metrics.
+-- is_above_constant, other_is_above_constant: run, and other_run, are better than such answers on these tasks: true, false,
+-- or null where that is not shown (suite_constant_tests; adjusted for all of the comparison). All but counts is null where a task lacks the metric; errors and p
 -- also where rows of a gold label are too few (row_influences), and the verdict is 'unclear' then.
 with
 
@@ -76,33 +75,6 @@ by_task as materialized (
 
 ),
 
-answers as (
-
-    select
-        run,
-        task,
-        n_demos,
-        method,
-        label,
-        sum(n_predicted) as n_predicted
-    from label_bias_by_label
-    group by all
-
-),
-
-constants as materialized (
-
-    select
-        run,
-        task,
-        n_demos,
-        method,
-        max(n_predicted) > 0.95 * sum(n_predicted) as is_constant
-    from answers
-    group by all
-
-),
-
 means as (
 
     select
@@ -111,8 +83,6 @@ means as (
         n_demos,
         method,
         metric,
-        count(*) filter (own.is_constant) as n_constant,
-        count(*) filter (other.is_constant) as other_n_constant,
         nullif(avg(coalesce(value, 'nan') order by task), 'nan') as value,
         nullif(avg(coalesce(other_value, 'nan') order by task), 'nan') as other_value,
         avg(baseline order by task) as baseline,
@@ -121,10 +91,64 @@ means as (
         sum(n_rows)::bigint as n_rows,
         bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from by_task
-    inner join constants as own using (run, task, n_demos, method)
-    inner join constants as other using (task, n_demos, method)
-    where other.run = by_task.other_run
     group by by_task.run, by_task.other_run, n_demos, method, metric
+
+),
+
+constant_sums as (
+
+    select
+        {
+            'run': shared.run,
+            'other_run': shared.other_run,
+            'of_run': differences.run,
+            'n_demos': n_demos,
+            'method': method
+        } as place,
+        metric,
+        avg(difference order by task) as difference,
+        sum(square order by task) / count(square) ** 2 as square,
+        max(largest) / count(largest) as largest
+    from shared
+    inner join label_bias_constant_differences as differences using (task)
+    where differences.run in (shared.run, shared.other_run) and format = 'base' and demo_set is null
+    group by all
+
+),
+
+constant_tests as materialized (
+
+    from tests_above_constant('constant_sums')
+
+),
+
+performance as (
+
+    select
+        run,
+        other_run,
+        n_demos,
+        method,
+        list(value order by metric) as given,
+        list(other_value order by metric) as other_given,
+        list(baseline order by metric) as constants
+    from means
+    where baseline is not null
+    group by all
+
+),
+
+above as materialized (
+
+    select
+        performance.* exclude (given, other_given, constants),
+        is_above_constant(own.constant_p, given, constants) as is_above_constant,
+        is_above_constant(other.constant_p, other_given, constants) as other_is_above_constant
+    from performance
+    inner join constant_tests as own
+        on {'run': run, 'other_run': other_run, 'of_run': run, 'n_demos': n_demos, 'method': method} = own.place
+    inner join constant_tests as other
+        on {'run': run, 'other_run': other_run, 'of_run': other_run, 'n_demos': n_demos, 'method': method} = other.place
 
 ),
 
@@ -216,10 +240,13 @@ measured as (
 
     select
         means.*,
+        is_above_constant,
+        other_is_above_constant,
         coalesce(tested.estimate, other_value - value) as estimate,
         tested.* exclude (run, other_run, n_demos, method, metric, estimate)
     from means
     left join tested using (run, other_run, n_demos, method, metric)
+    inner join above using (run, other_run, n_demos, method)
 
 ),
 
@@ -277,18 +304,14 @@ select
     n_units,
     n_tasks,
     n_rows,
-    n_constant,
-    other_n_constant as n_other_constant,
     word_p_adjusted,
     word_p_adjusted as verdict_p,
     simultaneous_low as verdict_low,
     simultaneous_high as verdict_high,
     smallest_detectable as verdict_smallest_detectable,
-    n_constant = n_tasks as is_constant,
-    other_n_constant = n_tasks as other_is_constant,
+    is_above_constant,
+    other_is_above_constant,
     baseline,
-    value <= baseline + 1e-9 as is_at_baseline,
-    other_value <= baseline + 1e-9 as other_is_at_baseline,
     if(is_guarded(metric), noise_p, null) as noise_p
 from judged
 order by all

@@ -15,15 +15,14 @@
 -- verdict: of other_run against run (verdict), for other rows and other demonstrations: by the larger of p_adjusted and
 -- p_both_adjusted, and the band of both (verdict_p to verdict_smallest_detectable, as in label_bias_comparison); a difference below least_effect is negligible. rb_at_10 is judged on seeds and on
 -- rows: higher or lower only where its difference over resamples of the rows is clear to the same side (boundary_word).
--- reason: why there is none (null, 'too few' or 'unclear'); null elsewhere: 'constant answer', sd_f1 and rb_at_10 where an
--- answer is always the same, which has no spread and is not robust; 'too few rows', below 6, or rb_at_10 where the
+-- reason: why there is none (null, 'too few' or 'unclear'); null elsewhere: 'constant answer', sd_f1 and rb_at_10 where no
+-- setting of a side is shown to be better than an answer that is always the same; 'too few rows', below 6, or rb_at_10 where the
 -- settings' intervals are too wide (has_enough_rows); 'no spread', sd_f1 where the settings of a side are all alike;
 -- 'other numbers of seeds', sd_f1, which is the wider the fewer seeds it is over; 'too few seeds', where one seed cannot
 -- tell what draws change, and below 6 of rb_at_10; 'not over other rows', rb_at_10 that seeds alone show.
--- is_constant, other_is_constant: more than 95 % of the answers of run and of other_run are the same (majority_by_model).
--- All but these is null where a side lacks the metric. baseline: of accuracy, that of always giving the most frequent gold
--- label, and of F1 that of the best constant answer; null of other metrics. is_at_baseline, other_is_at_baseline: the value
--- of run, and of other_run, is not above it.
+-- is_above_constant, other_is_above_constant: run, and other_run, are better than the best answer that is always the same
+-- (majority_by_model); true, false, or null where that is not shown. baseline: of accuracy that of always giving the most
+-- frequent gold label, and of F1 that of the best constant answer; null of other metrics.
 with
 
 pairs as (
@@ -159,7 +158,8 @@ sides as (
     select
         run,
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        is_constant,
+        is_above_constant,
+        is_any_setting_above_constant,
         has_enough_rows,
         majority_accuracy,
         constant_f1,
@@ -213,8 +213,9 @@ tested as materialized (
         unnest(test),
         means.value,
         means.other_value,
-        own.is_constant,
-        other.is_constant as other_is_constant,
+        own.is_above_constant,
+        other.is_above_constant as other_is_above_constant,
+        own.is_any_setting_above_constant and other.is_any_setting_above_constant as is_any_setting_above,
         own.n_seeds = other.n_seeds as has_as_many_seeds,
         own.has_enough_rows and other.has_enough_rows as has_enough_rows,
         case
@@ -242,9 +243,10 @@ judged as (
     select
         *,
         case
-            when metric in ('sd_f1', 'rb_at_10') and (is_constant or other_is_constant) then 'constant answer'
+            when metric in ('sd_f1', 'rb_at_10') and not is_any_setting_above then 'constant answer'
             when metric = 'rb_at_10' and not has_enough_rows then 'too few rows'
             when n_units < 6 then format('too few {}s', unit)
+            when metric in ('sd_f1', 'rb_at_10') and is_any_setting_above is null then 'constant answer'
             when metric = 'sd_f1' and estimate is null then 'no spread'
             when metric = 'sd_f1' and not has_as_many_seeds then 'other numbers of seeds'
             when metric <> 'rb_at_10' and p_both is null then 'too few seeds'
@@ -284,8 +286,8 @@ select
     end as verdict,
     unit,
     n_units,
-    is_constant,
-    other_is_constant,
+    is_above_constant,
+    other_is_above_constant,
     error_draws,
     n_seeds,
     p_both,
@@ -300,8 +302,6 @@ select
     verdict_low,
     verdict_high,
     verdict_smallest_detectable,
-    baseline,
-    value <= baseline + 1e-9 as is_at_baseline,
-    other_value <= baseline + 1e-9 as other_is_at_baseline
+    baseline
 from judged
 order by all

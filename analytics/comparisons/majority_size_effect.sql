@@ -108,7 +108,7 @@ judged as (
         predict,
         method,
         has_enough_rows,
-        is_constant
+        is_any_setting_above_constant
     from majority_by_model
 
 ),
@@ -140,7 +140,7 @@ signs as (
 
 select
     effects.*,
-    smaller.is_constant or larger.is_constant as is_constant,
+    smaller.is_any_setting_above_constant and larger.is_any_setting_above_constant as is_above_constant,
     if(abs(effects.rb_at_10) <= 1e-9, 0, signs.rb_at_10) as rb_at_10_sign,
     if(abs(effects.mean_f1) <= 1e-9, 0, signs.mean_f1) as mean_f1_sign,
     if(abs(effects.sd_f1) <= 1e-9, 0, signs.sd_f1) as sd_f1_sign,

@@ -1,7 +1,6 @@
 -- One row per (task, n_demos, instruction, predict, method): how much alike the answers are, over all settings and seeds.
 -- share_most_frequent: the predictions that are the most frequent one; no label counts as an answer of its own, as a model
--- that always writes none is constant too. is_constant: that share is above 95 %: such a model pays no attention to the
--- demonstrations, and that all settings are alike is no robustness.
+-- that always writes none is constant too.
 with
 
 answer_counts as (
@@ -21,7 +20,6 @@ answer_counts as (
 
 select
     * exclude (prediction, n_predictions),
-    max(n_predictions) / sum(n_predictions) as share_most_frequent,
-    share_most_frequent > 0.95 as is_constant
+    max(n_predictions) / sum(n_predictions) as share_most_frequent
 from answer_counts
 group by all

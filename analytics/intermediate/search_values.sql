@@ -1,6 +1,6 @@
 -- One row per (trial that is done, objective, scope, sample): its value, and the same with each group of articles or rows
 -- left out, in the order of the groups. scope: what the value is of, where there are several; else all. sample: choice, what
--- is chosen on; evaluation, what the choice did not see. What queries return beside their objectives is not here.
+-- is chosen on; evaluation, what the choice did not see. is_above_constant: as in trial_values. What queries return beside their objectives is not here.
 with
 
 left_out as (
@@ -25,7 +25,8 @@ select
     trial_values.value,
     left_out.left_out_values,
     jackknife_error(left_out.left_out_values) as error,
-    t_quantile(len(left_out.left_out_values) - 1) as quantile
+    t_quantile(len(left_out.left_out_values) - 1) as quantile,
+    trial_values.is_above_constant
 from trial_values
 inner join left_out using (trial, objective, scope, sample)
 semi join search_objectives using (objective)

@@ -5,10 +5,13 @@
 -- 1935, Pitman 1937, Dror et al. 2018), in the patterns of the relation sign_flips, of which the first 2^n are all
 -- patterns of n units. Units beyond their length are taken together with earlier ones.
 -- One row per (family, test): n_units; estimate, the mean; standard_error; low, high: its 95 % interval by Student's t;
--- p: two-sided. p_adjusted, simultaneous_low, simultaneous_high: the same for all tests of the family together, so that
--- the chance that any of them errs is 5 %, by the largest statistic of each pattern (Westfall & Young 1993, single
--- step); the band is null below 6 units, where no such p can reach 5 %. smallest_detectable: 2.8 standard errors, which
--- a test of 5 % finds with a power of 80 %. All but n_units is null where a value is, and errors and p with one unit.
+-- p: two-sided. p_adjusted: the same for all tests of the family together, so that the chance that any of them errs is
+-- 5 %: a test is compared with the largest statistic, in each pattern, of itself and the tests that are no clearer
+-- (Westfall & Young 1993, free step-down; Romano & Wolf 2005). simultaneous_low, simultaneous_high: a band that holds for
+-- all of them together, by the largest statistic of all (single step), so that it may hold 0 where p_adjusted is at most
+-- 5 %, and never excludes 0 elsewhere; null below 6 units, where no such p can reach 5 %. smallest_detectable: 2.8 standard
+-- errors, which a test of 5 % finds with a power of 80 %. All but n_units is null where a value is, and errors and p with
+-- one unit.
 create macro sign_flip_tests(units, sign_flips) as table
 with
 
@@ -78,6 +81,8 @@ lists as materialized (
 
     select
         *,
+        dense_rank() over (order by family) as family_id,
+        row_number() over (order by family, test) as id,
         list_sum(placed_values) / n_folded as estimate,
         list_sum(list_transform(placed_values, lambda x: x * x)) as squares
     from placed
@@ -100,8 +105,8 @@ cut as materialized (
 statistics as materialized (
 
     select
-        family,
-        test,
+        family_id,
+        id,
         draw,
         round(
             if(squares > 0, abs(list_dot_product(placed_values, signs)) / sqrt(squares), 0), 9
@@ -111,37 +116,58 @@ statistics as materialized (
 
 ),
 
-largest as (
+observed as materialized (
 
     select
-        family,
+        id,
+        statistic as observed
+    from statistics
+    where draw = 0
+
+),
+
+-- The largest statistic of a test and those that are no clearer, in each pattern.
+stepped as (
+
+    select
+        family_id,
+        id,
         draw,
-        max(statistic) as statistic
+        observed,
+        statistic,
+        max(statistic) over (partition by family_id, draw order by observed) as largest
     from statistics
+    inner join observed using (id)
+
+),
+
+counted as materialized (
+
+    select
+        family_id,
+        id,
+        any_value(observed) as observed,
+        avg((statistic >= observed)::int) as p,
+        avg((largest >= observed)::int) as p_step
+    from stepped
     group by all
 
 ),
 
--- Ascending, so that what is at least as large as a statistic is counted by its place.
-ordered as (
+criticals as (
 
     select
-        family,
-        list(statistic order by statistic) as statistics,
-        quantile_disc(statistic, 0.95) as critical
-    from largest
-    group by all
-
-),
-
-marginal as (
-
-    select
-        family,
-        test,
-        any_value(statistic) filter (draw = 0) as statistic,
-        list(statistic) as statistics
-    from statistics
+        family_id,
+        -- Beyond its rounding, so that 0 is inside the band of a test that ties with it, and is not significant.
+        quantile_disc(statistic, 0.95) + 1e-8 as critical
+    from (
+        select
+            family_id,
+            draw,
+            max(statistic) as statistic
+        from statistics
+        group by all
+    )
     group by all
 
 ),
@@ -150,15 +176,14 @@ tested as (
 
     select
         lists.*,
-        marginal.statistic,
-        len(list_filter(marginal.statistics, lambda x: x >= marginal.statistic)) / len(marginal.statistics) as p,
-        len(list_filter(ordered.statistics, lambda x: x >= marginal.statistic)) / len(ordered.statistics) as p_adjusted,
-        -- Beyond its rounding, so that 0 is inside the band of a test that ties with it, and is not significant.
-        ordered.critical + 1e-8 as critical,
+        p,
+        -- No clearer test has a smaller p: that of a test is at least those of the tests before it.
+        max(p_step) over (partition by family_id order by counted.observed desc) as p_adjusted,
+        critical,
         if(n_folded > 1, sqrt(greatest(0, squares / n_folded - estimate ** 2) / (n_folded - 1)), null) as standard_error
     from lists
-    inner join marginal using (family, test)
-    inner join ordered using (family)
+    inner join counted using (family_id, id)
+    inner join criticals using (family_id)
 
 )
 

@@ -7,10 +7,14 @@
 -- frequent. rsd_floor, rsd_excess, bias_score_floor, bias_score_of_perfect, majority_accuracy, majority_macro_f1: means
 -- over the tasks that have one, as in label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean
 -- probabilities, differ from equal ones by more than rows explain (label_bias_task_tests), of the n_tasks_*_tested that
--- have a p. n_tasks_constant: more than 95 % of the answers are the same; n_tasks_single_gold: one gold label among the
--- main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there. relative_variance, squared_preference: the means of
--- those of label_bias_by_task. is_below_majority: mean accuracy is below majority_accuracy; is_told_below_majority: so is its
--- whole interval.
+-- have a p. n_tasks_constant: more than 95 % of the answers of a demonstration set are the same; n_tasks_single_gold: one
+-- gold label among the main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there. relative_variance,
+-- squared_preference: the means of those of label_bias_by_task. is_bias_shown: a rsd_p or bias_score_p of a task, times the
+-- number of all of them with the method in the suite (Bonferroni: over tasks, numbers of demonstrations and both metrics),
+-- is at most 5 %. is_below_majority: mean accuracy is below majority_accuracy. share_most_frequent, constant_p,
+-- is_above_constant, n_tasks_not_above and n_demo_sets_not_above: suite_constant_tests.
+-- rsd_smallest_detectable, bias_score_smallest_detectable: means, over the tasks that have one, of the smallest bias that
+-- the test of a task finds in four of five runs (label_bias_by_task_over_sets).
 with
 
 estimates as (
@@ -84,7 +88,11 @@ counts as (
         sum(n_rows)::bigint as n_rows,
         sum(n_bias_score_rows)::bigint as n_bias_score_rows,
         avg(relative_variance order by task) as relative_variance,
+        least(min(rsd_p), min(bias_score_p)) as least_p,
+        count(rsd_p) + count(bias_score_p) as n_p,
         avg(squared_preference order by task) as squared_preference,
+        avg(rsd_smallest_detectable order by task) as rsd_smallest_detectable,
+        avg(bias_score_smallest_detectable order by task) as bias_score_smallest_detectable,
         count(is_rsd_above) as n_tasks_rsd_tested,
         count(is_bias_score_above) as n_tasks_bias_score_tested
     from adjusted
@@ -117,21 +125,30 @@ select
         relative_variance,
         squared_preference,
         n_tasks_rsd_tested,
-        n_tasks_bias_score_tested
+        n_tasks_bias_score_tested,
+        least_p,
+        n_p,
+        rsd_smallest_detectable,
+        bias_score_smallest_detectable
     ),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit,
     counts.relative_variance,
     counts.n_tasks_rsd_tested,
     counts.n_tasks_bias_score_tested,
     estimates.accuracy < counts.majority_accuracy as is_below_majority,
-    coalesce(
-        clipped(tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_high), 0, 1)
-        < counts.majority_accuracy,
-        false
-    ) as is_told_below_majority,
-    counts.squared_preference
+    tests.share_most_frequent,
+    tests.constant_p,
+    tests.is_above_constant,
+    tests.n_tasks_not_above,
+    tests.n_demo_sets_not_above,
+    coalesce(least_p * sum(n_p) over (partition by estimates.model, estimates.suite, estimates.method) <= 0.05, false)
+        as is_bias_shown,
+    counts.squared_preference,
+    counts.rsd_smallest_detectable,
+    counts.bias_score_smallest_detectable
 from estimates
 inner join counts using (model, suite, n_demos, method)
+inner join (select * from suite_constant_tests where format = 'base') as tests using (suite, n_demos, method)
 left join measured as single
     on
         counts.n_tasks = 1

@@ -17,9 +17,21 @@
 -- n_fewest_bias_score_rows: the fewest rows that a label has there, which is fewest_bias_score_label (the first on ties).
 -- squared_preference: the sum over labels of (mean probability - 1 / labels)^2, less its squared standard error, which is
 -- what rows add: signed, and 0 on average without preference. Null where each gold label has one row.
+-- is_above_constant: a setting is better than the best answer that is always the same: true where accuracy or macro_f1 is
+-- shown to exceed that of such an answer (majority_accuracy, majority_macro_f1; constant_p, one-sided, adjusted for all
+-- sets of the run), false where neither exceeds it, null where that is not shown (constant_tests).
 -- n_main_gold_labels: gold labels among the main rows. majority_accuracy, majority_macro_f1: of always giving the most
 -- frequent of them (majority-class baseline). share_most_frequent: of the predictions, the most frequent one.
-select * exclude (format)
+-- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that rsd_p and bias_score_p find in four of
+-- five runs of so many rows (smallest_biases); null where they find none.
+select
+    format_metrics.* exclude (format),
+    constant_p,
+    is_above_constant,
+    smallest.rsd_smallest_detectable,
+    smallest.bias_score_smallest_detectable
 from format_metrics
+inner join constant_tests using (task, format, n_demos, demo_set, method)
+left join smallest_biases as smallest using (task, n_demos, demo_set, method)
 where format = 'base'
 order by all

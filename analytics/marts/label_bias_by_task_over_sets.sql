@@ -1,26 +1,17 @@
 -- One row per (model, task, n_demos, method): label_bias_by_task, averaged over demonstration sets.
 -- A mean is null where a set lacks the metric. n_demo_sets_without_hit: sets with accuracy 0, whose rsd is 0 for that.
--- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: over the predictions of all sets;
--- is_constant: that is above 95 %, so that neither RSD nor the change of it says anything but that.
+-- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: the largest of the sets, each of
+-- which may repeat another label; is_constant: that is above 95 %, a description that nothing is judged by.
+-- is_above_constant, constant_p: of the means over sets, as in label_bias_by_task; n_demo_sets_not_above: sets in which
+-- neither accuracy nor macro_f1 exceeds that of an answer that is always the same.
 -- Baselines, bias_score_of_perfect, numbers of labels and their rows are the same in every set.
 -- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (task_errors):
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
 -- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
 -- bias_score_p does not tell from it; the measured value may lie above. Null where the floor is.
+-- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that these p tell from noise in four of five
+-- runs of so many rows (smallest_biases), where each set has them: means over sets.
 with
-
-answers as (
-
-    select
-        model,
-        task,
-        n_demos,
-        method,
-        max(n_predicted) / sum(n_predicted) as share_most_frequent
-    from label_bias_by_label_over_sets
-    group by all
-
-),
 
 means as (
 
@@ -50,14 +41,26 @@ means as (
         max(n_main_gold_labels) as n_main_gold_labels,
         max(majority_accuracy) as majority_accuracy,
         max(majority_macro_f1) as majority_macro_f1,
-        any_value(answers.share_most_frequent) as share_most_frequent,
-        any_value(answers.share_most_frequent) > 0.95 as is_constant,
+        max(label_bias_by_task.share_most_frequent) as share_most_frequent,
+        max(label_bias_by_task.share_most_frequent) > 0.95 as is_constant,
         nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance,
         nullif(avg(coalesce(squared_preference, 'nan') order by demo_set), 'nan') as squared_preference,
         any_value(n_fewest_bias_score_rows) as n_fewest_bias_score_rows,
         any_value(fewest_bias_score_label) as fewest_bias_score_label
     from label_bias_by_task
-    inner join answers using (model, task, n_demos, method)
+    group by all
+
+),
+
+smallest as (
+
+    select
+        task,
+        n_demos,
+        method,
+        avg(rsd_smallest_detectable_of_sets order by demo_set) as rsd_smallest_detectable,
+        avg(bias_score_smallest_detectable_of_sets order by demo_set) as bias_score_smallest_detectable
+    from smallest_biases
     group by all
 
 ),
@@ -92,7 +95,7 @@ bounded as (
 )
 
 select
-    * exclude (
+    bounded.* exclude (
         accuracy_interval,
         macro_f1_reach,
         rsd_interval,
@@ -111,8 +114,16 @@ select
     bias_score_interval[1] * case when bias_score_p <= 0.05 then 1 else 0 end as bias_score_low,
     bias_score_interval[2] as bias_score_high,
     relative_variance,
+    constant_p,
+    is_above_constant,
+    n_demo_sets_not_above,
     squared_preference,
     n_fewest_bias_score_rows,
-    fewest_bias_score_label
+    fewest_bias_score_label,
+    smallest.rsd_smallest_detectable,
+    smallest.bias_score_smallest_detectable
 from bounded
+inner join (select * from constant_tests where format = 'base' and demo_set is null) as constant_tests
+    using (task, n_demos, method)
+left join smallest using (task, n_demos, method)
 order by all

@@ -1,17 +1,18 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method): what a remedy gains and what it costs.
 -- Of rsd, bias_score, accuracy and macro_f1: *_before, without it; the mean with it; *_verdict, the word that the
 -- difference supports for other tasks like these, and *_same_tasks_verdict, for other rows of these very tasks
--- (label_bias_verdicts). majority_accuracy: of always giving the most frequent gold label; is_below_majority: accuracy
--- is below that; is_told_below_majority: and so is its interval (label_bias_by_model). n_prompts: calibration inputs that
--- are scored. n_tasks_constant: of n_tasks, those where nearly all answers are the same.
+-- (label_bias_verdicts). majority_accuracy, majority_macro_f1: of always giving the most frequent gold label;
+-- is_below_majority: accuracy is below that. is_above_constant, is_above_constant_before: the means with the remedy, and
+-- without it, are better than those (label_bias_by_model). n_prompts: calibration inputs that are scored.
+-- n_tasks_constant: of n_tasks, those where nearly all answers of a demonstration set are the same.
 -- What these words amount to for other tasks like these (same_tasks_*: for these very tasks): accuracy_evidence: 'higher',
 -- 'lower', 'no loss' where the band that holds for the whole family lies above minus least_effect (non-inferiority), else
 -- 'loss not ruled out'. bias_falls_in: 'rsd and bias_score', or the one that is lower; null where neither is, or one is higher.
 -- evidence: 'bias falls, accuracy rises', 'bias falls, no loss', 'bias falls, loss not ruled out', 'bias falls, accuracy
 -- falls' (or macro_f1 is lower), 'mixed' (one of rsd and bias_score is lower, one higher), 'bias rises' or 'not shown'.
--- advice: what to do, of evidence and what else speaks against a remedy: 'do not use: bias rises or performance falls',
--- where a bias is higher, or accuracy or macro_f1 lower; 'do not use: nothing is left to measure', where a bias falls and
--- the interval of accuracy lies below the majority class or the answers are nearly all the same in every task; else evidence.
+-- advice: what to do: 'do not use: bias rises or performance falls' where nothing is gained beside that (no bias is lower,
+-- neither accuracy nor macro_f1 higher); where a bias falls, 'bias falls, no better than a constant answer', or 'bias falls,
+-- not shown to be better than a constant answer' (is_above_constant); else evidence.
 -- is_supported, is_supported_on_these_tasks: advice is the first or the second of these.
 -- n_units: those that the test of rsd is over. *_n_needed: units like these (tasks, or rows of one task) of which a test
 -- alone finds a difference of 0.05 with a power of 80 %, as a rough rule: the units of this test times
@@ -113,10 +114,13 @@ graded as (
             when word.bias_score = 'lower' then 'bias_score'
         end as bias_falls_in,
         case
-            when rises and not falls or list_contains([word.accuracy, word.macro_f1], 'lower')
+            when falls or list_contains([word.accuracy, word.macro_f1], 'higher') then case
+                when rises or not falls or is_above_constant then evidence
+                when not is_above_constant then 'bias falls, no better than a constant answer'
+                else 'bias falls, not shown to be better than a constant answer'
+            end
+            when rises or list_contains([word.accuracy, word.macro_f1], 'lower')
                 then 'do not use: bias rises or performance falls'
-            when falls and not rises and (is_told_below_majority or is_constant)
-                then 'do not use: nothing is left to measure'
             else evidence
         end as advice
     from sides
@@ -126,8 +130,7 @@ graded as (
             suite,
             n_demos,
             method,
-            is_told_below_majority,
-            n_tasks_constant = n_tasks as is_constant
+            is_above_constant
         from label_bias_by_model
     ) using (model, suite, n_demos, method)
 
@@ -189,7 +192,9 @@ select
     these.evidence as same_tasks_evidence,
     like_these.advice,
     these.advice as same_tasks_advice,
-    own.is_told_below_majority
+    own.majority_macro_f1,
+    own.is_above_constant,
+    against.is_above_constant as is_above_constant_before
 from words
 inner join (select * from graded where tasks = 'like_these') as like_these
     using (model, suite, n_demos, method, against_n_demos, against_method)

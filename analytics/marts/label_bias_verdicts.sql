@@ -2,7 +2,8 @@
 -- label_bias_changes may be said to show; metric: as in label_bias_changes_by_task. Those of one model and suite are one
 -- family (sign_flip_tests): the chance that any verdict among them is wrong where there is no effect is 5 %, and so it is of
 -- any same_tasks_verdict. Other suites, and other models, are families of their own, and so is each partner (all_partners), which
--- has no word of its own.
+-- has no word of its own. is_primary: the change answers the spec's primary question, its method against none in its metric.
+-- Those changes are a family of their own.
 -- unit: 'tasks', whose differences are tested, or 'rows' in a run of one task: pseudo-values, its difference plus what
 -- each row moves it (row_influences). estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
 -- simultaneous_high, smallest_detectable: as there. verdict: the word that this supports (verdict) of an effect of at
@@ -41,7 +42,17 @@ members as (
 named as (
 
     select
-        {'model': model, 'suite': members.suite, 'partner': if(word_metric(metric) = metric, null, metric)} as family,
+        {
+            'model': changes.model,
+            'suite': members.suite,
+            'partner': if(word_metric(metric) = metric, null, metric),
+            'is_primary': coalesce(
+                method = primary_method
+                and against_method = 'none'
+                and word_metric(metric) = primary_metric,
+                false
+            )
+        } as family,
         {
             'n_demos': n_demos,
             'method': method,
@@ -54,13 +65,14 @@ named as (
         changes.*
     from label_bias_changes_by_task as changes
     inner join members using (task)
+    cross join run_settings
     -- A task without a hit has no relative_variance: it is that of the others, or null where there are none. So is
     -- squared_preference without a second row of any gold label.
     qualify
         estimate is not null
         or word_metric(metric) = metric
         or count(estimate) over (
-            partition by model, members.suite, n_demos, method, against_n_demos, against_method, metric
+            partition by changes.model, members.suite, n_demos, method, against_n_demos, against_method, metric
         ) = 0
 
 ),
@@ -328,7 +340,8 @@ select
     judged.same_tasks_n_free,
     judged.least_effect,
     2.8 * judged.same_tasks_error as same_tasks_smallest_detectable,
-    judged.noise_p
+    judged.noise_p,
+    family.is_primary as is_primary
 from judged
 left join found using (family, test)
 order by all

@@ -3,12 +3,15 @@
 -- that over seeds. Intervals are over resamples of the test rows. share_majority is over settings with a majority.
 -- The bootstrap of rb_at_10 leans low, and that of an sd over settings high: resampling adds noise to each setting, so
 -- that fewer lie near the best of them and all lie further apart.
--- share_most_frequent and is_constant: how much alike the answers are (majority_answers). constant_f1: weighted F1 of the
+-- share_most_frequent: how much alike the answers are (majority_answers). constant_f1: weighted F1 of the
 -- best constant answer on the same rows, which is the gold label with the largest share p: 2 p^2 / (1 + p);
 -- majority_accuracy: that share, its accuracy; accuracy: of the predictions, a setting counting as in mean_f1.
 -- share_majority_of_constant: the largest share_majority that a constant answer can have: of the settings with a majority,
 -- those of one label. has_many_without_label: more outputs than in P2, 3 % or more, are no label.
--- boundary and n_marked: from which weighted F1 on a setting is inside the robustness boundary, and how many are; null
+-- is_above_constant, constant_p: mean_f1 or accuracy is better than that of the best constant answer, as in
+-- majority_by_setting; n_settings_above, n_settings_not_above: settings of which that is true, and false;
+-- is_any_setting_above_constant: true with one of the former, false where all are the latter, else null. Where it is not
+-- true, rb_at_10 says nothing of robustness. is_bias_shown: proportions_p_adjusted is at most 5 %. boundary and n_marked: from which weighted F1 on a setting is inside the robustness boundary, and how many are; null
 -- and 0 where that says nothing (majority_over_seeds). half_width: the median half width of the settings' intervals,
 -- without those of width 0 (all answers right, or all wrong) unless all are so; has_enough_rows: it is at most the 0.1
 -- of the boundary, else chance decides which settings are inside. n_test_rows: of each setting and seed.
@@ -73,32 +76,6 @@ estimates as (
 
 ),
 
-gold_counts as (
-
-    select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        gold,
-        count(*) as n_gold
-    from majority_predictions
-    group by all
-
-),
-
-constants as (
-
-    select
-        * exclude (gold, n_gold),
-        max(n_gold) / sum(n_gold) as majority_accuracy,
-        2 * majority_accuracy ** 2 / (1 + majority_accuracy) as constant_f1
-    from gold_counts
-    group by all
-
-),
-
 winners as (
 
     select
@@ -132,7 +109,6 @@ select
     share_last,
     share_no_label,
     share_most_frequent,
-    is_constant,
     constant_f1,
     (select max(n_won) / sum(n_won) from winners) as share_majority_of_constant,
     share_no_label >= 0.03 as has_many_without_label,
@@ -158,12 +134,20 @@ select
     recency_at_equal_shares_low,
     recency_at_equal_shares_high,
     accuracy,
-    majority_accuracy
+    majority_accuracy,
+    constant_p,
+    is_above_constant,
+    n_settings_above,
+    n_settings_not_above,
+    case when n_settings_above > 0 then true when n_settings_not_above = estimates.n_settings then false end
+        as is_any_setting_above_constant,
+    coalesce(proportions_p_adjusted <= 0.05, false) as is_bias_shown
 from estimates
 inner join intervals using (model, task, n_demos, instruction, predict, method)
 inner join majority_answers using (task, n_demos, instruction, predict, method)
-inner join constants using (task, n_demos, instruction, predict, method)
 inner join majority_components using (model, task, n_demos, instruction, predict, method)
 inner join majority_following using (task, n_demos, instruction, predict, method)
+inner join (select * from majority_constant_tests where setting is null) as tests
+    using (task, n_demos, instruction, predict, method)
 inner join run_settings using (model)
 order by all

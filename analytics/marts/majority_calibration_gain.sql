@@ -5,8 +5,8 @@
 -- both; null with a single row. They are percentiles, which lean narrow with few rows; those by Student's t are in
 -- majority_verdicts. Those of rb_at_10 and sd_f1 may lean to a side, and even leave the estimate out:
 -- resampling adds noise to each setting, more where settings are close. *_sign: 1 or -1 where majority_verdicts says that
--- it is higher or lower, 0 for no difference at all (tolerance 1e-9), else null. is_constant: a side always answers the
--- same, so that rb_at_10 and sd_f1 are not judged.
+-- it is higher or lower, 0 for no difference at all (tolerance 1e-9), else null. is_above_constant: both sides have a
+-- setting that is shown to be better than an answer that is always the same, so that rb_at_10 and sd_f1 are judged.
 -- has_enough_rows: with the method and without, so that rb_at_10 can be judged (majority_by_model). n_rows counts the rows
 -- of all settings and seeds.
 with
@@ -62,7 +62,7 @@ plain_models as (
         instruction,
         predict,
         has_enough_rows,
-        is_constant
+        is_any_setting_above_constant
     from majority_by_model
     where method = 'none'
 
@@ -100,7 +100,7 @@ select
     n_settings,
     n_seeds,
     n_rows,
-    calibrated.is_constant or plain_models.is_constant as is_constant
+    calibrated.is_any_setting_above_constant and plain_models.is_any_setting_above_constant as is_above_constant
 from estimates
 inner join majority_by_model as calibrated using (model, task, n_demos, instruction, predict, method)
 inner join plain_models using (model, task, n_demos, instruction, predict)

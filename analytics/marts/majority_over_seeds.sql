@@ -1,9 +1,11 @@
 -- One row per (model, task, n_demos, instruction, setting, predict, method): majority_by_setting, averaged over seeds.
 -- sd_f1 is the sample standard deviation over seeds, null with one. n_rows counts the rows of all seeds.
 -- is_within: inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings. boundary: the
--- weighted F1 from which on a setting is inside, null where being inside says nothing: the best setting has 0, or most
--- outputs are no label, and weighted F1 measures their format, or nearly all answers are the same (majority_answers).
--- is_marked: inside a boundary that says something.
+-- weighted F1 from which on a setting is inside, null where being inside says nothing: most outputs are no label, and
+-- weighted F1 measures their format, or no setting is shown to be better than an answer that is always the same.
+-- is_marked: inside a boundary that says something. is_above_constant, constant_p: as in majority_by_setting, of the means
+-- over seeds, adjusted for all settings; n_seeds_not_above: seeds in which neither exceeds that of the constant answer.
+-- share_most_frequent: the largest of the seeds.
 -- recency: a label's share of the predictions with the seeds where it is the last demonstration's, minus that with the
 -- others, averaged over the labels that are both; null where none is.
 with
@@ -42,6 +44,7 @@ means as (
         avg(share_majority order by seed) as share_majority,
         avg(share_last order by seed) as share_last,
         avg(share_no_label order by seed) as share_no_label,
+        max(share_most_frequent) as share_most_frequent,
         count(*) as n_seeds,
         sum(n_rows)::bigint as n_rows
     from majority_by_setting
@@ -111,14 +114,19 @@ select
     share_last,
     share_no_label,
     weighted_f1 >= best_f1 - 0.1 - 1e-9 as is_within,
-    if(best_f1 > 0 and mean_share_no_label <= 0.5 and not is_constant, best_f1 - 0.1, null) as boundary,
+    if(mean_share_no_label <= 0.5 and n_settings_above > 0, best_f1 - 0.1, null) as boundary,
     is_within and boundary is not null as is_marked,
     n_seeds,
     n_rows,
-    recency
+    recency,
+    share_most_frequent,
+    constant_p,
+    is_above_constant,
+    n_seeds_not_above
 from means
 inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
 inner join bests using (model, task, n_demos, instruction, predict, method)
 inner join contrasts using (task, n_demos, instruction, setting, predict, method)
-inner join majority_answers using (task, n_demos, instruction, predict, method)
+inner join (select * from majority_constant_tests where seed is null)
+    using (task, n_demos, instruction, setting, predict, method)
 order by all

@@ -6,12 +6,13 @@
 -- interval over them. is_rb_at_10_judged: it was tested; false with fewer than six seeds, too few test rows, or a side that
 -- always answers the same.
 -- constant_f1: weighted F1 of the best constant answer. is_below_constant: mean_f1 with the method is that or less.
+-- is_above_constant: mean_f1 or accuracy is shown to be better than that of such an answer (majority_by_model).
 -- f1_evidence: 'higher', 'lower', 'no loss' where the band over rows and draws of the whole family (both_low) lies above
 -- minus least_effect (non-inferiority), else 'loss not ruled out'. bias_falls_in: 'sd_f1 and rb_at_10', or the one that
 -- shows it (a lower sd_f1, a higher rb_at_10); null where neither does, or one shows the opposite.
 -- evidence: 'bias falls, F1 rises', 'bias falls, no loss', 'bias falls, loss not ruled out', 'bias falls, F1 falls', 'mixed'
 -- (one of sd_f1 and rb_at_10 shows that bias falls, one that it rises), 'bias rises', 'F1 rises, bias not shown to fall' or
--- 'not shown'. is_supported: the first or the second of these, and mean_f1 is above constant_f1.
+-- 'not shown'. is_supported: the first or the second of these, and is_above_constant.
 with
 
 words as (
@@ -119,7 +120,11 @@ select
     graded.f1_evidence,
     graded.bias_falls_in,
     graded.evidence,
-    graded.evidence in ('bias falls, F1 rises', 'bias falls, no loss') and own.mean_f1 > own.constant_f1 as is_supported
+    graded.evidence in ('bias falls, F1 rises', 'bias falls, no loss') and coalesce(own.is_above_constant, false)
+        as is_supported,
+    own.is_above_constant,
+    own.majority_accuracy,
+    own.accuracy
 from graded
 inner join majority_by_model as own using (model, task, n_demos, instruction, predict, method)
 inner join (select * from majority_by_model where method = 'none') as plain

@@ -15,7 +15,8 @@
 -- p_both_adjusted, and the band of both. RB@10 is judged on seeds and on rows: it is higher or lower only where its
 -- difference over resamples of the rows is clear to the same side too (boundary_word).
 -- reason: why a difference is not judged (its verdict is 'too few' or 'unclear'); null elsewhere. 'constant answer': in
--- sd_f1 and rb_at_10, a side whose answer is always the same has no spread and is not robust. 'too few rows': below 6,
+-- sd_f1 and rb_at_10, a side of which no setting is shown to be better than an answer that is always the same: that its
+-- settings are alike is no robustness. 'too few rows': below 6,
 -- or rb_at_10 where the settings' intervals are too wide (has_enough_rows). 'too few seeds': below 6 of rb_at_10; of
 -- others, where one seed cannot tell what draws change. 'no spread': the settings of a side are all alike, where sd_f1
 -- has no influences; the estimate is null too.
@@ -155,12 +156,13 @@ judged as (
     select
         tests.*,
         measured.n_rows,
+        measured.is_any_setting_above_constant and plain.is_any_setting_above_constant as is_any_setting_above,
         case
-            when tests.metric in ('sd_f1', 'rb_at_10') and (measured.is_constant or plain.is_constant)
-                then 'constant answer'
+            when tests.metric in ('sd_f1', 'rb_at_10') and not is_any_setting_above then 'constant answer'
             when tests.metric = 'rb_at_10' and not (measured.has_enough_rows and plain.has_enough_rows)
                 then 'too few rows'
             when tests.n_units < 6 then format('too few {}s', tests.family)
+            when tests.metric in ('sd_f1', 'rb_at_10') and is_any_setting_above is null then 'constant answer'
             when tests.metric = 'sd_f1' and tests.estimate is null then 'no spread'
             when tests.metric <> 'rb_at_10' and tests.p_both is null then 'too few seeds'
         end as reason,

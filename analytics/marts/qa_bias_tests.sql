@@ -8,6 +8,8 @@
 -- p: the share of all these that are at least as large. p_adjusted: for all models and heuristics of the dataset
 -- together (holm), so that the chance of any wrong bias among them is 5 %. Permutations are as many as it takes for the
 -- smallest p_adjusted to be 2 % or less.
+-- smallest_detectable: about the significance, in points, that such a test alone finds in four of five runs: null_high and
+-- 0.84 standard errors of the difference, by its interval.
 -- is_supported: the bias may be called significant: bias_significance is above 0, p_adjusted at most 5 %, and the plain
 -- interval of the difference, which is clustered by article, excludes 0.
 with
@@ -73,7 +75,8 @@ select
             and adjusted.p_adjusted <= 0.05
             and coalesce(biases.difference_low > 0 or biases.difference_high < 0, false)
     end as is_supported,
-    nulls.n_permutations
+    nulls.n_permutations,
+    nulls.null_high + 0.8416 * (biases.difference_high - biases.difference_low) / (2 * 1.96) as smallest_detectable
 from qa_bias_by_heuristic as biases
 left join nulls using (model, dataset, heuristic)
 left join holm('tests') as adjusted

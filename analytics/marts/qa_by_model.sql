@@ -5,7 +5,10 @@
 -- threshold. n_significant: that are more than chance (qa_bias_tests.is_supported); null where that is not known.
 -- bias_significance_low, bias_significance_high: the middle 95 % of n_draws bootstrap samples of whole articles, of the
 -- mean of expected_significance at the thresholds chosen, which are taken as given (0 without one); null with a single
--- article. bias_significance_null: what the same average is on answers that are permuted, where there is no bias.
+-- article. bias_significance_null, bias_significance_null_high: what the same average is on answers that are permuted, where
+-- there is no bias, on average and in 95 % of the permutations at most (qa_bias_tests). It is above 0 there, as a search
+-- finds something in noise, and never below. is_above_null: at most 5 % of the permutations have an average that is as large;
+-- null where answers were not permuted. bias_significance_low is 0 where it is not.
 -- n_rows: questions answered.
 with
 
@@ -59,6 +62,34 @@ averages as (
 
 ),
 
+null_averages as (
+
+    select
+        model,
+        dataset,
+        draw,
+        avg(nulls.significance order by heuristic) as average
+    from qa_search_nulls as nulls
+    inner join qa_bias_by_heuristic as biases using (model, dataset, heuristic)
+    where biases.bias_significance is not null
+    group by all
+
+),
+
+nulls as (
+
+    select
+        model,
+        dataset,
+        quantile_cont(draws.average, 0.95) filter (draws.draw > 0) as bias_significance_null_high,
+        avg((draws.average >= observed.average - 1e-9)::int) <= 0.05 as is_above_null
+    from null_averages as draws
+    inner join null_averages as observed using (model, dataset)
+    where observed.draw = 0
+    group by all
+
+),
+
 intervals as (
 
     select
@@ -87,11 +118,14 @@ select
     averages.n_with_groups,
     averages.n_significant,
     averages.n_rows,
-    intervals.bounds[1] as bias_significance_low,
+    intervals.bounds[1] * if(nulls.is_above_null is false, 0, 1) as bias_significance_low,
     intervals.bounds[2] as bias_significance_high,
     averages.bias_significance_null,
     averages.n_measurable_f1,
-    coalesce(intervals.n_draws, 0) as n_draws
+    coalesce(intervals.n_draws, 0) as n_draws,
+    nulls.bias_significance_null_high,
+    nulls.is_above_null
 from averages
 left join intervals using (model, dataset)
+left join nulls using (model, dataset)
 order by all

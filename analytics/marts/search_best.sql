@@ -10,6 +10,7 @@
 -- several objectives. flat_low and flat_high: the ends of the values of the searched key at those n_within_noise, where it
 -- is one of numbers. n_tested: other trials with a test on data that the choice did not see; n_told_worse and n_told_better
 -- of them are told from it (verdict).
+-- is_above_constant: as in search_trials; the choice does not go by it.
 -- steps: optimizer steps of all trials, of what they share (shared_steps) none.
 with
 
@@ -158,7 +159,8 @@ select
     means.n_told_worse,
     means.n_told_better,
     flat.flat_low,
-    flat.flat_high
+    flat.flat_high,
+    search_trials.is_above_constant
 from search_trials
 inner join search_objectives using (objective)
 inner join means using (objective, scope)

@@ -7,6 +7,9 @@
 -- trial itself, and where nothing varies, none. evaluation_difference_p_adjusted: over all of these of the search together
 -- (holm). verdict: 'higher' or 'lower' than the chosen trial where that is at most 5 %, else 'unclear'. On the data of the
 -- choice there is no test: the chosen trial is chosen for being ahead there.
+-- is_above_constant: the settings that the value is computed of are better than the best answer that is always the same,
+-- on data that the choice did not see, where there are any: true where that is shown of all of them, false where none is
+-- better, else null.
 -- Of trials that were stopped or failed, or that lack the objective in the scope, all of this is null.
 with
 
@@ -41,7 +44,8 @@ compared as (
                 lambda pair: pair[1] - pair[2]
             )
         ) as difference_error,
-        len(search_values.left_out_values) - 1 as df
+        len(search_values.left_out_values) - 1 as df,
+        search_values.is_above_constant
     from search_values
     left join chosen using (objective, scope, sample)
 
@@ -126,10 +130,13 @@ select
         when judged.p_adjusted <= 0.05 and on_evaluation.difference > 0 then 'higher'
         when judged.p_adjusted <= 0.05 and on_evaluation.difference < 0 then 'lower'
         else 'unclear'
-    end as verdict
+    end as verdict,
+    if(search_settings.choose_on = 'published', on_choice.is_above_constant, on_evaluation.is_above_constant)
+        as is_above_constant
 from trials
 cross join search_objectives
 cross join scopes
+cross join search_settings
 left join on_choice using (trial, objective, scope)
 left join on_evaluation using (trial, objective, scope)
 left join search_front using (trial, scope)

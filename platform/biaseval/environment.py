@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from biaseval.store import Run
+from biaseval.errors import InputError
+from biaseval.store import DIGESTS, Run
 
 FILE = "environment.json"
+SPEC = "spec.yaml"
+
+SCHEMA = 1
+"""Of run directories, which ``spec.yaml`` names in its last lines. 0: files have no digests, and nothing names it."""
+
+_SCHEMA = re.compile(r"^# schema: (\d+)\n# own_sha256: \w+\n\Z", re.MULTILINE)
+
+PRIMARY_BEFORE = "primary_before_scores"
+"""A fact of ``environment.json``: the primary question that a run had when its scores came, where it changed later."""
 
 COMMIT = "BIASEVAL_COMMIT"
 """The environment variable that names the commit of code that is no checkout, as what a job of Ray is sent."""
@@ -37,16 +48,61 @@ _PACKAGES = (
 
 
 def read_environment(run: Run) -> dict[str, Any]:
-    """Return what is known of how a run is made; nothing of a run that has no such file."""
-    found = run.read_json(FILE) if run.has(FILE) else {}
-    return found if isinstance(found, dict) else {}
+    """Return what is known of how a run is made; nothing of a run that never had such a file.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    if not run.has(FILE):
+        if run.has(DIGESTS):
+            raise InputError(
+                f"{run.uri}/{FILE}: is missing; it says with which model and data the run was made: restore it, or "
+                "choose another directory"
+            )
+        return {}
+    found = run.read_json(FILE)
+    if not isinstance(found, dict):
+        raise InputError(f"{run.uri}/{FILE}: is damaged; restore it, or start the run anew elsewhere")
+    return found
+
+
+def raw_spec(run: Run) -> dict[str, Any]:
+    """Return what ``spec.yaml`` of a run holds, which is all that was written.
+
+    Raises:
+        InputError: ``run`` is no run directory, the file is damaged, or a later version wrote it.
+    """
+    if not run.has(SPEC):
+        raise InputError(f"{run.uri}: is not a run directory (no {SPEC} in it); name the directory of a run")
+    content = run.read_yaml(SPEC, is_sealed=run.has(DIGESTS))
+    schema = _SCHEMA.search(run.read_text(SPEC))
+    if schema is not None and int(schema[1]) > SCHEMA:
+        raise InputError(
+            f"{run.uri}: a later version of biaseval wrote this run (schema {schema[1]}, and this version reads up to "
+            f"{SCHEMA}); use that version"
+        )
+    if not isinstance(content, dict):
+        raise InputError(f"{run.uri}/{SPEC}: is no spec; name the directory of a run")
+    return content
+
+
+def write_spec(run: Run, text: str) -> None:
+    """Write the spec of a run, with what says that it is whole."""
+    run.write_sealed_yaml(SPEC, f"{text}# schema: {SCHEMA}\n")
+
+
+def seal_spec(run: Run) -> None:
+    """Have a spec that an older version wrote say that it is whole."""
+    text = run.read_text(SPEC)
+    if _SCHEMA.search(text) is None:
+        write_spec(run, text)
 
 
 def amend_environment(run: Run, **facts: Any) -> None:
     """Set facts of how a run is made; where all are known already nothing is written."""
     known = read_environment(run)
     if any(name not in known or known[name] != fact for name, fact in facts.items()):
-        run.write_json(FILE, {**known, **facts})
+        run.write_sealed(FILE, {**known, **facts})
 
 
 def date_of(run: Run) -> str:

@@ -53,6 +53,11 @@ class TransientError(BiasevalError):
     """Work that did not come to its end, for reasons that may pass: a worker, a node or a lock gave out."""
 
 
+def how_to_install(extra: str) -> str:
+    """Return how one of the extras of ``pyproject.toml`` is installed; the package itself is in no registry."""
+    return f"run pip install '.[{extra}]' in the source folder of biaseval"
+
+
 class Problems:
     """Collects what is wrong with independent inputs, so that all of it comes in one message."""
 

@@ -4,21 +4,21 @@ them; plain or gzipped, on a local disk, an object store or (``hf://datasets/OWN
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import gzip
 import hashlib
 import io
 import itertools
-import sys
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import IO, Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.ipc as paipc
 import pyarrow.parquet as pq
 
+from biaseval.delimited import how_written, table_rows
 from biaseval.errors import InputError
 from biaseval.parsing import ParseError, is_json, json_value
 from biaseval.store import absolute_uri
@@ -35,7 +35,6 @@ _ZIP = b"PK\x03\x04"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _TABLES = (".csv", ".tsv")
 _SUFFIXES = (*_TABLES, ".json", ".jsonl", ".parquet", ".arrow")
-_DELIMITERS = ",;\t"
 _BATCH_ROWS = 4096
 _HUB = "hf://"
 
@@ -46,9 +45,9 @@ Row = tuple[str, dict[str, Any]]
 class Records:
     """The rows of a file or folder, read as they are asked for, so that a file of any length takes little memory.
 
-    A CSV's delimiter is the one of comma, semicolon and tab that its first line has most of; a TSV is not quoted (as
-    GLUE's are not). Values are texts there, and elsewhere what the file has; class numbers of a Hugging Face data set
-    become the names that it has for them, unless ``names_classes`` is false.
+    How a CSV or TSV is written is told by all of it (`biaseval.delimited`). Values are texts there, and elsewhere what
+    the file has; class numbers of a Hugging Face data set become the names that it has for them, and its -1, which
+    stands for a hidden label, becomes None, unless ``names_classes`` is false.
     """
 
     def __init__(self, uri: str, *, names_classes: bool = True) -> None:
@@ -56,6 +55,8 @@ class Records:
         self._names_classes = names_classes
         self.problems: list[str] = []
         """What is wrong, each with its place; known once all rows were asked for. Bad rows are not among the rows."""
+        self.notes: list[str] = []
+        """What a reader of the results should know of how the file is written, a sentence each; known with them."""
         self._digest = hashlib.sha256()
 
     @property
@@ -65,11 +66,14 @@ class Records:
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the good rows with their places; what is wrong with others is in ``problems`` behind the last."""
-        self.problems, self._digest = [], hashlib.sha256()
+        self.problems, self.notes, self._digest = [], [], hashlib.sha256()
         try:
             fs, path = filesystem(self.uri)
-            files = list(_files(fs, path))
-            for file in files:
+            files = _files(fs, path)
+            if files.indices:
+                yield from self._selected(fs, files)
+                return
+            for file in files.data:
                 where = "" if file == path else f"{file.removeprefix(path).lstrip('/')}: "
                 for place, row in self._rows(fs, file, where):
                     yield f"{where}{place}", row
@@ -85,89 +89,83 @@ class Records:
             self.problems.append(f"cannot be read ({_reason(error)}); {remedy}")
 
     def _rows(self, fs: pafs.FileSystem, path: str, where: str) -> Iterator[Row]:
-        with fs.open_input_stream(path, compression=None) as raw:
-            digested = io.BufferedReader(_Digested(raw, self._digest))
-            is_packed = digested.peek(2)[:2] == _GZIP
-            stream = cast(IO[bytes], gzip.GzipFile(fileobj=digested)) if is_packed else digested
+        with _opened(fs, path, self._digest) as stream:
             try:
                 head = _peeked(stream, 4)
                 name = path.removesuffix(".gz").lower()
                 if head == _PARQUET or name.endswith((".arrow", ".parquet")):
+                    is_packed = isinstance(stream, gzip.GzipFile)
                     with pa.BufferReader(stream.read()) if is_packed else fs.open_input_file(path) as content:
-                        yield from self._table_rows(content, is_parquet=not name.endswith(".arrow"))
+                        yield from self._table_rows(content, where, is_parquet=not name.endswith(".arrow"))
                 elif head == _ZIP:
                     raise InputError("is a zip file, as Excel's are; save the table as CSV")
                 elif head[:2] in _UTF_16:
                     raise InputError("is UTF-16; save it as UTF-8")
+                elif not head:
+                    raise InputError(f"is empty; {KNOWN_FORMATS}")
                 elif name.endswith(_TABLES):
-                    yield from self._lines(stream, where, is_quoted=name.endswith(".csv"))
+                    written = how_written(lambda: _opened(fs, path), is_tsv=name.endswith(".tsv"))
+                    self.notes += [f"{where}{note}" for note in written.notes]
+                    for place, row, problem in table_rows(stream, written):
+                        if problem is None:
+                            yield place, row
+                        elif self._note(f"{where}{place}: {problem}"):
+                            return
                 else:
                     yield from self._json(stream, where, is_lines=name.endswith(".jsonl"))
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 self.problems.append(f"{where}is no complete gzip file ({error}); fetch it again")
             except InputError as error:
                 self.problems += [f"{where}{problem}" for problem in error.problems]
-            while digested.read(1 << 20):  # what is behind the rows counts in the digest
-                pass
 
-    def _table_rows(self, content: pa.NativeFile, *, is_parquet: bool) -> Iterator[Row]:
+    def _selected(self, fs: pafs.FileSystem, files: _Files) -> Iterator[Row]:
+        """Yield the rows of a saved data set that its indices select, in their order."""
+
+        def table(path: str) -> pa.Table:
+            with _opened(fs, path, self._digest):  # for the digest
+                pass
+            is_local = isinstance(fs, pafs.LocalFileSystem)
+            return paipc.open_stream(pa.memory_map(path) if is_local else fs.open_input_file(path)).read_all()
+
+        try:
+            whole = pa.concat_tables([table(path) for path in files.data])
+            indices = pa.concat_tables([table(path) for path in files.indices]).column(0)
+            starts = range(0, len(indices), _BATCH_ROWS)
+            batches = (whole.take(indices.slice(start, _BATCH_ROWS)) for start in starts)
+            yield from self._named(whole.schema, batches, "")
+        except (pa.ArrowException, OSError, IndexError) as error:
+            raise InputError(f"is no readable data set of Arrow files ({error}); save it again") from error
+
+    def _table_rows(self, content: pa.NativeFile, where: str, *, is_parquet: bool) -> Iterator[Row]:
         try:
             if is_parquet:
                 file = pq.ParquetFile(content)
-                schema, batches = file.schema_arrow, file.iter_batches(batch_size=_BATCH_ROWS)
+                yield from self._named(file.schema_arrow, file.iter_batches(batch_size=_BATCH_ROWS), where)
             else:
                 reader = paipc.open_stream(content)
-                schema, batches = reader.schema, iter(reader)
-            if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
-                raise InputError(f"has the columns {', '.join(map(repr, twice))} twice; name each once")
-            names = (
-                {column: own for column, own in class_names(schema).items() if column in schema.names}
-                if self._names_classes
-                else {}
-            )
-            number = 0
-            for batch in batches:
-                for row in batch.to_pylist():
-                    for column, of_class in names.items():
-                        if isinstance(row[column], int) and 0 <= row[column] < len(of_class):
-                            row[column] = of_class[row[column]]
-                    yield f"row {number}", row
-                    number += 1
+                yield from self._named(reader.schema, reader, where)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"is no readable Parquet or Arrow file ({error}); fetch it again") from error
 
-    def _lines(self, stream: IO[bytes], where: str, *, is_quoted: bool) -> Iterator[Row]:
-        """Yield the rows of a table of lines."""
-        lines = _decoded(stream)
-        first = next(lines, None)
-        if first is None:
-            raise InputError(f"is empty; {KNOWN_FORMATS}")
-        csv.field_size_limit(sys.maxsize)
-        delimiter = max(_DELIMITERS, key=first.count) if is_quoted else "\t"
-        reader = csv.reader(
-            itertools.chain([first], lines),
-            delimiter=delimiter,
-            quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
-            strict=True,
-        )
-        try:
-            header = [name.strip() for name in next(reader)]
-            if twice := sorted({name for name in header if header.count(name) > 1}):
-                raise InputError(f"line 1: names the columns {', '.join(map(repr, twice))} twice; name each once")
-            mark = {",": "commas", ";": "semicolons", "\t": "tabs"}[delimiter]
-            for cells in reader:
-                place = f"line {reader.line_num}"
-                if not any(cells):
-                    continue
-                if len(cells) == len(header):
-                    yield place, dict(zip(header, cells, strict=True))
-                elif self._note(
-                    f"{where}{place}: has {len(cells)} columns and the header {len(header)}; mend the {mark}"
-                    + (", or quote texts that hold one" if is_quoted else "")
-                ):
-                    return
-        except csv.Error as error:
-            raise InputError(f"line {reader.line_num}: is no row of a table ({error}); mend its quotes") from error
+    def _named(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], where: str) -> Iterator[Row]:
+        """Yield rows with the names of their classes."""
+        known = class_names(schema) if self._names_classes else {}
+        names = {column: own for column, own in known.items() if column in schema.names}
+        hidden, number = dict.fromkeys(names, 0), 0
+        for batch in batches:
+            for row in batch.to_pylist():
+                for column, of_class in names.items():
+                    if isinstance(row[column], int) and row[column] < len(of_class):
+                        hidden[column] += row[column] < 0
+                        row[column] = of_class[row[column]] if row[column] >= 0 else None
+                yield f"row {number}", row
+                number += 1
+        self.notes += [
+            f"{where}{column}: {n:,} of {number:,} rows have -1, which stands for a hidden label, as in test splits of "
+            "Hugging Face's hub; name a split with labels"
+            for column, n in hidden.items()
+            if n
+        ]
 
     def _json(self, stream: IO[bytes], where: str, *, is_lines: bool) -> Iterator[Row]:
         for place, value in json_values("", stream, known_formats=KNOWN_FORMATS, is_lines=is_lines):
@@ -208,6 +206,17 @@ class _Digested(io.RawIOBase):
         return len(data)
 
 
+@contextlib.contextmanager
+def _opened(fs: pafs.FileSystem, path: str, digest: Any = None) -> Iterator[IO[bytes]]:
+    """Open a file at its beginning, unpacked if it is gzipped; all of its bytes count in the digest in the end."""
+    with fs.open_input_stream(path, compression=None) as raw:
+        digested = io.BufferedReader(_Digested(raw, hashlib.sha256() if digest is None else digest))
+        is_packed = digested.peek(2)[:2] == _GZIP
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=digested)) if is_packed else digested
+        while digest is not None and digested.read(1 << 20):
+            pass
+
+
 def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """Return where a file lies: its file system, and its path there.
 
@@ -221,6 +230,11 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     if "://" in uri:
         return cast(tuple[pafs.FileSystem, str], pafs.FileSystem.from_uri(uri))
     return pafs.LocalFileSystem(), absolute_uri(uri)
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value of a row is missing: null, blank text, or NaN, which pandas writes for one."""
+    return not value.strip() if isinstance(value, str) else value is None or value != value
 
 
 def read_file(uri: str) -> bytes:
@@ -247,7 +261,8 @@ def digest(uri: str) -> str:
     found = hashlib.sha256()
     try:
         fs, path = filesystem(uri)
-        for file in _files(fs, path):
+        files = _files(fs, path)
+        for file in (*files.data, *files.indices):
             with fs.open_input_stream(file, compression=None) as stream:
                 while block := stream.read(1 << 20):
                     found.update(block)
@@ -343,28 +358,21 @@ def _between(first: tuple[int, bytes], second: tuple[int, bytes] | None) -> list
     return [] if second is None else [b"\n" * (second[0] - first[0] - 1), second[1]]
 
 
-def _decoded(stream: IO[bytes]) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file.
-
-    Raises:
-        InputError: it is none; the message says which byte.
-    """
-    before = 0
-    for number, line in enumerate(stream):
-        try:
-            yield (line.removeprefix(_BYTE_ORDER_MARK) if number == 0 else line).decode()
-        except UnicodeDecodeError as error:
-            raise InputError(f"is not UTF-8 (byte {before + error.start}: {error.reason}); save it as UTF-8") from error
-        before += len(line)
-
-
 def _peeked(stream: IO[bytes], n_bytes: int) -> bytes:
     """Return the next bytes of a buffered or gzipped stream, which stay in it."""
     return cast(Any, stream).peek(n_bytes)[:n_bytes]  # type: ignore[no-any-return]
 
 
-def _files(fs: pafs.FileSystem, path: str) -> Iterator[str]:
-    """Yield the files of a data set: the path itself, or what lies in the folder, in the order of names.
+class _Files(NamedTuple):
+    """The files of a data set."""
+
+    data: Sequence[str]
+    indices: Sequence[str] = ()
+    """Arrow files with the numbers of the rows, of all of ``data``, that the data set has; none: it has all."""
+
+
+def _files(fs: pafs.FileSystem, path: str) -> _Files:
+    """Return the files of a data set: the path itself, or what lies in the folder, in the order of names.
 
     Raises:
         InputError: there is nothing, or a folder of several data sets.
@@ -374,26 +382,49 @@ def _files(fs: pafs.FileSystem, path: str) -> Iterator[str]:
     if found.type == pafs.FileType.NotFound:
         raise FileNotFoundError(2, "No such file or directory")
     if found.type != pafs.FileType.Directory:
-        yield path
-        return
+        return _Files([path])
     inside = sorted(fs.get_file_info(pafs.FileSelector(path)), key=lambda info: info.path)
     names = {info.base_name for info in inside}
     if "dataset_dict.json" in names:
         splits = ", ".join(info.base_name for info in inside if info.type == pafs.FileType.Directory)
         raise InputError(f"holds several data sets ({splits}); name the folder of one")
-    is_saved = "state.json" in names  # by save_to_disk, which describes its .arrow files in JSON
-    files = [info.path for info in inside if _is_data(info.base_name, is_saved=is_saved)]
-    if not files:
+    if "state.json" in names:
+        files = _saved(fs, path, [info.base_name for info in inside])
+    else:
+        files = _Files([info.path for info in inside if _is_data(info.base_name)])
+    if not files.data:
         raise InputError(f"is a folder without data files; {KNOWN_FORMATS}")
-    yield from files
+    return files
 
 
-def _is_data(name: str, *, is_saved: bool) -> bool:
-    if name.startswith((".", "_")):
-        return False
-    if is_saved:  # what map() keeps beside the data is named cache-…
-        return name.startswith(("data-", "dataset")) and name.endswith(".arrow")
-    return name.removesuffix(".gz").lower().endswith(_SUFFIXES)
+def _saved(fs: pafs.FileSystem, path: str, names: Sequence[str]) -> _Files:
+    """Return the files that save_to_disk wrote, by its state.json.
+
+    Data sets from before version 2.8 of Hugging Face's library may keep all rows, and indices of those selected.
+
+    Raises:
+        InputError: state.json is no JSON, or names files that are not there.
+    """
+    with fs.open_input_stream(f"{path}/state.json") as stream:
+        try:
+            state = json_value(stream.read())
+        except ParseError as error:
+            raise InputError(f"state.json: {error}; save the data set again") from error
+    if not isinstance(state, dict):
+        raise InputError("state.json: is no JSON object; save the data set again")
+    data, indices = (
+        [str(each["filename"]).replace("\\", "/").rpartition("/")[2] for each in state.get(key) or []]
+        for key in ("_data_files", "_indices_data_files")
+    )
+    if lacking := [name for name in (*data, *indices) if name not in names]:
+        raise InputError(f"state.json: names {lacking[0]}, which is not there; save the data set again")
+    if not data:  # what map() keeps beside the data is named cache-…
+        data = [name for name in names if name.startswith(("data-", "dataset")) and name.endswith(".arrow")]
+    return _Files([f"{path}/{name}" for name in data], [f"{path}/{name}" for name in indices])
+
+
+def _is_data(name: str) -> bool:
+    return not name.startswith((".", "_")) and name.removesuffix(".gz").lower().endswith(_SUFFIXES)
 
 
 def _reason(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.analysis import open_runs, run_names
 from biaseval.analysis.paths import without_partitions
-from biaseval.errors import InputError
+from biaseval.errors import InputError, how_to_install
 
 if TYPE_CHECKING:
     import duckdb
@@ -64,4 +64,4 @@ class Results:
 
 def _refuse_without(package: str) -> None:
     if find_spec(package) is None:
-        raise InputError(f"{package} is not installed; pip install 'biaseval[notebook]' installs it")
+        raise InputError(f"{package} is not installed; {how_to_install('notebook')}")

@@ -1,11 +1,13 @@
 """Run directories: tables as folders of atomic Parquet parts, and what is still missing.
 
 A file is complete when its final name exists. On a local disk it is written under a temporary name (which never
-ends in ``.parquet``) and renamed; on an object store one PUT makes it appear.
+ends in ``.parquet``) and renamed; on an object store one PUT makes it appear. Whether it still is what was written,
+`biaseval.digests` knows; ``plan.json``, ``environment.json`` and ``spec.yaml`` end in a digest of their own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,11 +15,11 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -37,8 +39,23 @@ _PROBE = ".writable"
 PAUSES_S = (1.0, 4.0, 12.0, 30.0)
 """Between attempts to write to an object store; each of them is several of Arrow's."""
 
-_REFUSALS = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
-"""What Arrow calls answers of a store that will be the same next time."""
+_NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket")
+"""What Arrow and boto3 call a bucket that does not exist."""
+
+_REFUSALS = (*_NO_BUCKET, "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
+"""What they call answers of a store that will be the same next time."""
+
+DIGESTS = "digests.json"
+"""The file of a run that holds a digest of every finished file (`biaseval.digests`)."""
+
+ASIDE = "aside"
+"""The folder of a run for files that differ from what was written, or that it does not know."""
+
+_OWN_DIGEST = "own_sha256"
+"""The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
+
+LOG = "run.log"
+"""The file of a run for what was said while a process worked on it."""
 
 LEASE = "lease.json"
 """The file of a run that says which process works on it (`biaseval.lease`)."""
@@ -49,10 +66,23 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
+def part_number(name: str) -> int | None:
+    """Return the number of the part that ``table/part-NNNNN.parquet`` is; None: it is no part."""
+    file = name.rpartition("/")[2]
+    match = _PART.fullmatch(file)
+    number = None if match is None else int(match.group(1))
+    return number if number is not None and file == part_name(number) else None
+
+
+def sha256_of(data: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def parquet_bytes(rows: pa.Table) -> bytes:
-    """Return rows as a Parquet file (zstd); the same rows give the same bytes."""
+    """Return rows as a Parquet file (zstd, a checksum in each page); the same rows give the same bytes."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd")
+    pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
     return bytes(sink.getvalue().to_pybytes())
 
 
@@ -81,6 +111,32 @@ def write_file(uri: str, text: str) -> str:
     return absolute_uri(uri)
 
 
+class Digest(NamedTuple):
+    """What a finished file is."""
+
+    size: int
+    """Bytes."""
+    sha256: str
+    time_ns: int | None = None
+    """When it was written, by the clock of the disk or store; None: nobody looked since."""
+
+
+@dataclass
+class Ledger:
+    """What a process knows of the finished files of a run."""
+
+    files: dict[str, Digest | None] = field(default_factory=dict)
+    """Files of the run, by name; None: nobody has read it yet."""
+    known: Mapping[str, Digest] | None = None
+    """What `DIGESTS` held; None: there is none, or nobody has read it."""
+    is_whole: bool = False
+    """Whether a part that is not among ``files`` is not of the run."""
+    damaged: frozenset[str] = frozenset()
+    """Files that differ from what was written: they count as missing."""
+    lost: frozenset[str] = frozenset()
+    """Files that were there once, or could not be read."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A run directory, on a local disk or an object store.
@@ -95,6 +151,10 @@ class Run:
     """The run's path inside ``fs``."""
     guard: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """Called before anything is written or deleted; raises where this process may not any more."""
+    ledger: Ledger = field(default_factory=Ledger, repr=False, compare=False)
+    """Of this process; what it writes is noted there."""
+    keeps: bool = field(default=False, repr=False, compare=False)
+    """Whether the Parquet files that are there stay: they are a plan's, which is made again."""
 
     @classmethod
     def open(cls, uri: str) -> Run:
@@ -128,8 +188,10 @@ class Run:
         return f"{self.root}/{relative}"
 
     def has(self, name: str) -> bool:
-        """Return whether the file or folder ``name`` exists; Raises: as `names`."""
-        with self._reached():
+        """Return whether the file or folder ``name`` exists, undamaged; Raises: as `names`."""
+        if name in self.ledger.damaged:
+            return False
+        with self.reached():
             return bool(self.fs.get_file_info(self.path(name)).type != pafs.FileType.NotFound)
 
     def names(self) -> list[str]:
@@ -138,13 +200,14 @@ class Run:
         Raises:
             TransientError: the disk or store does not answer, or refuses.
         """
-        with self._reached():
+        with self.reached():
             if self.fs.get_file_info(self.root).type != pafs.FileType.Directory:
                 return []
             return sorted(info.base_name for info in self.fs.get_file_info(pafs.FileSelector(self.root)))
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
+    def reached(self) -> Iterator[None]:
+        """Turn what a disk or store raises in the block, but for files that are not there, into a TransientError."""
         try:
             yield
         except FileNotFoundError:
@@ -176,8 +239,12 @@ class Run:
         Raises:
             BiasevalError: the disk is full or the store does not answer; what was complete stays.
             TransientError: another process took the run over.
+            InputError: a plan that is made again differs from what is there.
         """
         self.guard()
+        if self.keeps and name.endswith(".parquet") and self._is_there(name, data):
+            self.ledger.files[name] = None
+            return
         path = self.path(name)
         try:
             if self.is_local:
@@ -201,6 +268,23 @@ class Run:
                 "mend this and run the same command again: complete parts are kept"
             ) from error
 
+        self.ledger.files[name] = Digest(len(data), sha256_of(data))
+
+    def _is_there(self, name: str, data: bytes) -> bool:
+        """Return whether a file of a plan need not be written again.
+
+        Raises:
+            InputError: it is there, or once was, with other rows.
+        """
+        known, is_there = (self.ledger.known or {}).get(name), bool(self.listed(name))
+        is_same = known is None if not is_there else _same_rows(self.read_bytes(name), data)
+        if not (is_same or (known is not None and known.sha256 == sha256_of(data))):
+            raise InputError(
+                f"{self.uri}/{name}: planning again gives other rows than those that the run was made with; restore "
+                "the files that are missing, or choose another directory (nothing was changed)"
+            )
+        return is_there
+
     def _put_patiently(self, path: str, data: bytes) -> None:
         """Write to an object store, and try again for most of a minute where it does not answer."""
         for pause_s in (*PAUSES_S, None):
@@ -208,7 +292,7 @@ class Run:
                 _out_of_reach(lambda: self._put(path, data))
                 return
             except OSError as error:
-                if pause_s is None or isinstance(error, FileNotFoundError) or any(map(str(error).count, _REFUSALS)):
+                if pause_s is None or isinstance(error, FileNotFoundError) or is_refusal(error):
                     raise
             time.sleep(pause_s)
             self.guard()
@@ -225,40 +309,70 @@ class Run:
         """Write ``content`` as indented JSON to ``name`` in one step."""
         self.write_text(name, json.dumps(content, indent=1, ensure_ascii=False, sort_keys=False) + "\n")
 
+    def write_sealed(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write ``content`` as JSON that ends in a digest of itself, which `read_json` compares."""
+        self.write_json(name, {**content, _OWN_DIGEST: sha256_of(json.dumps(content).encode())})
+
+    def write_sealed_yaml(self, name: str, text: str) -> None:
+        """Write YAML that ends in a digest of itself, as a comment, which `read_yaml` compares."""
+        self.write_text(name, f"{text}# {_OWN_DIGEST}: {sha256_of(text.encode())}\n")
+
     def read_bytes(self, name: str) -> bytes:
         """Return the content of ``name``; Raises: as `names`, and FileNotFoundError."""
-        with self._reached(), self.fs.open_input_stream(self.path(name)) as stream:
+        with self.reached(), self.fs.open_input_stream(self.path(name)) as stream:
             return bytes(stream.read())
+
+    def sha256(self, name: str) -> str:
+        """Return the SHA-256 of the file ``name``, of which little is in memory at a time; Raises: as `read_bytes`."""
+        digest = hashlib.sha256()
+        with self.reached(), self.fs.open_input_stream(self.path(name)) as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
 
     def read_text(self, name: str) -> str:
         """Return the content of ``name``, which is UTF-8."""
         return self.read_bytes(name).decode()
 
     def read_json(self, name: str) -> Any:
-        """Return the content of the JSON file ``name``.
+        """Return the content of the JSON file ``name``, without the digest that it may end in.
 
         Raises:
-            BiasevalError: it is damaged.
+            InputError: it is damaged.
         """
         try:
-            return json_value(self.read_bytes(name))
+            content = json_value(self.read_bytes(name))
         except ParseError as error:
-            raise self._damaged(name, error) from error
+            raise self._damaged(name, str(error)) from error
+        if isinstance(content, dict) and _OWN_DIGEST in content:
+            digest = content.pop(_OWN_DIGEST)
+            if digest != sha256_of(json.dumps(content).encode()):
+                raise self._damaged(name, "it is not what was written")
+        return content
 
-    def read_yaml(self, name: str) -> Any:
+    def read_yaml(self, name: str, *, is_sealed: bool = False) -> Any:
         """Return the content of the YAML file ``name``.
 
+        Args:
+            name: of the file.
+            is_sealed: whether it must end in a digest of itself; one that is there is compared anyway.
+
         Raises:
-            BiasevalError: it is damaged.
+            InputError: it is damaged.
         """
         try:
-            return yaml_value(self.read_text(name))
+            text = self.read_text(name)
+            content = yaml_value(text)
         except ValueError as error:
-            raise self._damaged(name, error) from error
+            raise self._damaged(name, str(error)) from error
+        body, mark, digest = text.rpartition(f"# {_OWN_DIGEST}: ")
+        if (is_sealed and not mark) or (mark and digest != f"{sha256_of(body.encode())}\n"):
+            raise self._damaged(name, "it is not what was written" if mark else "its end is missing")
+        return content
 
-    def _damaged(self, name: str, error: Exception) -> BiasevalError:
-        reason = " ".join(str(error).split())
-        return BiasevalError(f"{self.uri}/{name}: is damaged ({reason}); restore it, or start the run anew elsewhere")
+    def _damaged(self, name: str, reason: str) -> InputError:
+        reason = " ".join(reason.split())
+        return InputError(f"{self.uri}/{name}: is damaged ({reason}); restore it, or start the run anew elsewhere")
 
     def write_part(self, table: str, number: int, rows: pa.Table) -> None:
         """Write part ``number`` of ``table`` in one step."""
@@ -291,35 +405,40 @@ class Run:
 
     def parts(self, table: str) -> set[int]:
         """Return the numbers of the complete parts of ``table``."""
-        matches = (_PART.fullmatch(name.removeprefix(f"{table}/")) for name in self.files(table))
-        return {int(match.group(1)) for match in matches if match}
+        numbers = {name: part_number(name) for name in self.listed(table, in_folders=False)}
+        is_own = self.ledger.files.__contains__ if self.ledger.is_whole else lambda _: True
+        return {number for name, number in numbers.items() if number is not None and is_own(name)}
 
     def files(self, name: str) -> set[str]:
         """Return the names of the complete files below the folder ``name``, or itself where it is a file.
 
-        What is empty, or too short for a Parquet file and has the name of one, is not complete.
+        What is empty, or too short for a Parquet file and has the name of one, is not complete; nor is what is damaged.
         """
-        return set(self.written(name))
+        return set(self.listed(name))
 
-    def written(self, name: str) -> dict[str, float]:
-        """Return when each of `files` was written: seconds since 1970, by the clock of the disk or store.
+    def listed(self, name: str, *, in_folders: bool = True) -> dict[str, tuple[int, int]]:
+        """Return size and time of each of `files`: bytes, and nanoseconds since 1970 by the clock of disk or store.
+
+        Args:
+            name: of a folder or file.
+            in_folders: look into the folders of the folder, too.
 
         Raises:
             TransientError: as `names`.
         """
         path = self.path(name)
-        with self._reached():
-            found = self.fs.get_file_info(path)
-            if found.type == pafs.FileType.File:
-                return {name: found.mtime.timestamp()}
-            infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=True))
-        return {
-            f"{name}/{info.path.removeprefix(path).removeprefix('/')}": info.mtime.timestamp()
+        with self.reached():
+            infos = [self.fs.get_file_info(path)]
+            if infos[0].type != pafs.FileType.File:
+                infos = self.fs.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=in_folders))
+        listed = {
+            f"{name}{info.path.removeprefix(path)}": (info.size, info.mtime_ns)
             for info in infos
             if info.type == pafs.FileType.File
             and info.size >= (_SMALLEST_PART if info.extension == "parquet" else 1)
             and _TEMPORARY_MARK not in info.base_name
         }
+        return {file: seen for file, seen in listed.items() if file not in self.ledger.damaged}
 
     @contextmanager
     def local_folder(self, name: str) -> Iterator[str]:
@@ -341,10 +460,21 @@ class Run:
             self.fs.delete_dir(self.path(name))
         elif kind == pafs.FileType.File:
             self.fs.delete_file(self.path(name))
+        for file in [file for file in self.ledger.files if file == name or file.startswith(f"{name}/")]:
+            del self.ledger.files[file]
+
+    def set_aside(self, name: str) -> None:
+        """Move a file out of the way, into the folder `ASIDE`, where the same one may be already."""
+        self.guard()
+        place = f"{ASIDE}/{name}.{self.sha256(name)[:8]}"
+        if self.is_local:
+            os.makedirs(os.path.dirname(self.path(place)), exist_ok=True)
+        self.fs.move(self.path(name), self.path(place))
+        self.ledger.files.pop(name, None)
 
     def leftovers(self) -> set[str]:
         """Return the names directly in the run that a killed process may leave and that say nothing."""
-        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE) or _TEMPORARY_MARK in name}
+        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE, LOG) or _TEMPORARY_MARK in name}
 
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""
@@ -361,17 +491,45 @@ class Run:
 
         Raises:
             TransientError: another process holds it.
+            InputError: the run cannot be written.
         """
         if not self.is_local:
             yield
             return
+        lock = FileLock(self.path(_LOCK), timeout=0)
         try:
-            with FileLock(self.path(_LOCK), timeout=0):
-                yield
+            lock.acquire()
         except Timeout as error:
             raise TransientError(
                 f"{self.uri}: another process is working on this run; wait for it, or choose another directory"
             ) from error
+        except OSError as error:
+            raise InputError(
+                f"{self.uri}: cannot be written ({_reason(error)}); check its rights, or copy the run"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether a store will answer the same next time: it lets nobody in, or the bucket does not exist."""
+    return any(name in str(error) for name in _REFUSALS)
+
+
+def lacks_bucket(error: BaseException) -> bool:
+    """Return whether a store said that the bucket does not exist."""
+    return any(name in str(error) for name in _NO_BUCKET)
+
+
+def _same_rows(old: bytes, new: bytes) -> bool:
+    """Return whether two Parquet files have the same rows; newer versions may write more columns."""
+    try:
+        before, after = (pq.read_table(pa.BufferReader(data)) for data in (old, new))
+        return bool(before.equals(after.select(before.column_names)))
+    except (pa.ArrowException, OSError, KeyError):
+        return False
 
 
 def _in_one_request(uri: str) -> str:
@@ -407,4 +565,6 @@ def _out_of_reach(write: Callable[[], None]) -> None:
 
 def _reason(error: BaseException) -> str:
     cause = error.__cause__ if isinstance(error, BiasevalError) and error.__cause__ else error
+    if lacks_bucket(cause):
+        return "its bucket does not exist; make it, or mend its name"
     return getattr(cause, "strerror", None) or str(cause)

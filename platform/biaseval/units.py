@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from biaseval.store import Run
+from biaseval.store import Digest, Run
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Unit:
 
     None for units that are wanted for themselves.
     """
+    beside: tuple[str, ...] = ()
+    """Parts of tables that say how its files were made; those that are there belong to the run."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Done:
     """When it was written, by the same clock."""
     busy_s: float = 0.0
     """How long the actor worked on it in between."""
+    n_actors: int = 1
+    """That work beside each other, at least."""
+    digests: Mapping[str, Digest] = field(default_factory=dict)
+    """Of its files, where who wrote them said so."""
 
     @property
     def is_complete(self) -> bool:

@@ -62,9 +62,13 @@ def test_one_task_by_hand(tmp_path: Path) -> None:
         "relative_variance": pytest.approx(-1 / 12),
         "majority_macro_f1": pytest.approx(6 / 7 / 2),
         "share_most_frequent": 0.5,
+        "constant_p": 1.0,
+        "is_above_constant": None,  # an accuracy of 0.75, as one label for all has, and a higher macro-F1
         "squared_preference": pytest.approx(0.005, abs=1e-7),
         "n_fewest_bias_score_rows": 1,
         "fewest_bias_score_label": "b",
+        "rsd_smallest_detectable": None,
+        "bias_score_smallest_detectable": None,
     }
     by_label = rows(run, "select label, n_gold, n_predicted, recall, mean_probability from label_bias_by_label")
     assert [list(row.values())[:4] for row in by_label] == [["a", 3, 2, pytest.approx(2 / 3)], ["b", 1, 2, 1.0]]

@@ -40,5 +40,17 @@ def test_the_command_says_so_on_standard_error_where_there_is_no_row(
     wrong = call(capsys, monkeypatch, "sql", run, "from prompts where purpose = 'mian'", "--format", "json")
     assert (wrong.code, wrong.out) == (0, "[]\n")
     assert wrong.err == "note: no row has purpose = 'mian'; it has bias_score, main\n"
-    right = call(capsys, monkeypatch, "sql", run, "select count(*) as n from prompts where purpose = 'mian'")
+    right = call(capsys, monkeypatch, "sql", run, "select count(*) as n from prompts where purpose = 'main'")
     assert (right.code, right.err) == (0, "")
+
+
+@pytest.mark.parametrize("what", ["avg(rsd)", "count(*)", "max(accuracy), count(*)"])
+def test_an_aggregate_of_no_row_names_the_texts_too(
+    what: str, run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages write CC, and SQL cc."""
+    asked = call(capsys, monkeypatch, "sql", run, f"select {what} from label_bias_by_task where method = 'NONE'")
+    assert asked.code == 0
+    assert "note: no row has method = 'NONE'; it has none" in asked.err
+    right = call(capsys, monkeypatch, "sql", run, f"select {what} from label_bias_by_task where method = 'none'")
+    assert right.err == ""

@@ -12,7 +12,7 @@ from biaseval.store import Run
 from biaseval.tables import TABLES
 from tests.labelplans import Plan, Rows, rows
 from tests.measuring import measure
-from tests.specs import write_plan
+from tests.specs import as_older, write_plan
 
 
 def _priced(folder: Path, *, is_timed: bool = True) -> str:
@@ -103,7 +103,7 @@ def test_the_seconds_of_mitigation_are_unknown_where_those_of_scoring_are(tmp_pa
     ],
 )
 def test_an_adapter_that_saw_its_demonstrations_is_not_measured(tmp_path: Path, instance_id: str, problem: str) -> None:
-    run = Run.open(_priced(tmp_path))
+    run = as_older(_priced(tmp_path))
     training_rows = run.read_table("training_rows").to_pylist()
     training_rows[0]["instance_id"] = instance_id
     run.write_part("training_rows", 0, TABLES["training_rows"].rows(training_rows))

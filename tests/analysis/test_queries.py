@@ -85,7 +85,7 @@ def test_a_long_query_draws_nothing_on_standard_output(built: str) -> None:
 
 
 def test_queries_that_read_may_take_any_form(built: str) -> None:
-    assert query([built], "describe label_bias_by_task").num_rows == 29
+    assert query([built], "describe label_bias_by_task")["column_name"].to_pylist()[:2] == ["model", "task"]
     assert query([built], "pivot label_bias_by_task on method using avg(rsd) group by task; ").num_rows == 2
     assert query([built], "-- a comment\nselect 1 as x -- another").to_pylist() == [{"x": 1}]
     assert query([built], "select task from tasks order by task desc")["task"].to_pylist() == [

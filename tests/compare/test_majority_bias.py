@@ -186,8 +186,8 @@ def _boundaries(
             for draw, change in enumerate(of_rows)
         ],
         "majority_by_model": [
-            {"run": run, "task": "t", **_PLACE, "is_constant": False, "has_enough_rows": True}
-            | {"majority_accuracy": 0.5, "constant_f1": 1 / 3}
+            {"run": run, "task": "t", **_PLACE, "is_above_constant": True, "has_enough_rows": True}
+            | {"majority_accuracy": 0.5, "constant_f1": 1 / 3, "is_any_setting_above_constant": True}
             | sides
             for run in runs
         ],
@@ -216,7 +216,8 @@ def test_boundaries_of_runs_are_told_apart_by_seeds_and_by_rows() -> None:
         ([0.4] * 7, {"of_rows": (0.3, *([0.3, -0.3] * 20))}, "unclear", "not over other rows"),
         ([0.4] * 5, {}, "too few", "too few seeds"),
         ([0.4] * 7, {"has_enough_rows": False}, "too few", "too few rows"),
-        ([0.4] * 7, {"is_constant": True}, None, "constant answer"),
+        ([0.4] * 7, {"is_any_setting_above_constant": False}, None, "constant answer"),
+        ([0.4] * 7, {"is_any_setting_above_constant": None}, None, "constant answer"),
         ([0.4, -0.4, 0.4, -0.4, 0.4, -0.4, 0.1], {}, "unclear", None),
     ],
 )

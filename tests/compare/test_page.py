@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,18 @@ def test_markup_in_the_rows_is_shown_and_not_interpreted(tmp_path: Path) -> None
     page = Path(write_compared(runs, str(tmp_path / "page.html"))).read_text()
     assert "<img src=//evil" not in page
     assert hostile in Page(page).text
+
+
+def test_a_verdict_beside_an_interval_with_zero_is_explained(labels: list[str]) -> None:
+    compared = compare_runs(labels)
+    assert not any("step-down" in caveat for caveat in caveats(compared))
+    rows = [row for row in compared.tests if row["verdict"] == "higher" and row["run"] == "first"]
+    assert rows
+    tests = [{**row, "verdict_low": -0.001} if row is rows[0] else row for row in compared.tests]
+    told = caveats(replace(compared, tests=tests))
+    assert told[-1].startswith(
+        "The interval of 1 difference that is told apart includes 0. Intervals hold for all tests"
+    )
+    assert "step-down" in told[-1]
+    without = [{**row, "verdict_low": None, "verdict_high": None} if row is rows[0] else row for row in compared.tests]
+    assert caveats(replace(compared, tests=without)) == caveats(compared)

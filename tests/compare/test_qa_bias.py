@@ -23,6 +23,7 @@ from biaseval.report.compare_words import caveats, sentences
 from tests.compare.runs import Array, Rows, agreement, compared_rows, flipped, make
 from tests.pages import Page
 from tests.qaplans import QaPlan
+from tests.specs import as_older
 
 # QA bias
 
@@ -220,6 +221,7 @@ def test_a_copy_of_a_qa_run_is_identical_until_an_answer_is_another(
 ) -> None:
     run, copy = readers[0][0], str(tmp_path / "copy")
     shutil.copytree(run, copy)
+    as_older(copy)
     n_answers = query([run], "from qa_predictions").num_rows
     assert f"identical. Not one of {n_answers:,} predictions differs" in sentences(compare_runs([run, copy]))[0]
     [path, *_] = sorted(Path(copy, "qa_predictions").glob("*.parquet"))

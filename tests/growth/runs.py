@@ -20,10 +20,8 @@ def kept(run: Run) -> dict[str, str]:
 
 
 def rows(run: Run, question: str) -> list[dict[str, Any]]:
-    return [
-        {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}
-        for row in query([run.uri], question).to_pylist()
-    ]
+    found: list[dict[str, Any]] = query([run.uri], question).to_pylist()
+    return found
 
 
 def own_spec(folder: Path, model: Path, *, prompt: dict[str, Any], **changes: Any) -> LabelBiasSpec:

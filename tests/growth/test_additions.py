@@ -17,6 +17,7 @@ from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.run import planned_run
 from biaseval.spec import LabelBiasSpec, grown_keys
 from biaseval.store import Run
+from tests.alike import assert_alike
 from tests.growth.runs import kept, own_spec, rows
 from tests.label_bias.test_lm_eval_tasks import write as write_task
 from tests.label_bias.test_own_data import reviews, spec_of, write_csv
@@ -46,7 +47,7 @@ def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
         "select context_id, text, demo_ids from contexts order by context_id",
         "select n_demos, method, metric, estimate, verdict from label_bias_verdicts order by all",
     ):
-        assert rows(run, question) == rows(fresh, question)
+        assert_alike(rows(run, question), rows(fresh, question))
     assert yaml.safe_load(run.read_text("specs/00000.yaml")) == first
     assert run_status(run.uri).is_complete
     # The same again changes nothing, and the first spec is now another.
@@ -89,7 +90,7 @@ def test_a_format_is_added_and_what_was_there_says_the_same(
         "from label_bias_by_format order by all",
         "from label_bias_format_spread order by all",
     ):
-        assert rows(run, question) == rows(fresh, question)
+        assert_alike(rows(run, question), rows(fresh, question))
     counted = "select format, count(*) as n from prompts group by format order by format"
     assert [row["format"] for row in rows(run, counted)] == ["back", "base", "terse"]
     with pytest.raises(InputError, match=r"prompt\.formats"):
@@ -114,7 +115,7 @@ def test_a_killed_addition_is_begun_again(run: Run, csv_folder: Path, tiny_llama
         run_spec(more, one.uri)
     assert kept(killed) == kept(run)
     question = "from label_bias_by_task order by all"
-    assert rows(killed, question) == rows(run, question)
+    assert_alike(rows(killed, question), rows(run, question))
 
 
 def test_a_killed_addition_that_is_not_repeated_leaves_the_run_as_it_was(

@@ -12,6 +12,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines import reanalyse_run, run_spec, run_status
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
+from tests.alike import assert_alike
 from tests.commands import call
 from tests.growth.runs import kept, own_spec, rows
 from tests.label_bias.test_own_data import reviews, write_csv
@@ -49,7 +50,7 @@ def test_analysis_is_changed_on_what_is_stored(
     )
     run_spec(spec, run.uri)
     back = reanalyse_run(run.uri, ["scoring.normalization=mean", "calibration=[cc]"])
-    assert rows(back, "from label_bias_by_task order by all") == old
+    assert_alike(rows(back, "from label_bias_by_task order by all"), old)
     assert sorted(run.files("specs")) == ["specs/00000.yaml", "specs/00001.yaml"]
 
 
@@ -90,7 +91,7 @@ def test_a_spec_says_how_its_run_is_analysed(
     run_spec(spec(0, 2), run.uri)
     said = "metrics are going to be those of the spec: scoring.normalization: the run has 'sum', the spec 'mean'"
     assert capsys.readouterr().err.count(said) == 1
-    assert rows(run, "from label_bias_by_task order by all") == first
+    assert_alike(rows(run, "from label_bias_by_task order by all"), first)
     assert kept(run) == before
     run_spec(spec(0, 2), run.uri)
     assert "are going to be" not in capsys.readouterr().err
@@ -98,7 +99,7 @@ def test_a_spec_says_how_its_run_is_analysed(
     run_spec(spec(0, 2, 3, scoring={"normalization": "sum"}), run.uri)
     assert "scoring.normalization: the run has 'mean', the spec 'sum'" in capsys.readouterr().err
     shared = "from label_bias_by_task where n_demos < 3 order by all"
-    assert rows(run, shared) == summed
+    assert_alike(rows(run, shared), summed)
     # What is neither is refused, and named alone.
     with pytest.raises(InputError) as caught:
         run_spec(spec(0, 2, 3, seed=7), run.uri)
@@ -127,7 +128,7 @@ def test_suites_of_tasks_are_changed_on_what_is_stored(csv_folder: Path, tiny_ll
         assert problem in str(caught.value)
     reanalyse_run(run.uri, ["suites={a: ['a_*'], ones: [a_one, b_one]}"])
     assert kept(run) == before
-    assert rows(run, "from label_bias_by_model where suite = 'all' order by all") == whole
+    assert_alike(rows(run, "from label_bias_by_model where suite = 'all' order by all"), whole)
     # The mean over a suite is that over its tasks.
     for suite, tasks in (("a", "('a_one', 'a_two')"), ("ones", "('a_one', 'b_one')")):
         own = f"select n_demos, accuracy, n_tasks from label_bias_by_model where suite = '{suite}' order by n_demos"
@@ -135,7 +136,7 @@ def test_suites_of_tasks_are_changed_on_what_is_stored(csv_folder: Path, tiny_ll
             select n_demos, avg(accuracy) as accuracy, count(*) as n_tasks
             from label_bias_by_task_over_sets where task in {tasks} group by n_demos order by n_demos
         """
-        assert rows(run, own) == rows(run, mean)
+        assert_alike(rows(run, own), rows(run, mean))
         drawn = f"select draw, sum(n_drawn) as n from bootstrap_draws where suite = '{suite}' group by draw"
         assert {row["n"] for row in rows(run, drawn)} == {2}
     assert "<caption>ones (2)" in run.read_text("report.html")

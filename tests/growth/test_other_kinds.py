@@ -13,6 +13,7 @@ import yaml
 from biaseval.errors import InputError
 from biaseval.pipelines import reanalyse_run, run_spec, run_status
 from biaseval.spec import MajorityBiasSpec, QaBiasSpec, load_spec
+from tests.alike import assert_alike
 from tests.growth.runs import kept, rows
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.test_pipelines import digests
@@ -47,7 +48,7 @@ def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path,
         "select setting, method, weighted_f1, n_rows from majority_by_setting order by all",
         "select prompt_id, input_text from prompts order by prompt_id",
     ):
-        assert rows(run, question) == rows(fresh, question)
+        assert_alike(rows(run, question), rows(fresh, question))
 
 
 def _questions(folder: Path) -> None:
@@ -104,7 +105,7 @@ def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> 
         "from qa_attributes order by all",
         "from qa_bias_tests order by all",
     ):
-        assert rows(run, question) == rows(fresh, question)
+        assert_alike(rows(run, question), rows(fresh, question))
     with pytest.raises(InputError, match=r"models: a, b of .* must stay the first"):
         run_spec(_qa_spec(tmp_path, "cab", ["word_dist", "ans_pos", "cos_sim"]), run.uri)
     before = digests(Path(run.uri))

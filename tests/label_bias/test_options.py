@@ -161,4 +161,4 @@ def test_a_row_without_an_answer_is_named(tmp_path: Path) -> None:
     rows[2] |= {"answer": None}
     rows[4] |= {"b": " "}  # left out, as other rows without a text
     message = refused(rows, tmp_path)
-    assert message.endswith("line 3: answer: is missing; add the label")
+    assert message.endswith("line 3: answer: is empty; fill it in, or leave such rows out with data.on_bad_row: drop")

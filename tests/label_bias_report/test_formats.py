@@ -15,6 +15,7 @@ from biaseval.report.compare_words import PARTNERS
 from biaseval.report.findings import Findings, read_findings
 from biaseval.report.format_words import formats_words
 from biaseval.report.formats import formats_of
+from biaseval.report.summary import BESIDE_CONSTANT
 from biaseval.report.verdict import conclude
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
@@ -102,7 +103,17 @@ def test_the_page_has_a_section_whose_numbers_are_those_of_sql(several: Run) -> 
         "from label_bias_format_spread where task is null and suite = 'all' and method = 'none' and metric = 'rsd' "
         "and n_demos = 2",
     )
-    reach = f"{rsd['minimum']:.3f} ({rsd['minimum_format']}) to {rsd['maximum']:.3f} ({rsd['maximum_format']})"
+    is_above = {
+        row["format"]: row["is_above_constant"]
+        for row in findings.formats.means
+        if (row["n_demos"], row["method"]) == (2, "none")
+    }
+    least, most = (
+        f"{rsd[end]:.3f} ({name}{'' if is_above[name] else f', {BESIDE_CONSTANT[is_above[name]]}'})"
+        for end in ("minimum", "maximum")
+        for name in (rsd[f"{end}_format"],)
+    )
+    reach = f"{least} to {most}"
     assert f"RSD is {reach}: a standard deviation of {rsd['deviation']:.3f}" in sentences[1]
     [line] = [line for line in conclude(findings) if line.lead == "RSD over 3 formats, no calibration"]
     assert f"{reach} with 2 demonstrations (standard deviation {rsd['deviation']:.3f}, where rows alone" in line.text

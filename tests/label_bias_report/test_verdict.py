@@ -47,19 +47,18 @@ def test_the_table_of_remedies_has_before_after_and_the_word_of_the_test(run: Ru
     for n_demos, method in ((8, "dc"), (0, "cc"), (2, "looc")):
         before, after = means[n_demos, "none"], means[n_demos, method]
         expected = [METHODS[method]]
-        for metric in ("rsd", "bias_score", "accuracy"):
+        for metric in ("rsd", "bias_score", "accuracy", "macro_f1"):
             verdict = verdicts[n_demos, method, metric]
             here, others = (words[verdict[name]] for name in ("same_tasks_verdict", "verdict"))
             expected.append(f"{before[metric]:.3f} → {after[metric]:.3f} {here}")
             others = "cannot tell" if verdict["verdict"] == "unclear" else others
             expected += [f"other tasks: {others}"] if verdict["verdict"] != verdict["same_tasks_verdict"] else []
-        expected.append(f"{after['majority_accuracy']:.3f}")
+        expected.append(f"{after['majority_accuracy']:.3f} / {after['majority_macro_f1']:.3f} ")
         assert [line for line in lines if " ".join(expected) in line], expected
     [more] = [line for line in lines if " 8 demonstrations, compared with 0 " in line]
     assert f"{means[0, 'none']['rsd']:.3f} → {means[8, 'none']['rsd']:.3f}" in more
     both = [(row["same_tasks_verdict"], row["verdict"]) for row in verdicts.values()]
-    assert ("lower", "unclear") in both
-    assert ("lower", "lower") in both
+    assert {("lower", "lower"), ("unclear", "unclear")} <= set(both)
     # What was put into the scores: calibration takes the preference away.
     assert verdicts[0, "cc", "bias_score"]["verdict"] == "lower"
     assert '<span class="word gain">lower</span>' in tables[1]
@@ -76,9 +75,11 @@ def test_the_verdict_tells_the_bias_that_was_put_into_the_scores(findings: Findi
     assert last is not None
     assert lines["RSD, no calibration"] == (
         f"{first['rsd']:.3f} with 0 demonstrations, above the noise of rows ({first['rsd_floor']:.3f} on average) in "
-        f"{first['n_tasks_rsd']} of 12 tasks; {last['rsd']:.3f} with 8, above it "
-        f"({last['rsd_floor']:.3f} on average) in {last['n_tasks_rsd']} of 12 tasks{named_above(findings, 8, 'rsd')}."
+        f"{first['n_tasks_rsd']} of 12 tasks{smallest(first)}; {last['rsd']:.3f} with 8, above it "
+        f"({last['rsd_floor']:.3f} on average) in {last['n_tasks_rsd']} of 12 tasks{named_above(findings, 8, 'rsd')}"
+        f"{smallest(last)}."
     )
+    assert smallest(last)
     assert lines["BiasScore, no calibration"].startswith(f"{first['bias_score']:.3f} with 0 demonstrations")
     assert first["n_tasks_rsd"] > 0
     assert lines["How sure"] == (
@@ -101,6 +102,16 @@ def test_a_bias_that_is_highest_between_the_ends_is_told(findings: Findings) -> 
     line = told(replace(findings, by_suite={**findings.by_suite, "all": rows}))["RSD, no calibration"]
     assert "; 9.000 with 2, above it " in line
     assert line.index(" with 0 demonstrations") < line.index(" with 2") < line.index(" with 8")
+
+
+def smallest(row: Row) -> str:
+    """Return what is said of the smallest RSD that a task's test would see, where some task is not above the noise."""
+    if row["n_tasks_rsd"] == row["n_tasks_rsd_tested"]:
+        return ""
+    found = row["rsd_smallest_detectable"]
+    if found is None:
+        return "; a run of this size cannot show any"
+    return f"; a run of this size shows {found:.3f} in a task in four of five cases"
 
 
 def detectable(findings: Findings, metric: str) -> float:
@@ -137,36 +148,40 @@ def test_tasks_still_above_the_noise_are_named_where_they_are_few(findings: Find
         3: f" ({names[0]}, {names[1]} and {names[2]})",
         4: "",
     }
+    smallest = f"; a run of this size shows {last['rsd_smallest_detectable']:.3f} in a task in four of five cases"
     for n_above, ending in endings.items():
         by_suite = {
             "all": [{**row, "n_tasks_rsd": n_above} if row is last else row for row in findings.by_suite["all"]]
         }
         by_task = [{**row, "is_rsd_above": row["task"] in names[:n_above]} for row in findings.by_task]
         text = told(replace(findings, by_suite=by_suite, by_task=by_task))["RSD, no calibration"]
-        assert text.endswith(f"in {n_above} of 12 tasks{ending}.")
+        assert text.endswith(f"in {n_above} of 12 tasks{ending}{smallest}.")
 
 
 RISES = "{}, accuracy rises"
-WORSE = "Do not use, as bias rises, or accuracy or macro-F1 falls"
-USELESS = "Do not use, as accuracy is below the majority class, or the answers are nearly all the same"
+WORSE = "Do not use"
+"""Before a colon: bias rises, or accuracy or macro-F1 falls, and nothing is gained."""
 UNSHOWN = "No change of bias is shown"
 
 
 def strength(words: dict[str, str], low: float | None, row: Row) -> str:
     """Return the strength of the evidence for a remedy by the words of its four metrics and the band of accuracy."""
-    if "higher" in (words["rsd"], words["bias_score"]) and "lower" not in (words["rsd"], words["bias_score"]):
+    biases, performances = (words["rsd"], words["bias_score"]), (words["accuracy"], words["macro_f1"])
+    is_gain = "lower" in biases or "higher" in performances
+    if not is_gain and ("higher" in biases or "lower" in performances):
         return WORSE
-    if "lower" in (words["accuracy"], words["macro_f1"]):
-        return WORSE
-    if "lower" not in (words["rsd"], words["bias_score"]):
-        return UNSHOWN
-    if "higher" in (words["rsd"], words["bias_score"]):
+    if "lower" not in biases:
+        return "Bias rises, and accuracy or macro-F1 rises" if "higher" in biases else UNSHOWN
+    if "higher" in biases:
         return "One of RSD and BiasScore falls, the other rises"
-    if row["accuracy"] < row["majority_accuracy"] or row["n_tasks_constant"] == row["n_tasks"]:
-        return USELESS
     falls = "RSD falls" if words["rsd"] == "lower" else "Only BiasScore falls"
     if words["rsd"] == words["bias_score"]:
         falls = "RSD and BiasScore fall"
+    if not row["is_above_constant"]:
+        beside = "no better" if row["is_above_constant"] is False else "not shown to be better"
+        return f"{falls}, and the answers are {beside} than one label for all"
+    if "lower" in performances:
+        return f"{falls}, accuracy or macro-F1 falls"
     if words["accuracy"] == "higher":
         return RISES.format(falls)
     if low is not None and low > -0.01:
@@ -257,7 +272,7 @@ def test_the_closest_miss_for_other_tasks_is_named(findings: Findings) -> None:
     verdicts[8, "cc", 8, "none"]["accuracy"] |= {"word_p_adjusted": 0.0625, "estimate": 0.1}
     tied = told(replace(findings, verdicts=verdicts, remedies=remedies))
     assert tied["How sure"].endswith("; the closest are 2 differences of adjusted p = 0.062.")
-    assert "None of this is shown for other tasks like these. Remedies are" in lines["What to do"]
+    assert "No change of bias is shown for other tasks like these. Remedies are" in lines["What to do"]
     assert "other tasks: cannot tell" not in render_page(replace(findings, verdicts=verdicts, remedies=remedies), [])
     here = [
         {
@@ -281,6 +296,15 @@ def test_the_closest_miss_for_other_tasks_is_named(findings: Findings) -> None:
     }
     lines = told(replace(findings, remedies=here, verdicts=alike))
     assert "All of this is shown for other tasks like these, too." in lines["What to do"]
+
+
+def test_what_is_not_shown_here_is_not_shown_for_other_tasks_too(findings: Findings) -> None:
+    nothing = {f"{side}{name}": "not shown" for side in ("", "same_tasks_") for name in ("evidence", "advice")}
+    nothing |= {f"{metric}_{side}verdict": "unclear" for metric in METRICS for side in ("", "same_tasks_")}
+    remedies = [{**row, **nothing} for row in findings.remedies]
+    [line] = [line for line in conclude(replace(findings, remedies=remedies)) if line.lead == "What to do"]
+    assert [item.partition(":")[0] for item in line.items] == [UNSHOWN]
+    assert line.end.startswith("No change of bias is shown for other tasks like these. ")
 
 
 def test_the_terms_of_the_first_table_stand_above_it(run: Run) -> None:
@@ -318,12 +342,14 @@ def test_a_remedy_below_the_majority_class_is_marked_and_not_recommended(tmp_pat
     findings = read_findings(run)
     assert all(row["is_below_majority"] for row in findings.remedies)
     assert all(row["accuracy"] < row["majority_accuracy"] for row in findings.remedies)
+    assert {row["is_above_constant"] for row in findings.remedies} <= {False, None}
     assert not any(row["is_supported"] for row in findings.remedies)
     assert not any(row["is_supported_on_these_tasks"] for row in findings.remedies)
     [line] = [line for line in conclude(findings) if line.lead == "What to do"]
-    assert {item.partition(":")[0] for item in line.items} <= {WORSE, USELESS, UNSHOWN, "For other tasks like these"}
+    assert not any(title in item for item in line.items for title in ("accuracy rises", "no loss"))
     [table] = [part for part in run.read_text("report.html").split("</table>") if 'class="dense remedies"' in part]
-    assert table.count('<span class="word cost">below</span>') == len(findings.remedies) + 1  # and without any
+    assert table.count('<span class="word cost">no</span>') == len(findings.remedies) + 1  # and without any
+    assert 'class="word gain"' not in table
 
 
 def test_how_many_tasks_are_needed_grows_with_the_square_of_what_is_seen(run: Run) -> None:
@@ -343,15 +369,24 @@ def test_how_many_tasks_are_needed_grows_with_the_square_of_what_is_seen(run: Ru
 def test_a_constant_answer_comes_first(tmp_path: Path) -> None:
     several = make_run(tmp_path / "several", n_tasks=6, n_demos=(0, 8), preference=40.0)
     rows = {row["n_demos"]: row for row in read_findings(several).by_suite["all"] if row["method"] == "none"}
-    assert rows[0]["n_tasks_constant"] == 6
+    assert (rows[0]["n_tasks_constant"], rows[0]["n_tasks_not_above"]) == (6, 6)
     line, *_ = conclude(read_findings(several))
-    assert line.lead == "Nearly always the same answer"
+    assert line.lead == "No better than one label for all"
     assert line.text.startswith("in 6 of 6 tasks with 0 demonstrations and ")
     one = make_run(tmp_path / "one", n_tasks=1, n_demos=(0,), n_main=60, labels=["no", "yes"], preference=40.0)
     line, *_ = conclude(read_findings(one))
+    assert line.lead == "No better than one label for all"
     assert line.text == (
-        "“no” is 100.0 % of the answers and 50.0 % of the gold labels with 0 demonstrations (no calibration)."
+        "accuracy 0.500 and macro-F1 0.333, where one label for all has 0.500 and 0.333, with 0 demonstrations (“no” "
+        "is 100.0 % of the answers) (no calibration)."
     )
+    shares = (("no", 0.548), ("yes", 0.772))
+    answers = [{"n_demos": 0, "label": label, "predicted_share": share} for label, share in shares]
+    line, *_ = conclude(replace(read_findings(one), answers=answers))
+    told = (
+        "the most frequent answer differs between sets of demonstrations: “no” 54.8 % and “yes” 77.2 % of the answers"
+    )
+    assert f"({told})" in line.text
 
 
 def test_fewer_than_six_tasks_have_words_for_themselves_and_none_for_others(tmp_path: Path) -> None:
@@ -385,7 +420,7 @@ def test_a_run_of_fewer_than_six_rows_has_no_word_and_that_is_said_once(tmp_path
     assert lines["No verdicts"].startswith("a test over 4 rows cannot reach 5 %, at least 6 are needed")
     assert lines["What to do"] == "measure 6 rows or more; nothing can be recommended from these."
     source = run.read_text("report.html")
-    assert 'class="word' not in source.replace('class="word cost">below', "")
+    assert 'class="word' not in source.replace('class="word cost">no<', "")
     assert source.count("too few") == 1  # of the table of changes: why it has no band
 
 
@@ -455,7 +490,7 @@ def test_a_model_that_is_always_right_has_no_bias_to_lower(tmp_path: Path) -> No
     assert lines["RSD, no calibration"].startswith(
         "0.000 with 0 demonstrations, of which the rows cannot tell the noise"
     )
-    assert "falls" not in lines["What to do"].replace(WORSE, "")
+    assert not re.search(r"(RSD|BiasScore) falls?\b", lines["What to do"])
 
 
 def test_no_sentence_of_the_page_says_more_than_a_test(run: Run) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from biaseval.analysis.relations import connect, create, relations
+from biaseval.analysis.relations import connect, create, needed, relations
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.tables import BOOTSTRAP_DRAWS, RUN_SETTINGS, TASKS
 
@@ -46,7 +46,11 @@ class Answers(NamedTuple):
 
 
 def analysed(
-    answers: Iterable[Answers], suites: Mapping[str, Sequence[str]] | None = None, seed: int = 0
+    answers: Iterable[Answers],
+    suites: Mapping[str, Sequence[str]] | None = None,
+    seed: int = 0,
+    primary: tuple[str, str] | None = None,
+    only: str | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection with all relations that follow from calibrated predictions, as tables.
 
@@ -54,6 +58,8 @@ def analysed(
         answers: of every task and setting, of both purposes.
         suites: their tasks; otherwise all tasks are one.
         seed: of the signs.
+        primary: metric and method of the primary question.
+        only: the relation that is asked for, with what it is made of; None: all.
     """
     given = list(answers)
     tasks = {each.task: list(each.labels) for each in given}
@@ -80,18 +86,21 @@ def analysed(
     drawn = [
         {"suite": suite, "draw": 0, "task": task, "n_drawn": 1} for suite, members in suites.items() for task in members
     ]
+    question = dict(zip(("primary_metric", "primary_method"), primary, strict=True)) if primary else {}
     n_tested = max(1000 if len(members) == 1 else len(members) for members in suites.values())
     made = {
         "calibrated_predictions": pa.concat_tables(parts),
         "tasks": TASKS.rows([{"task": task, "labels": labels, "category": ""} for task, labels in tasks.items()]),
-        "run_settings": RUN_SETTINGS.rows([{"model": "tiny", "formats": formats}]),
+        "run_settings": RUN_SETTINGS.rows([{"model": "tiny", "formats": formats, **question}]),
         "bootstrap_draws": BOOTSTRAP_DRAWS.rows(drawn),
         "sign_flips": sign_flips(n_tested, seed),
     }
     connection = connect([])
     for name, table in made.items():
         connection.from_arrow(table).create(name)
-    for relation in relations("intermediate", "marts", tables=made):
+    every = relations("intermediate", "marts", tables=made)
+    asked = [relation for relation in every if only in (None, relation.name)]
+    for relation in every if only is None else [*needed(every, asked), *asked]:
         create("table", relation.name, relation.sql, connection)
     return connection
 

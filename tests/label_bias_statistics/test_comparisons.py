@@ -38,11 +38,29 @@ def compared(runs: dict[str, Array], unit: str = "task") -> duckdb.DuckDBPyConne
         for row in by_task
         for label in "ab"
     ]
+    above_constant = [
+        {**{name: row[name] for name in ("run", "task", "n_demos", "method")}, "format": "base", "demo_set": None}
+        | {"metric": metric, "difference": 0.1, "square": 0.001, "largest": 0.02}
+        for row in by_task
+        for metric in ("accuracy", "macro_f1")
+    ]
     pairs = [{"run": run, "other_run": other} for run, other in product(runs, runs) if run != other]
     same = {"n_rows": 10, "has_same_rows": True, "has_same_bias_score_rows": True}
     made = {
         "label_bias_by_task": pa.Table.from_pylist(by_task),
         "label_bias_by_label": pa.Table.from_pylist(labels),
+        "label_bias_constant_differences": pa.Table.from_pylist(above_constant).cast(
+            pa.schema(
+                [
+                    *((name, pa.string()) for name in ("run", "task")),
+                    ("n_demos", pa.int64()),
+                    *((name, pa.string()) for name in ("method", "format")),
+                    ("demo_set", pa.int64()),
+                    ("metric", pa.string()),
+                    *((name, pa.float64()) for name in ("difference", "square", "largest")),
+                ]
+            )
+        ),
         "label_bias_shared": pa.Table.from_pylist([{**pair, "unit": unit} for pair in pairs]),
         "label_bias_shared_tasks": pa.Table.from_pylist(
             [{**pair, "task": task, **same} for pair in pairs for task in tasks]

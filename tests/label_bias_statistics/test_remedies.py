@@ -47,9 +47,10 @@ def graded(**words: Any) -> dict[str, Any]:
             "method": method,
             **dict.fromkeys(METRICS, 0.5),
             "majority_accuracy": given.get("majority", 0.4),
+            "majority_macro_f1": 0.3,
             "is_below_majority": given.get("majority", 0.4) > 0.5,
-            "is_told_below_majority": given.get("majority", 0.4) > 0.5 + given.get("reach", 0.0),
-            "n_tasks_constant": given.get("n_constant", 0),
+            "is_above_constant": given.get("is_above", True),
+            "n_tasks_constant": 0,
             "n_tasks": 30,
         }
         for method in ("none", "cc")
@@ -87,8 +88,8 @@ def graded(**words: Any) -> dict[str, Any]:
         ({"rsd": "higher", "accuracy": "higher"}, "bias rises", None, False),
         ({"accuracy": "higher"}, "not shown", None, False),
         ({"rsd": None, "bias_score": None, "accuracy": None, "macro_f1": None}, "not shown", None, False),
-        ({"rsd": "lower", "low": 0.001, "majority": 0.6}, "bias falls, no loss", "rsd", False),
-        ({"rsd": "lower", "low": 0.001, "n_constant": 30}, "bias falls, no loss", "rsd", False),
+        ({"rsd": "lower", "low": 0.001, "majority": 0.6}, "bias falls, no loss", "rsd", True),
+        ({"rsd": "lower", "low": 0.001, "is_above": False}, "bias falls, no loss", "rsd", False),
     ],
 )
 def test_a_remedy_is_supported_where_bias_falls_and_a_loss_is_ruled_out(
@@ -101,18 +102,34 @@ def test_a_remedy_is_supported_where_bias_falls_and_a_loss_is_ruled_out(
     assert row["is_supported_on_these_tasks"] is False
 
 
+NO_BETTER = "bias falls, no better than a constant answer"
+NOT_SHOWN = "bias falls, not shown to be better than a constant answer"
+
+
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        ({"majority": 0.6}, "do not use: nothing is left to measure"),
-        ({"majority": 0.6, "reach": 0.2}, "bias falls, no loss"),
-        ({"n_constant": 30}, "do not use: nothing is left to measure"),
-        ({"majority": 0.6, "reach": 0.2, "accuracy": "lower"}, "do not use: bias rises or performance falls"),
+        ({"is_above": False}, NO_BETTER),
+        ({"is_above": None}, NOT_SHOWN),
+        ({"is_above": True}, "bias falls, no loss"),
+        # Accuracy below the majority class is the price of answers that are not always the same.
+        ({"majority": 0.6}, "bias falls, no loss"),
+        ({"accuracy": "lower"}, "bias falls, accuracy falls"),
     ],
 )
-def test_a_remedy_is_advised_against_where_its_interval_lies_below_the_majority_class(
-    words: dict[str, Any], advice: str
-) -> None:
-    """A mean that is below by less than its interval reaches says nothing: neither for the remedy nor against it."""
+def test_praise_needs_answers_that_are_better_than_one_label(words: dict[str, Any], advice: str) -> None:
     row = graded(rsd="lower", low=0.001, **words)
     assert (row["advice"], row["is_supported"]) == (advice, advice == "bias falls, no loss")
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ({"rsd": "higher"}, "do not use: bias rises or performance falls"),
+        ({"accuracy": "lower"}, "do not use: bias rises or performance falls"),
+        ({"rsd": "higher", "macro_f1": "higher"}, "bias rises"),
+        ({"accuracy": "lower", "macro_f1": "higher"}, "not shown"),
+    ],
+)
+def test_do_not_use_stands_only_where_nothing_is_gained(words: dict[str, Any], advice: str) -> None:
+    assert graded(**words)["advice"] == advice

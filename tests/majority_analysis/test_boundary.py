@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.majorityplans import ANSWERS, DEMOS, MajorityPlan, Rows, rows
+from tests.majorityplans import ANSWERS, DEMOS, GOLD, MajorityPlan, Rows, rows
 from tests.measuring import measure
 
 
@@ -25,10 +25,10 @@ def test_the_settings_inside_the_boundary_are_those_that_it_counts(opened: duckd
     assert {tuple(row["inside"]) for row in found} == {("50/50",)}
 
 
-def _answered(folder: Path, predictions: Mapping[str, str], n_repeats: int = 1) -> Rows:
+def _answered(folder: Path, predictions: Mapping[str, str], n_repeats: int = 1, golds: str = GOLD) -> Rows:
     """Return the settings and then the model of a run that gives these outputs with instruction, by setting."""
     answers = {(setting, True): (given, given) for setting, given in predictions.items()}
-    run = MajorityPlan(("generate",), answers=answers, n_repeats=n_repeats).write(folder)
+    run = MajorityPlan(("generate",), answers=answers, n_repeats=n_repeats, golds=golds).write(folder)
     measure(run)
     return [*rows(run, "from majority_over_seeds order by number"), *rows(run, "from majority_by_model")]
 
@@ -43,9 +43,10 @@ def test_the_boundary_says_nothing_where_no_answer_is_right_or_most_outputs_are_
         assert not any(row["is_marked"] for row in settings)
         assert (model["n_marked"], model["has_many_without_label"]) == (0, True)
     # Exactly half without a label, the right ones among the others: the boundary still says something.
-    *settings, model = _answered(tmp_path / "half", {"0/100": "TT--", "50/50": "T---", "100/0": "TTT-"})
-    assert model["share_no_label"] == pytest.approx((2 + 2 + 3 + 3 + 1 + 1) / 24)
-    assert [row["boundary"] for row in (*settings, model)] == pytest.approx([3 / 4 - 0.1] * 4)
+    outputs = {"0/100": "TT--", "50/50": "T---", "100/0": "TTF-"}
+    *settings, model = _answered(tmp_path / "half", outputs, 20, golds="TTFF")
+    assert model["share_no_label"] == pytest.approx(0.5)
+    assert [row["boundary"] for row in (*settings, model)] == pytest.approx([5 / 6 - 0.1] * 4)
     assert [row["is_marked"] for row in settings] == [False, False, True]
     assert model["n_marked"] == 1
 
@@ -58,14 +59,31 @@ def test_many_outputs_without_a_label_are_three_percent(tmp_path: Path) -> None:
         assert model["has_many_without_label"] is expected
 
 
-def test_an_answer_is_constant_above_95_percent(tmp_path: Path) -> None:
-    for n_false, expected in ((1, False), (0, True)):
-        answers = {(setting, True): ("T" * (20 - n_false) + "F" * n_false,) * 2 for setting in DEMOS}
-        run = MajorityPlan(("likelihood",), answers=answers, golds="T" * 20).write(tmp_path / str(n_false))
-        measure(run)
-        [row] = rows(run, "from majority_by_model")
-        assert row["share_most_frequent"] == pytest.approx(1 - n_false / 20)
-        assert row["is_constant"] is expected
+def test_a_setting_is_held_against_the_best_constant_answer(tmp_path: Path) -> None:
+    """Of 80 rows half are True. TTFF is right, TTTF in three of four, TTTT and FTTT are no better than one label."""
+    outputs = {"0/100": "FTTT", "50/50": "TTTT", "100/0": "TTTF"}
+    *settings, model = _answered(tmp_path, outputs, 20, golds="TTFF")
+    assert [row["is_above_constant"] for row in settings] == [False, False, True]
+    assert [row["n_seeds_not_above"] for row in settings] == [2, 2, 0]
+    assert (model["n_settings_above"], model["n_settings_not_above"]) == (1, 2)
+    assert model["is_any_setting_above_constant"] is True
+    assert (model["majority_accuracy"], model["constant_f1"]) == (0.5, pytest.approx(1 / 3))
+
+
+@pytest.mark.parametrize("outputs", ["TTTT", "FFFF", "FTTT"])
+def test_settings_that_are_all_alike_are_not_robust_where_one_label_would_do_as_well(
+    tmp_path: Path, outputs: str
+) -> None:
+    *settings, model = _answered(tmp_path, dict.fromkeys(DEMOS, outputs), 20)
+    assert model["rb_at_10"] == 1
+    assert (model["is_above_constant"], model["is_any_setting_above_constant"]) == (False, False)
+    assert (model["boundary"], model["n_marked"]) == (None, 0)
+    assert not any(row["is_marked"] for row in settings)
+
+
+def test_few_rows_do_not_show_that_a_setting_is_better_than_one_label(tmp_path: Path) -> None:
+    *_, model = _answered(tmp_path, dict.fromkeys(DEMOS, "TTTF"))
+    assert (model["is_above_constant"], model["is_any_setting_above_constant"]) == (None, None)
 
 
 def test_a_constant_answer_follows_the_majority_of_one_labels_settings(tmp_path: Path) -> None:

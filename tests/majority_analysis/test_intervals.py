@@ -137,11 +137,14 @@ def test_a_run_of_an_older_version_has_the_marts_columns_of_this_one(built: str,
     old = tmp_path / "boolq"
     shutil.copytree(built, old)
     for mart, columns in (
-        ("majority_over_seeds", ["boundary", "is_marked", "recency"]),
-        ("majority_by_model", ["boundary", "n_marked", "has_enough_rows", "is_constant", *FOLLOWED, *BASELINE]),
+        ("majority_over_seeds", ["boundary", "is_marked", "recency", "is_above_constant"]),
+        (
+            "majority_by_model",
+            ["boundary", "n_marked", "has_enough_rows", "is_bias_shown", *FOLLOWED, *BASELINE],
+        ),
         (
             "majority_calibration_gain",
-            ["rb_at_10_sign", "mean_f1_sign", "sd_f1_sign", "has_enough_rows", "is_constant"],
+            ["rb_at_10_sign", "mean_f1_sign", "sd_f1_sign", "has_enough_rows", "is_above_constant"],
         ),
     ):
         path = old / "marts" / f"{mart}.parquet"

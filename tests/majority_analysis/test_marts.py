@@ -39,6 +39,9 @@ def test_a_setting_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "majority_label": "False",
         "last_label": "False",
         "n_rows": 4,
+        "share_most_frequent": 0.5,
+        "constant_p": 1.0,
+        "is_above_constant": None,  # an accuracy of 0.75, as one label for all has, and a higher weighted F1
     }
     assert 0 <= low < 0.85 < high <= 1
     [row] = rows(opened, f"from majority_by_setting where predict = 'likelihood' and method = 'none' and {where}")
@@ -108,11 +111,15 @@ def test_seeds_are_averaged_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "share_last": 0.875,
         "share_no_label": 0.0,
         "is_within": False,
-        "boundary": 0.9,  # 50/50 is always right
+        "boundary": None,  # four rows do not show that a setting is better than one label for all
         "is_marked": False,
         "n_seeds": 2,
         "n_rows": 8,
         "recency": None,  # the last demonstration is True with both seeds
+        "share_most_frequent": 1.0,
+        "constant_p": 1.0,
+        "is_above_constant": None,
+        "n_seeds_not_above": 1,  # TTTT is one label for all
     }
     assert low < (9 / 14 + 1) / 2 < high
 
@@ -151,12 +158,11 @@ def test_a_model_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "share_last": pytest.approx((1 + (2 / 4 + 3 / 4) / 2 + 1) / 3),
         "share_no_label": 0.0,
         "share_most_frequent": pytest.approx(13 / 24),
-        "is_constant": False,
         "constant_f1": pytest.approx(9 / 14),
         "share_majority_of_constant": 0.5,  # always True follows the majority of 100/0, and not that of 0/100
         "has_many_without_label": False,
-        "boundary": pytest.approx(means[1] - 0.1),
-        "n_marked": 1,
+        "boundary": None,  # four rows do not show that a setting is better than one label for all
+        "n_marked": 0,
         "half_width": pytest.approx(_half_width(opened, instruction=False)),
         "has_enough_rows": False,
         "n_settings": 3,
@@ -172,6 +178,12 @@ def test_a_model_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "recency_at_equal_shares": pytest.approx((0 + 1 / 2) / 2),
         "accuracy": pytest.approx((1 / 4 + (3 / 4 + 1) / 2 + 3 / 4) / 3),
         "majority_accuracy": 0.75,  # gold T T T F
+        "constant_p": 1.0,
+        "is_above_constant": False,  # a mean accuracy of 0.625
+        "n_settings_above": 0,
+        "n_settings_not_above": 2,  # 50/50 has an accuracy of 0.875
+        "is_any_setting_above_constant": None,
+        "is_bias_shown": False,
     }
     # With two seeds the standard error is half their difference. The rows' own effects, averaged over seeds, are
     # 3/4, 3/4, 1, 3/4 of recency and 0, 0, 1, 0 of that at equal shares: a standard error of the same size, and

@@ -168,7 +168,7 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
         "line 7: question: is missing; add it",
         "line 8: answer: the label 'maybe' is not in data.labels (true, false); add it there, or mend the row",
         "line 10: question: holds half a surrogate pair",
-        "line 10: answer: is missing; add the label",
+        "line 10: answer: is empty; fill it in, or leave such rows out with data.on_bad_row: drop",
         "line 11: answer: 0.5 is no label; write text, true, false or a whole number",
     ):
         assert where + problem in message
@@ -259,3 +259,16 @@ def test_files_may_lie_on_an_object_store(object_store: str, tmp_path: Path) -> 
     assert dataset.test[0].fields["sentence"] == "is cat 0 a amber"
     with pytest.raises(InputError, match=r"absent.jsonl: cannot be read \(.*\); check data.test"):
         read_dataset(boolq_spec(tmp_path, data={**data, "test": f"{run.uri}/absent.jsonl"}))
+
+
+def test_rows_without_a_label_may_be_left_out_and_labels_that_look_alike_are_said(tmp_path: Path) -> None:
+    labels = ["yes", "Yes", "no", "", None, "yes"]
+    rows = [{"input": f"row {n}", "label": label} for n, label in enumerate(labels)]
+    test = [{"input": "other", "label": "no"}]
+    assert "label: is empty; fill it in" in _mistakes(tmp_path, rows, test, prompt=WORDS)
+    dataset = _read(tmp_path, rows, test, prompt=WORDS, data={"on_bad_row": "drop"})
+    assert dataset.available() == {"Yes": 1, "no": 1, "yes": 2}
+    assert dataset.notes == [
+        "data.train: 2 of 6 rows are left out (on_bad_row: drop): 2 label: is empty",
+        "the labels 'Yes' and 'yes' look alike and count as different; if they mean the same, mend them",
+    ]

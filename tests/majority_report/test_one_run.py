@@ -64,7 +64,7 @@ def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs:
         ("lower", None, "lower"),
         ("negligible", None, "negligible"),
         ("unclear", None, "no clear change"),
-        ("unclear", "constant answer", "not judged beside a constant answer"),
+        ("unclear", "constant answer", "not judged beside one label for all"),
         ("too few", "too few seeds", "too few seeds to say"),
         (None, None, "not judged"),
     ],
@@ -90,11 +90,12 @@ SUPPORTED = {
     "bias_falls_in": "sd_f1",
     "is_rb_at_10_judged": False,
     "rb_at_10_reason": "too few seeds",
-    "is_below_constant": False,
+    "is_above_constant": True,
     "is_supported": True,
 }
 NONE = (
-    "no remedy is shown to lower sd or raise RB@10, to lose less than 0.01 of mean weighted F1, and to beat a constant"
+    "no remedy is shown to lower sd or raise RB@10, to lose less than 0.01 of mean weighted F1, and to be better "
+    "than one label for all."
 )
 
 
@@ -121,7 +122,7 @@ NONE = (
                 "bias_falls_in": None,
                 "is_supported": False,
             },
-            f"{NONE} answer. Mean weighted F1 is higher with LOOC with instruction, but no lower sd or higher RB@10 is "
+            f"{NONE} Mean weighted F1 is higher with LOOC with instruction, but no lower sd or higher RB@10 is "
             "shown (RB@10 was not judged: fewer than 6 seeds).",
         ),
         (
@@ -129,11 +130,10 @@ NONE = (
             "Mean weighted F1 is higher with LOOC with instruction, but sd is higher or RB@10 lower (RB@10 was",
         ),
         (
-            {"is_below_constant": True, "is_supported": False, "mean_f1": 0.4, "constant_f1": 0.53},
-            f"{NONE} answer. Not advised, for the best constant answer has a weighted F1 of 0.530, and the mean is no "
-            "more with LOOC with instruction (0.400).",
+            {"is_above_constant": False, "is_supported": False, "mean_f1": 0.4, "constant_f1": 0.53},
+            f"{NONE} With LOOC with instruction sd is lower; it is still no better than one label for all (0.530).",
         ),
-        ({"evidence": "not shown", "bias_falls_in": None, "is_supported": False}, f"{NONE} answer. For words"),
+        ({"evidence": "not shown", "bias_falls_in": None, "is_supported": False}, f"{NONE} For words"),
     ],
 )
 def test_a_remedy_is_advised_by_its_evidence(changed: Mapping[str, Any], wanted: str, runs: list[str]) -> None:
@@ -150,6 +150,7 @@ def test_the_first_screen_has_the_verdict_and_one_figure_with_the_constant_answe
     assert first.count("<img") == 1
     leads = re.findall(r"<strong>(.*?):</strong>", first)
     assert leads == [
+        "No better than one label for all",
         "Proportions, label likelihood",
         "Robustness boundary, label likelihood",
         "What calibration changes",
@@ -202,15 +203,16 @@ def test_a_run_that_always_answers_the_same_is_said_to_have_no_robustness(runs: 
     always = make_run(tmp_path / "always", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTT", "TTTT")))
     write_report(always)
     text = Page(Run.open(always).read_text("report.html")).text
-    same = "100.0 % of the predictions of label likelihood"
-    told = f"Nearly always the same answer: {same} without instruction (mean weighted F1 0.643) and"
-    assert f"{told} {same} with instruction (mean weighted F1 0.643); the best constant answer has 0.643." in text
+    same = "(mean weighted F1 0.643, accuracy 0.750; 100.0 % of the answers over all settings are one label)"
+    told = f"No better than one label for all: label likelihood without instruction {same} and label likelihood with"
+    assert f"{told} instruction {same}; one label for all has 0.643 and 0.750." in text
+    assert "RB@10 says nothing, as no setting is better than one label for all, without and with instruction." in text
     [lines] = [
         rows for caption, rows in tables(Run.open(always).read_text("report.html")).items() if "as Table 1" in caption
     ]
     assert [line[10:12] for line in lines[1:]] == [["50.0%", "50.0%"]] * 2
     told = " ".join(caveats(read_comparison([runs[1], always])))
-    assert "the same answer in always (label likelihood; mean weighted F1 up to 0.643" in told
+    assert "better than one label for all in always (label likelihood; mean weighted F1 up to 0.643" in told
 
 
 def test_constant_answers_are_left_out_of_the_boundary_over_several_runs(runs: list[str], tmp_path: Path) -> None:
@@ -218,7 +220,8 @@ def test_constant_answers_are_left_out_of_the_boundary_over_several_runs(runs: l
     write_comparison([runs[1], always], str(tmp_path / "page.html"))
     text = Page((tmp_path / "page.html").read_text()).text
     told = "the boundary, RB@10, is 0.333 on BoolQ (mean weighted F1 0.542 to 0.863), for these draws of demonstrations"
-    assert f"{told}; 2 of 4 with and without instruction always answer the same, and RB@10 says nothing there." in text
+    none = "in 2 of 4 with and without instruction no setting is shown to be better than one label for all"
+    assert f"{told}; {none}, and RB@10 says nothing there." in text
 
 
 def test_rb_at_10_of_few_seeds_has_its_caveat_also_without_a_remedy(runs: list[str]) -> None:
@@ -248,9 +251,9 @@ def test_equal_f1_in_every_setting_is_no_constant_answer(runs: list[str], tmp_pa
     right = make_run(tmp_path / "right", 13_000_000_000, dict.fromkeys(ANSWERS, ("TTTF", "TTTF")))
     findings = read_majority_findings(Run.open(right))
     assert {(row["rb_at_10"], row["sd_f1"]) for row in findings.by_model} == {(1.0, 0.0)}
-    assert "no attention" not in " ".join(caveats(read_comparison([runs[1], right])))
+    assert "better than one label" not in " ".join(caveats(read_comparison([runs[1], right])))
     write_report(right)
-    assert "Nearly always the same answer" not in Page(Run.open(right).read_text("report.html")).text
+    assert "one label for all has" not in Page(Run.open(right).read_text("report.html")).text
 
 
 def test_settings_with_the_same_counts_are_named_on_the_page_over_several_runs(runs: list[str]) -> None:
@@ -343,7 +346,7 @@ def test_tables_fit_a_screen_and_scroll_by_themselves_on_a_small_one(adapted_run
     constant = {"verdict": "unclear", "reason": "constant answer"}
     verdicts = [row | constant if row["metric"] != "mean_f1" else row for row in findings.verdicts]
     source = render_majority_page(replace(findings, verdicts=verdicts), f1_figures(findings))
-    assert "not judged beside a constant answer" in source
+    assert "not judged beside one label for all" in source
     too_wide = "return [...document.querySelectorAll('.wide')].filter(one => one.scrollWidth > one.clientWidth).length"
     assert found_by_script(source, too_wide, tmp_path, 1280) == 0
     page_is = "return document.documentElement.scrollWidth - window.innerWidth"

@@ -16,11 +16,11 @@ from biaseval.errors import InputError
 from biaseval.report import write_comparison
 from biaseval.report.comparison_data import read_comparison, size
 from biaseval.report.comparison_words import caveats
-from biaseval.store import Run
 from tests.labelplans import two_tasks
 from tests.majority_report.runs import HOSTILE, make_run, table, tables
 from tests.majorityplans import LARGE
 from tests.pages import Page
+from tests.specs import as_older
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_the_page_leads_nowhere_and_is_the_same_each_time(page: str, runs: list[
 
 def test_markup_in_names_is_shown_and_not_interpreted(runs: list[str], tmp_path: Path) -> None:
     hostile = make_run(tmp_path / "hostile & co", 20_000, name="plain", model={"path": "m", "dtype": "float32"})
-    store = Run.open(hostile)
+    store = as_older(hostile)
     store.write_text("spec.yaml", store.read_text("spec.yaml").replace("plain", json.dumps(HOSTILE)))
     write_comparison([runs[1], hostile], str(tmp_path / "page.html"))
     found = Page((tmp_path / "page.html").read_text())

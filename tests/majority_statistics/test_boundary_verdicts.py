@@ -48,7 +48,8 @@ def _verdicts(
             for draw, value in enumerate(of_draws)
         ]
     pair = {**PLACE, "against_instruction": True, "method": "looc", "against_method": "none"}
-    plain = {"model": "m", **PLACE, "method": "none", "is_constant": False, "has_enough_rows": True, "n_rows": 1000}
+    plain = {"model": "m", **PLACE, "method": "none", "has_enough_rows": True, "n_rows": 1000}
+    plain |= {"is_any_setting_above_constant": True}
     found = computed(
         "marts",
         "majority_verdicts",
@@ -107,8 +108,8 @@ def test_opposite_changes_of_the_boundary_over_seeds_are_no_verdict() -> None:
     [
         ([0.2] * 5, {}, "too few", "too few seeds"),
         ([0.2] * 8, {"has_enough_rows": False}, "too few", "too few rows"),
-        ([0.2] * 8, {"is_constant": True}, "unclear", "constant answer"),
-        ([0.2] * 8, {"is_constant": True, "has_enough_rows": False}, "unclear", "constant answer"),
+        ([0.2] * 8, {"is_any_setting_above_constant": False}, "unclear", "constant answer"),
+        ([0.2] * 8, {"is_any_setting_above_constant": False, "has_enough_rows": False}, "unclear", "constant answer"),
     ],
 )
 def test_a_boundary_that_cannot_be_judged_has_its_reason(

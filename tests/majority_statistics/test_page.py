@@ -21,12 +21,11 @@ def test_an_answer_that_is_always_the_same_is_said_first_and_has_no_boundary(tmp
     run = make_run(tmp_path / "run", 7_000, answers, calibration=("looc",))
     write_report(run)
     text = Page(Run.open(run).read_text("report.html")).text
-    first = text.partition("Verdict Nearly")[1] + text.partition("Verdict Nearly")[2]
-    assert first.startswith(
-        "Verdict Nearly always the same answer: 100.0 % of the predictions of label likelihood with "
-    )
-    assert "RB@10 says nothing, as it always gives the same answer, with instruction." in text
-    assert "not judged beside a constant answer in 1 of 2" in text
+    first = text[text.index("Verdict No better") :]
+    assert first.startswith("Verdict No better than one label for all: label likelihood ")
+    assert "accuracy 0.750; 100.0 % of the answers over all settings are one label)" in first
+    assert "RB@10 says nothing, as no setting is better than one label for all, with instruction" in text
+    assert "not judged beside one label for all in 1 of 2" in text
     assert "3 of 3 settings are within" not in text
 
 

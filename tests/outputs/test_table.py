@@ -18,6 +18,7 @@ from biaseval.errors import InputError
 from biaseval.outputs.plan import plan_outputs
 from biaseval.outputs.table import COLUMNS, read_table
 from biaseval.pipelines import import_scores
+from biaseval.store import Run
 from tests.commands import call
 from tests.labelplans import two_tasks
 from tests.measuring import measure
@@ -279,3 +280,57 @@ def test_one_task_with_two_numbers_of_demonstrations_has_a_report(tmp_path: Path
     found = query([run.uri], "select n_demos, bias_score, rsd from label_bias_by_model where suite = 'all'").to_pylist()
     assert {row["n_demos"] for row in found} == {0, 4}
     assert all(row["bias_score"] is None and row["rsd"] is not None for row in found)
+
+
+def test_labels_that_look_alike_are_said(tmp_path: Path) -> None:
+    rows = [row for n in range(8) for row in rows_of(str(n), "yes", {"yes": 0.6, "yes ": 0.3})]
+    run = import_scores("table", [write(tmp_path / "scores.csv", rows)], str(tmp_path / "run"))
+    expected = "t: the labels 'yes' and 'yes ' look alike and count as different; if they mean the same, mend them."
+    assert expected in run.read_json("plan.json")["notes"]
+
+
+def test_prompts_without_their_right_label_may_be_left_out_in_all_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        row
+        for n_demos in (0, 2)
+        for n in range(8)
+        for row in rows_of(str(n), None if n == 3 and n_demos else "yes", {"yes": 0.6, "no": 0.3}, n_demos=n_demos)
+    ]
+    rows += [
+        row
+        for n_demos in (0, 2)
+        for row in rows_of("N/A", None, {"yes": 0.1, "no": 0.4}, purpose="cc", n_demos=n_demos)
+    ]
+    file, run = write(tmp_path / "scores.csv", rows), str(tmp_path / "run")
+    refused = call(capsys, monkeypatch, "import", "table", str(file), "--run-dir", run)
+    assert refused.code == 2
+    assert "t: gold is missing, which rows of the purpose main need; add it, or leave such prompts" in refused.err
+    done = call(capsys, monkeypatch, "import", "table", str(file), "--run-dir", run, "--on-bad-row", "drop")
+    assert done.code == 0, done.err
+    found = query([run], "select n_demos, purpose, count(*) as n from prompts group by all order by all").to_pylist()
+    assert [tuple(row.values()) for row in found] == [(0, "cc", 1), (0, "main", 7), (2, "cc", 1), (2, "main", 7)]
+    again = call(capsys, monkeypatch, "report", run)
+    assert again.code == 0, again.err
+    notes = Run.open(run).read_json("plan.json")["notes"]
+    assert "1 inputs without a right label are left out in all settings (--on-bad-row drop)." in notes
+    with pytest.raises(InputError, match="no input has a right label; add the column gold"):
+        read_table([write(tmp_path / "none.csv", rows_of("1", None, {"yes": 0.6, "no": 0.3}))], on_bad_row="drop")
+
+
+def test_decimal_numbers_of_columns_with_gaps_are_whole(tmp_path: Path) -> None:
+    rows = [{**GOOD, "label": label, "gold": 1.0, "n_demos": 2.0} for label in (0.0, 1.0)]
+    for name in ("scores.parquet", "scores.csv"):
+        outputs = read_table([write(tmp_path / name, rows)])
+        assert [prompt.setting for prompt in outputs.prompts] == [(2, 0)]
+    assert outputs.prompts[0].logprobs.keys() == {"0.0", "1.0"}
+    [prompt] = read_table([tmp_path / "scores.parquet"]).prompts
+    assert (prompt.gold, list(prompt.logprobs)) == ("1", ["0", "1"])
+
+
+def test_how_a_table_is_written_is_noted(tmp_path: Path) -> None:
+    text = "task,prompt_id,label,logprob,gold\nt,1,schön,-1,schön\nt,1,übel,-2,schön\n"
+    (tmp_path / "scores.csv").write_bytes(text.encode("cp1252"))
+    [note] = read_table([tmp_path / "scores.csv"]).notes
+    assert note.startswith(f"{tmp_path / 'scores.csv'}: is not UTF-8 (byte ")

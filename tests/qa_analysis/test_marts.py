@@ -118,8 +118,19 @@ def test_a_models_average_is_over_the_heuristics_that_can_be_measured(tmp_path: 
     status = {row["heuristic"]: row["status"] for row in rows(run, "from qa_bias_by_heuristic")}
     assert status == {"ans_len": "measured", "sim_word": "not significant", "word_dist": "no threshold to try"}
     [found] = rows(run, "from qa_by_model")
+    assert found["bias_significance_low"] == 0  # so few questions have averages as large without any bias
     assert 0 <= found["bias_significance_low"] < 20 < found["bias_significance_high"] <= 50
     [noise] = rows(run, "select avg(significance) as mean from qa_search_nulls where draw > 0")[0].values()
+    [high, p] = rows(
+        run,
+        """
+        select quantile_cont(mean, 0.95) filter (draw > 0) as high, avg((mean >= own - 1e-9)::int) as p
+        from (
+            select *, max(mean) filter (draw = 0) over () as own
+            from (select draw, avg(significance) as mean from qa_search_nulls group by draw)
+        )
+        """,
+    )[0].values()
     assert [found] == [
         {
             "model": "bert",
@@ -139,6 +150,8 @@ def test_a_models_average_is_over_the_heuristics_that_can_be_measured(tmp_path: 
             "bias_significance_null": pytest.approx(noise),
             "n_measurable_f1": 1,
             "n_draws": 1000,
+            "bias_significance_null_high": pytest.approx(high),
+            "is_above_null": p <= 0.05,
         }
     ]
 

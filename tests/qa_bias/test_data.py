@@ -117,7 +117,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (flat(answers=[{"text": "Ann Lee"}]), "with answers that are not texts and starts"),
     (flat(text=None), "with answers that are not texts and starts"),
     (flat(start=None), "with answers that are not texts and starts"),
-    (flat(start=25.0), "with answers that are not texts and starts"),
+    (flat(start=25.5), "with answers that are not texts and starts"),
     (flat(start=True), "with answers that are not texts and starts"),
     (flat(text=""), "with an empty answer"),
     (flat(text=" ", start=3), "with an empty answer"),

@@ -18,6 +18,7 @@ import yaml
 from biaseval.errors import InputError
 from biaseval.pipelines import run_spec
 from biaseval.qa_bias.data import Question, QuestionSet, read_questions
+from biaseval.qa_bias.predictions import read_predictions
 from biaseval.spec import TableSpec, differences, load_spec
 from biaseval.store import Run
 
@@ -192,3 +193,82 @@ def test_training_questions_may_be_a_table(tmp_path: Path) -> None:
     assert spec.datasets.train == TableSpec(file=str(tmp_path / "own.csv"), fields={"question": "wer"})
     assert spec.files()["datasets.train"] == str(tmp_path / "own.csv")
     assert differences(spec, load_spec(path, ["datasets.train=own.csv", "heuristics=[cos_sim]"])) != []
+
+
+def _as(file: str, value: Any) -> Any:
+    """Return a value as a format may hold it in a column of several kinds: Parquet has texts then."""
+    return str(value) if file.endswith("parquet") else value
+
+
+@pytest.mark.parametrize("file", FORMS)
+@pytest.mark.parametrize("true", [True, 1, 1.0, "true", "True", "TRUE", " 1 "])
+@pytest.mark.parametrize("false", [False, 0, "false", "False", "", None])
+def test_unanswerable_questions_are_left_out_in_every_format(
+    tmp_path: Path, file: str, true: object, false: object
+) -> None:
+    rows = [{**ROWS[0], "is_impossible": _as(file, false or "")}, {**ROWS[1], "is_impossible": _as(file, true)}]
+    if file.endswith(("json", "jsonl")):
+        rows[0]["is_impossible"] = false
+    found = _read(tmp_path, file, FORMS[file](rows))
+    assert [each.example_id for each in found.questions] == ["a"]
+    assert found.notes == ["own: left out 1 question marked is_impossible: the metric has no null answer"]
+
+
+@pytest.mark.parametrize("file", FORMS)
+@pytest.mark.parametrize("value", ["yes", "2", "impossible", 0.5])
+def test_what_is_neither_true_nor_false_is_a_bad_question(tmp_path: Path, file: str, value: object) -> None:
+    rows = [{**ROWS[0], "is_impossible": ""}, {**ROWS[1], "is_impossible": _as(file, value)}]
+    content = FORMS[file](rows)
+    with pytest.raises(InputError, match=r"1 with an is_impossible that is neither true nor false \(b\); mend them"):
+        _read(tmp_path, file, content)
+    found = _read(tmp_path, file, content, on_bad_example="drop")
+    assert [each.example_id for each in found.questions] == ["a"]
+
+
+@pytest.mark.parametrize("file", ["rows.parquet", "rows.jsonl", "rows.json"])
+def test_columns_of_true_and_false_are_read_as_they_are(tmp_path: Path, file: str) -> None:
+    for kinds in ((False, True), (0, 1), (0.0, 1.0), (None, True)):
+        rows = [{**row, "is_impossible": kind} for row, kind in zip(ROWS, kinds, strict=True)]
+        assert [each.example_id for each in _read(tmp_path, file, FORMS[file](rows)).questions] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        {"text": ["Ann Lee", "Lee"], "answer_start": [25, 29]},
+        {"text": ["Ann Lee", "Lee"], "answer_start": [25.0, 29.0]},
+        [{"text": "Ann Lee", "answer_start": 25}, {"text": "Lee", "answer_start": 29.0}],
+    ],
+)
+@pytest.mark.parametrize("file", ["rows.csv", "rows.tsv", "semicolons.csv"])
+def test_answers_of_other_formats_may_stand_in_a_cell(tmp_path: Path, file: str, cell: object) -> None:
+    content = FORMS[file]([{**ROWS[0], "answers": json.dumps(cell)}])
+    assert _read(tmp_path, file, content).questions == QUESTIONS[:1]
+
+
+def test_an_object_without_texts_is_an_answer_like_others(tmp_path: Path) -> None:
+    row = {"id": "a", "question": "What?", "context": 'It is {"a": 1}.', "answers": '{"a": 1}'}
+    assert _read(tmp_path, "rows.csv", _table([row])).questions[0].answers == ('{"a": 1}',)
+    python = {**row, "answers": "{'text': ['It'], 'answer_start': [0]}"}
+    message = 'with answers in braces that are no JSON object, as {"text": ["one"], "answer_start": [0]} is'
+    with pytest.raises(InputError) as caught:
+        _read(tmp_path, "rows.csv", _table([python]))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("start", ["25.0", "[25.0]", 25.0])
+@pytest.mark.parametrize("file", ["rows.csv", "rows.jsonl"])
+def test_starts_without_decimals_are_whole(tmp_path: Path, file: str, start: object) -> None:
+    row = {"id": "a", "question": "Who?", "context": MILL, "answers": "Ann Lee", "answer_start": start}
+    assert _read(tmp_path, file, FORMS[file]([row])).questions[0].answer_starts == (25,)
+
+
+def test_how_a_table_of_questions_is_written_is_noted(tmp_path: Path) -> None:
+    row = {"id": "a", "question": "Who?", "context": "Zoë ran.", "answers": "Zoë"}
+    found = _read(tmp_path, "rows.csv", _table([row]).decode().encode("cp1252"))
+    assert found.questions[0].answers == ("Zoë",)
+    assert found.notes[0].startswith("own: is not UTF-8 (byte ")
+    (tmp_path / "predictions.csv").write_bytes("id,prediction\na,Zoë\n".encode("cp1252"))
+    texts, notes = read_predictions(str(tmp_path / "predictions.csv"), ["a"], on_missing="error")
+    assert texts == {"a": "Zoë"}
+    assert notes[0].startswith(f"{tmp_path / 'predictions.csv'}: is not UTF-8 (byte ")

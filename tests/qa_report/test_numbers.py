@@ -147,12 +147,12 @@ def test_the_terminal_says_of_each_bias_what_tests_make_of_it(
     shown = {tuple(cells[:3]): cells for line in lines if (cells := [cell.strip() for cell in line[1:-1].split("│")])}
     assert set(shown) == set(findings.by_heuristic)
     for key, row in findings.by_heuristic.items():
-        *_, significance, worse, p, supported, finding = shown[key]
+        *_, significance, worse, p, detectable, finding = shown[key]
         test, value = findings.tests[key], row["bias_significance"]
         assert [significance, p] == ["" if one is None else f"{one:.4f}" for one in (value, test["p_adjusted"])]
         groups = [row["lower_exact_match"], row["higher_exact_match"]]
         assert worse == ("" if None in groups else f"{min(groups):.4f}")
-        assert supported == ("" if value is None else str(test["is_supported"]))
+        assert detectable == ("" if test["smallest_detectable"] is None else f"{test['smallest_detectable']:.4f}")
         if test["is_supported"]:
             assert finding == f"better where {'≤' if row['biased_segment'] == 'lower' else '>'} {row['threshold']:g}"
         elif value is None:

@@ -18,6 +18,9 @@ from tests.pages import Page, mart
 from tests.qa_report.runs import make_run, right, table, told
 from tests.qaplans import QaPlan
 
+GIVEN = {"ans_len": 1.0, "sim_word": 2.0, "word_dist": 1.0}
+"""Thresholds by heuristic, at which each has a gap, also where a search finds none."""
+
 
 def against(findings: QaFindings) -> str:
     return told(findings)["Models against each other"]
@@ -94,11 +97,11 @@ def test_the_verdict_has_at_most_six_lines_and_names_few_of_many_models(tmp_path
     assert f"On squad, {min(em):.1f} to {max(em):.1f} and " in told(findings)["Exact match and F1 (%)"]
     n_gaps, n_matches = (
         sum(row["verdict"] in ("lower", "higher") for row in rows.values()) // 2
-        for rows in (findings.compared("squad", "gap", "mean"), findings.compared("squad", "exact_match"))
+        for rows in (findings.compared("squad", "gap", "ans_len"), findings.compared("squad", "exact_match"))
     )
     assert n_gaps > 3
     assert against(findings) == (
-        f"the gap between groups differs in {n_gaps} of 28 pairs and exact match differs in {n_matches} of 28 pairs."
+        f"exact match differs in {n_matches} of 28 pairs and the gap by ans_len differs in {n_gaps} of 28 pairs."
     )
     assert measured_qa(findings).startswith("8 models · ")
     assert [row["model"] for row in first_rows(findings)] == list(models)
@@ -116,7 +119,7 @@ def test_the_first_table_has_the_numbers_of_the_marts(run: Run, findings: QaFind
         significance = "{:.2f} [{:.2f}, {:.2f}]".format(
             *(average[f"bias_significance{end}"] for end in ("", "_low", "_high"))
         )
-        null = f"{average['bias_significance_null']:.2f}"
+        null = f"{average['bias_significance_null']:.2f}, up to {average['bias_significance_null_high']:.2f}"
         assert f"{model} {shown_em}" in text
         assert f" {significance} {null} {average['n_significant']} of {average['n_measurable']}" in text
 
@@ -143,29 +146,34 @@ def test_models_are_told_apart_where_their_tests_do(tmp_path: Path) -> None:
     """Two models whose gaps differ by 60 points: tests of 200 questions tell them apart."""
     models = {"fair": right(0.7, 0.7), "strong": right(1, 0.4)}
     findings = read_qa_findings(make_run(tmp_path / "equal", models=models, heuristics=["ans_len"]))
-    gap = findings.compared("squad", "gap", "mean")["fair", "strong"]
+    gap = findings.compared("squad", "gap", "ans_len")["fair", "strong"]
     by = points(-100 * gap["estimate"], -100 * gap["simultaneous_high"], -100 * gap["simultaneous_low"])
     # Their exact match is the same.
-    assert against(findings) == f"the gap between groups is {by} points smaller in fair than in strong."
+    assert against(findings) == f"the gap by ans_len (T = 1) is {by} points smaller in fair than in strong."
     better = {"fair": right(1, 1), "strong": right(0.9, 0.2)}
     findings = read_qa_findings(make_run(tmp_path / "better", models=better, heuristics=["ans_len"]))
     match = findings.compared("squad", "exact_match")["fair", "strong"]
     by = points(*(100 * match[name] for name in ("estimate", "simultaneous_low", "simultaneous_high")))
-    assert against(findings).endswith(f" and exact match is {by} points higher in fair than in strong.")
+    assert against(findings).startswith(
+        f"exact match is {by} points higher in fair than in strong and the gap by ans_len"
+    )
     text = table(render_qa_page(findings, []), "Models against each other").text
-    gap = findings.compared("squad", "gap", "mean")["fair", "strong"]
+    gap = findings.compared("squad", "gap", "ans_len")["fair", "strong"]
     by, low, high = (f"−{-100 * gap[name]:.2f}" for name in ("estimate", "simultaneous_low", "simultaneous_high"))
-    assert f"fair minus strong {by} [{low}, {high}] < 0.001 lower " in text
+    assert f"fair minus strong gap by ans_len {by} [{low}, {high}] < 0.001 lower " in text
+    assert "mean" not in text.partition("fair minus strong")[2]
 
 
 def test_models_that_no_test_tells_apart_have_the_difference_that_would_have_been_seen(tmp_path: Path) -> None:
     twins = {"one": right(1, 0.3), "other": right(1, 0.32)}
-    findings = read_qa_findings(make_run(tmp_path / "twins", models=twins))
-    gap = findings.compared("squad", "gap", "mean")["one", "other"]
+    findings = read_qa_findings(make_run(tmp_path / "twins", models=twins, thresholds=GIVEN))
+    gaps = [findings.compared("squad", "gap", name)["one", "other"] for name in findings.heuristics]
+    sizes = [100 * gap["smallest_detectable"] for gap in gaps if gap["smallest_detectable"]]
+    assert len(sizes) > 1
     match = findings.compared("squad", "exact_match")["one", "other"]
     assert against(findings) == (
         "nothing tells them apart. One test alone would find, four times in five, "
-        f"{100 * gap['smallest_detectable']:.1f} points of the gap between groups "
+        f"{min(sizes):.1f} to {max(sizes):.1f} points of the gap by a heuristic "
         f"and {100 * match['smallest_detectable']:.1f} points of exact match."
     )
 
@@ -184,12 +192,12 @@ def test_averages_over_other_heuristics_or_questions_are_not_compared(tmp_path: 
     findings = read_qa_findings(make_run(tmp_path / "fewer", models={"full": full, "gaps": fewer}, **spec))
     assert findings.by_heuristic["gaps", "squad", "ans_len"]["status"] == "groups too small"
     assert against(findings).endswith(
-        " Their average biases cannot be compared: ans_len could not be measured for all of them."
+        " Means over heuristics cannot be compared: ans_len could not be measured for all of them."
     )
     some: list[float | None] = [*twin[:-1], None]
     findings = read_qa_findings(make_run(tmp_path / "some", models={"full": full, "gaps": some}, **spec))
     assert against(findings).endswith(
-        " Their average biases cannot be compared: they did not answer the same questions."
+        " Means over heuristics cannot be compared: they did not answer the same questions."
     )
 
 
@@ -203,7 +211,17 @@ def test_a_bias_that_chance_explains_is_not_called_one(tmp_path: Path) -> None:
     average = findings.averages["luck", "squad"]
     assert told(findings)["Biases"] == (
         "none of 1 is more than chance. Average significance, and what the same search finds: luck "
-        f"{average['bias_significance']:.2f} ({average['bias_significance_null']:.2f} in answers without bias)."
+        f"{average['bias_significance']:.2f} ({average['bias_significance_null']:.2f} in answers without bias, in 95 % "
+        f"of them up to {average['bias_significance_null_high']:.2f})."
+    )
+    assert (average["is_above_null"], average["bias_significance_low"]) == (False, 0)
+    assert (
+        f"[0.00, {average['bias_significance_high']:.2f}]"
+        in table(render_qa_page(findings, []), "Exact match in percent, significance").text
+    )
+    assert told(findings)["What to do"].endswith(
+        f"; four of five such runs find {test['smallest_detectable']:.2f} points. "
+        "More questions would show smaller ones."
     )
     assert findings.examples == {}
     source = render_qa_page(findings, [])
@@ -261,10 +279,11 @@ def test_the_verdict_says_what_to_do_about_a_bias_that_is_shown(findings: QaFind
 def test_without_a_bias_the_verdict_says_what_noise_alone_would_show(tmp_path: Path) -> None:
     spec: Row = {"bootstrap": {"trials": 20, "sample": 90}, "heuristics": ["ans_len"]}
     findings = read_qa_findings(make_run(tmp_path, models={"luck": right(0.6, 0.5)}, **spec))
-    null = findings.tests["luck", "squad", "ans_len"]["null_high"]
+    test = findings.tests["luck", "squad", "ans_len"]
     assert told(findings)["What to do"] == (
-        f"no bias is shown, and none excluded: a single search takes significances up to {null:.2f} points for noise "
-        "(by heuristic). More questions would show smaller ones."
+        "no bias is shown, and none excluded: a single search takes significances up to "
+        f"{test['null_high']:.2f} points for noise (by heuristic); four of five such runs find "
+        f"{test['smallest_detectable']:.2f} points. More questions would show smaller ones."
     )
     untested = {place: row | {"is_supported": None} for place, row in findings.tests.items()}
     again = told(dataclasses.replace(findings, tests=untested))["What to do"]
@@ -337,8 +356,10 @@ def test_averages_over_other_heuristics_say_which(tmp_path: Path) -> None:
     findings = read_qa_findings(make_run(tmp_path / "fewer", models=models, **spec))
     assert findings.averages["gaps", "squad"]["measurable"] == ["sim_word"]
     text = told(findings)["Biases"]
-    assert re.search(r"full \S+ \(\S+ in answers without bias; over ans_len and sim_word\)", text)
-    assert re.search(r"gaps \S+ \(\S+ in answers without bias; over sim_word\)", text)
+    assert re.search(
+        r"full \S+ \(\S+ in answers without bias, in 95 % of them up to \S+; over ans_len and sim_word\)", text
+    )
+    assert re.search(r"gaps \S+ \(\S+ in answers without bias, in 95 % of them up to \S+; over sim_word\)", text)
     source = render_qa_page(findings, [])
     for caption in ("Exact match in percent, significance", "Bias significance in EM points on squad"):
         shown = table(source, caption).text
@@ -364,12 +385,31 @@ def test_without_significant_bias_the_page_says_so(tmp_path: Path) -> None:
     on_squad = [row for row in findings.by_heuristic.values() if row["dataset"] == "squad"]
     assert {row["bias_significance"] for row in on_squad} == {0}
     text = told(findings)["Biases"]
+    none = r"0\.00 \(\d\.\d\d in answers without bias, in 95 % of them up to \d\.\d\d\)"
     assert re.fullmatch(
-        r"none of 6 \(2 models\) is more than chance\. Average significance, and what the same search finds: fair "
-        r"0\.00 \(\d\.\d\d in answers without bias\) and fairer 0\.00 \(\d\.\d\d in answers without bias\)\.",
+        r"none of 6 \(2 models\) is more than chance\. Average significance, and what the same search finds: "
+        rf"fair {none} and fairer {none}\.",
         text,
     )
     assert findings.examples == {}
     text = Page(render_qa_page(findings, [])).text
     assert "There are none: on squad, no bias is more than chance." in text
     assert "fair 0 (–) 0 (–) 0 (–) 0 (–) 3 of 3" in text
+
+
+def test_a_sentence_about_a_gap_names_its_heuristic_and_the_mean_stands_in_the_table(tmp_path: Path) -> None:
+    """The mean over heuristics of which two find nothing is a third of the gap, and no headline."""
+    models = {"fair": right(0.7, 0.7), "strong": right(1, 0.4)}
+    findings = read_qa_findings(make_run(tmp_path, models=models, thresholds=GIVEN))
+    gap, mean = (findings.compared("squad", "gap", name)["fair", "strong"] for name in ("ans_len", "mean"))
+    assert len(mean["heuristics"]) > 1
+    assert abs(gap["estimate"]) > 1.4 * abs(mean["estimate"])
+    sentence = against(findings)
+    assert f"the gap by ans_len (T = 1) is {-100 * gap['estimate']:.1f} [" in sentence
+    assert f"{-100 * mean['estimate']:.1f}" not in " ".join(told(findings).values())
+    text = table(render_qa_page(findings, []), "Models against each other").text
+    shown = f"mean gap over {len(mean['heuristics'])} heuristics −{-100 * mean['estimate']:.2f} ["
+    assert f"fair minus strong {shown}" in text
+    for name in mean["heuristics"]:
+        own = findings.compared("squad", "gap", name)["fair", "strong"]
+        assert f"fair minus strong gap by {name} {100 * own['estimate']:+.2f}".replace("-", "−") in text

@@ -76,3 +76,44 @@ def test_many_models_on_one_page_leave_a_strong_bias_supported(tmp_path: Path) -
     [test] = rows(run, "from qa_bias_tests where model = 'm0' and heuristic = 'ans_len'")
     assert (test["n_permutations"], test["is_supported"]) == (50 * 54 - 1, True)
     assert test["p_adjusted"] <= 0.05
+
+
+def test_averages_of_models_without_bias_have_intervals_from_0(tmp_path: Path) -> None:
+    """A search finds something in noise, which is no bias."""
+    rng = np.random.default_rng(4)
+    models, heuristics = [f"m{number:02}" for number in range(16)], ["ans_len", "ans_pos", "sim_word"]
+    plan = QaPlan([*models, "biased"], heuristics=heuristics, bootstrap={"trials": 20, "sample": 150})
+    values = {name: rng.integers(0, 6, size=400).astype(float) for name in heuristics}
+    plan.questions({name: own.tolist() for name, own in values.items()})
+    for number, example in enumerate(plan.examples):
+        example["title"] = f"title {number % 40}"
+    for model in (*models, "biased"):
+        share = 0.6 + 0.3 * (values["ans_len"] <= 2) * (model == "biased")
+        plan.answers((rng.random(400) < share).astype(float).tolist(), model=model)
+    run = plan.write(tmp_path)
+    measure(run)
+    found = {row["model"]: row for row in rows(run, "from qa_by_model")}
+    fair = [found[model] for model in models]
+    assert sum(row["is_above_null"] for row in fair) <= 3
+    assert sum(row["bias_significance"] > 0 for row in fair) > 4
+    assert all(row["bias_significance_low"] == 0 for row in fair if not row["is_above_null"])
+    assert all(row["bias_significance_null"] < row["bias_significance_null_high"] for row in fair)
+    assert found["biased"]["is_above_null"]
+    assert found["biased"]["bias_significance_low"] > 0
+
+
+def test_the_smallest_significance_is_found_in_four_of_five_runs(tmp_path: Path) -> None:
+    """At a given threshold that halves 800 questions, by one test: 400 runs with a gap of that significance."""
+    rng = np.random.default_rng(3)
+    plan = QaPlan(heuristics=["ans_len"], bootstrap={"trials": 20, "sample": 400}, thresholds={"ans_len": 0.0})
+    values = np.repeat([0.0, 1.0], 400)
+    plan.questions({"ans_len": values.tolist()})
+    plan.answers((rng.random(800) < 0.6).astype(float).tolist())
+    run = plan.write(tmp_path)
+    measure(run)
+    [test] = rows(run, "from qa_bias_tests")
+    # Samples are whole halves, whose bounds have no reach: the significance is the difference.
+    gap = test["smallest_detectable"] / 100
+    assert gap == pytest.approx(2.8 * np.sqrt(0.24 * 2 / 400), rel=0.1)
+    lower, higher = (rng.binomial(400, 0.6 + side * gap / 2, size=2000) / 400 for side in (1, -1))
+    assert 0.75 <= np.mean(100 * np.abs(lower - higher) > test["null_high"]) <= 0.85

@@ -24,8 +24,8 @@ class KilledError(Exception):
 class DyingSaying(groups._Saying):
     """Dies behind some of the steps that it says, and notes what is known of them then."""
 
-    def __init__(self, run: Run, unit: Unit, behind: Iterator[int], heard: list[UnderWay]) -> None:
-        super().__init__(run, unit)
+    def __init__(self, run: Run, unit: Unit, n_planned: int, behind: Iterator[int], heard: list[UnderWay]) -> None:
+        super().__init__(run, unit, n_planned)
         self._behind, self._heard = behind, heard
 
     def __call__(self, record: StepRecord) -> None:

@@ -198,12 +198,13 @@ def test_a_killed_study_goes_on_and_becomes_the_same(
     behind = iter(range(n_steps, -1000, -1))
     heard: list[UnderWay] = []
     with monkeypatch.context() as patch:
-        patch.setattr(groups, "_Saying", lambda run, unit: DyingSaying(run, unit, behind, heard))
+        patch.setattr(groups, "_Saying", lambda *of_unit: DyingSaying(*of_unit, behind, heard))
         with pytest.raises(KilledError):
             run_spec(load(spec), str(tmp_path / "run"))
     [under_way] = heard
     assert under_way.model == ["bert", "bert+bias_model", "bert+resample", "bert+learned_mixin"][n_steps // 6]
     assert 0 < under_way.n_steps <= n_steps % 6 + 1
+    assert under_way.n_planned == 6
     status = run_status(str(tmp_path / "run"))
     assert not status.is_complete
     assert list((tmp_path / "run" / "checkpoints").rglob("checkpoint.json"))

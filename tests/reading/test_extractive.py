@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.models import Loading, ModelSource, encoder_window
 from biaseval.reading import ExtractiveReader, WindowSettings, extractive
 from biaseval.reading.spans import Answer, window_answers
+from tests.alike import assert_alike
 from tests.reading.families import (
     CONTEXTS,
     FAMILIES,
@@ -42,10 +44,14 @@ def assert_by_the_rule(
     assert answers["example_id"].to_pylist() == asked["example_id"].to_pylist()
     for question, answer in zip(asked.to_pylist(), answers.to_pylist(), strict=True):
         expected = by_the_rule(model, tokenizer, question["question"], question["context"], **asdict(WINDOWS))
-        assert [own["text"] for own in answer["n_best"]] == [text for text, _ in expected]
+        found, texts = [own["text"] for own in answer["n_best"]], [text for text, _ in expected]
         scores = [score for _, score in expected]
         assert [own["score"] for own in answer["n_best"]] == pytest.approx(scores, abs=2 * EXACT)
-        assert answer["prediction"] == (expected[0][0] if expected else "")
+        # Those that hardly differ may change places.
+        places = [place for place, (more, less) in enumerate(pairwise(scores), 1) if more - less > 2 * EXACT]
+        for first, end in pairwise([0, *places, len(texts)]):
+            assert sorted(found[first:end]) == sorted(texts[first:end])
+        assert answer["prediction"] == (found[0] if found else "")
         assert answer["score"] == (pytest.approx(scores[0], abs=2 * EXACT) if expected else None)
 
 
@@ -71,7 +77,7 @@ def test_answers_do_not_depend_on_the_order_of_questions() -> None:
     asked = questions()
     answers = bert_reader(token_budget=300).read(asked)
     order = np.random.default_rng(1).permutation(len(asked))
-    assert bert_reader(token_budget=300).read(asked.take(order)).equals(answers.take(order))
+    assert_alike(bert_reader(token_budget=300).read(asked.take(order)), answers.take(order))
 
 
 def test_batches_on_several_threads_give_the_same_answers() -> None:
@@ -81,7 +87,7 @@ def test_batches_on_several_threads_give_the_same_answers() -> None:
     try:
         reader = bert_reader(token_budget=100)
         assert reader.facts()["n_workers"] == 3
-        assert reader.read(asked).equals(expected)
+        assert_alike(reader.read(asked), expected)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(1)
@@ -109,7 +115,7 @@ def test_spans_are_ranked_while_the_model_reads_on(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(reader, "_logits", counting)
     monkeypatch.setattr(extractive, "window_answers", waiting)
-    assert reader.read(questions()).equals(expected)
+    assert_alike(reader.read(questions()), expected)
 
 
 def _counted(reader: ExtractiveReader, asked: pa.Table) -> list[Any]:
@@ -290,14 +296,16 @@ def test_token_types_are_given_where_the_tokenizer_of_a_typed_family_says_nothin
     typed = ExtractiveReader(model, silent, WINDOWS).read(asked)
     del silent.init_kwargs["model_input_names"]
     silent.model_input_names = ["input_ids", "attention_mask"]
-    assert ExtractiveReader(model, silent, WINDOWS).read(asked).equals(typed)
+    assert_alike(ExtractiveReader(model, silent, WINDOWS).read(asked), typed)
     silent.init_kwargs["model_input_names"] = silent.model_input_names
-    assert not ExtractiveReader(model, silent, WINDOWS).read(asked).equals(typed)
+    untyped = ExtractiveReader(model, silent, WINDOWS).read(asked)
+    assert untyped["score"].to_pylist() != pytest.approx(typed["score"].to_pylist(), abs=1e-3)
 
 
 def test_a_loaded_reader_answers_as_the_model_it_was_saved_from(bert: Path) -> None:
     asked = questions()
-    assert ExtractiveReader.load(ModelSource(str(bert)), settings=WINDOWS).read(asked).equals(bert_reader().read(asked))
+    loaded = ExtractiveReader.load(ModelSource(str(bert)), settings=WINDOWS)
+    assert_alike(loaded.read(asked), bert_reader().read(asked))
 
 
 def test_an_untrained_head_is_refused_unless_allowed(bert: Path, tmp_path: Path) -> None:
@@ -317,7 +325,7 @@ def test_an_untrained_head_is_refused_unless_allowed(bert: Path, tmp_path: Path)
     second = ExtractiveReader.load(
         ModelSource(str(tmp_path / "body")), settings=WINDOWS, allow_untrained_head=True
     ).read(asked)
-    assert first.equals(second)  # the same on every worker
+    assert_alike(first, second)  # the same on every worker
     torch.manual_seed(1)
     assert torch.equal(state, torch.random.get_rng_state())  # and nobody else's draws change
 

@@ -69,7 +69,7 @@ def test_answers_are_those_of_one_prompt_at_a_time(name: str) -> None:
     config, make = FAMILIES[name]
     model, tokenizer, asked = random_writer(config), make(), short_questions()
     expected = by_generate(model, tokenizer, asked)
-    assert len(set(expected)) > len(expected) / 2
+    assert len(set(expected)) > len(expected) / 4
     for budget in (60, 4000):
         answers = reader_of(model, tokenizer, budget).read(asked)
         assert answers["prediction"].to_pylist() == expected

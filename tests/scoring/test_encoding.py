@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -36,25 +37,6 @@ def test_prompts_that_cannot_be_scored_are_refused(
         encode(tokenizer, pa.table(prompts))
 
 
-def test_a_label_that_merges_into_the_prompt_is_scored_from_where_the_texts_part() -> None:
-    tokenizer = trained(None, texts=["ab. c"] * 50)
-    prompts = pa.table({"prompt_id": ["merged"], "text": ["ab."], "labels": [["c", "d"]]})
-    assert len(tokenizer("ab. c</s>")["input_ids"]) == 3  # <s>, "ab. c", </s>: no token is the label's alone
-    encoded = encode(tokenizer, prompts)
-    assert encoded["n_context_tokens"].to_pylist() == [1, 1]
-    assert encoded["n_label_tokens"][0].as_py() == 1
-    assert encoded["token_ids"][0].as_py() == tokenizer("ab. c</s>")["input_ids"]
-    assert encoded["token_ids"][1].as_py() == tokenizer("ab. d</s>")["input_ids"]
-
-
-def test_a_label_after_a_prompt_that_ends_in_a_space_is_never_empty() -> None:
-    tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), texts=["cut here yes"] * 50)
-    prompts = pa.table({"prompt_id": ["cut"], "text": ["cut here "], "labels": [["yes", "no"]]})
-    encoded = encode(tokenizer, prompts)
-    assert min(encoded["n_label_tokens"].to_pylist()) >= 1
-    assert len(set(encoded["n_context_tokens"].to_pylist())) == 1
-
-
 def test_an_empty_prompt_is_scored_after_bos_and_refused_without(tokenizer: PreTrainedTokenizerBase) -> None:
     prompts = pa.table({"prompt_id": ["empty"], "text": [""], "labels": [["yes"]]})
     assert encode(tokenizer, prompts)["n_context_tokens"].to_pylist() == [1]
@@ -75,6 +57,15 @@ def test_two_labels_with_the_same_tokens_are_refused() -> None:
     prompts = pa.table({"prompt_id": ["p"], "text": ["ab"], "labels": [["Yes", "no", "yes"]]})
     with pytest.raises(InputError, match="prompt 'p': labels 'Yes' and 'yes' have the same tokens"):
         encode(tokenizer, prompts)
+
+
+def test_a_prompt_that_begins_with_bos_has_it_once(tokenizer: PreTrainedTokenizerBase) -> None:
+    for text in ("<s>Say which.\nOutput:", "<s><s>Say which.\nOutput:"):
+        assert encoded_alone(tokenizer, text, "yes") == encoded_alone(tokenizer, "Say which.\nOutput:", "yes")
+    # Inside of a text it is the text's own, and where the tokenizer adds none, so is the first.
+    assert encoded_alone(tokenizer, "Say <s>", "yes")["token_ids"].count(tokenizer.bos_token_id) == 2
+    bare = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False)
+    assert encoded_alone(bare, "<s>Say", "yes")["token_ids"] == bare("<s>Say yes</s>")["input_ids"]
 
 
 # ---- tokenising in pieces --------------------------------------------------------------------------------------------
@@ -168,30 +159,45 @@ def awkward_prompts(n: int, seed: int) -> pa.Table:
 
 
 def assert_encoded_by_the_rule(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> None:
-    """Compare with protocol section 5.1, a text at a time; leaves out what the rule itself cannot score."""
+    """Compare with texts that are tokenised one at a time; leaves out labels that cannot be scored.
+
+    Behind a prompt that the text keeps and that does not end in white space, that is protocol section 5.1.
+    """
     rows = []
     for prompt in prompts.to_pylist():
-        n_context = len(tokenizer(prompt["text"])["input_ids"])
+        own = tokenizer(prompt["text"])["input_ids"]
         kept = []
         for label in prompt["labels"]:
             gap = "" if prompt["text"][-1:] in (" ", "\n", "\t") or label[:1] in (" ", "\n", "\t") else " "
             ids = tokenizer(prompt["text"] + gap + label + tokenizer.eos_token)["input_ids"]
-            if n_context and len(ids) - n_context >= 2:
-                kept.append((label, ids))
+            try:
+                n_context = encoded_alone(tokenizer, prompt["text"], label)["n_context_tokens"]
+            except InputError:
+                continue
+            if own == ids[: len(own)] and not prompt["text"][-1:].isspace():
+                assert n_context == len(own)
+            kept.append((label, ids, n_context))
         if kept:
-            rows.append((prompt["prompt_id"], prompt["text"], n_context, kept))
+            rows.append((prompt["prompt_id"], prompt["text"], kept))
     table = pa.table(
         {
             "prompt_id": [row[0] for row in rows],
             "text": [row[1] for row in rows],
-            "labels": [[label for label, _ in row[3]] for row in rows],
+            "labels": [[label for label, _, _ in row[2]] for row in rows],
         }
     )
     encoded = encode(tokenizer, table)
-    assert encoded["token_ids"].to_pylist() == [ids for row in rows for _, ids in row[3]]
-    assert encoded["n_context_tokens"].to_pylist() == [row[2] for row in rows for _ in row[3]]
-    assert encoded["label"].to_pylist() == [label for row in rows for label, _ in row[3]]
-    assert encoded["n_label_tokens"].to_pylist() == [len(ids) - row[2] - 1 for row in rows for _, ids in row[3]]
+    expected = [own for row in rows for own in row[2]]
+    assert encoded["label"].to_pylist() == [label for label, _, _ in expected]
+    assert encoded["token_ids"].to_pylist() == [ids for _, ids, _ in expected]
+    assert encoded["n_context_tokens"].to_pylist() == [n_context for _, _, n_context in expected]
+    assert encoded["n_label_tokens"].to_pylist() == [len(ids) - n_context - 1 for _, ids, n_context in expected]
+
+
+def encoded_alone(tokenizer: PreTrainedTokenizerBase, text: str, label: str) -> dict[str, Any]:
+    """Return the row of a prompt with one label."""
+    [row] = encode(tokenizer, pa.table({"prompt_id": ["alone"], "text": [text], "labels": [[label]]})).to_pylist()
+    return dict(row)
 
 
 @pytest.mark.parametrize("make", [*CUT.values(), *NOT_CUT.values()], ids=[*CUT, *NOT_CUT])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import subprocess
 import sys
@@ -200,7 +201,7 @@ def test_a_prompt_that_begins_others_is_scored_although_its_beginning_is_in_the_
     long = pa.table({"prompt_id": ["a", "b"], "text": [context + "new", context + "the"], "labels": [["no"]] * 2})
     scoring = LabelScorer(model, tokenizer, token_budget=40)
     scoring.score(long)
-    short = pa.table({"prompt_id": ["c"], "text": [context[:500]], "labels": [["case"]]})
+    short = pa.table({"prompt_id": ["c"], "text": [context[:499]], "labels": [["case"]]})
     assert largest_difference(scoring.score(short), by_the_rule(model, tokenizer, short)) < EXACT
 
 
@@ -288,13 +289,16 @@ def test_a_model_that_changes_between_calls_is_scored_as_it_is(change: str, toke
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("rope_type", ["longrope", "dynamic"])
+@pytest.mark.parametrize("rope_type", ["longrope", "dynamic", "yarn"])
 def test_rotary_embeddings_that_follow_the_longest_text_of_a_batch(
-    rope_type: str, path: str, tokenizer: PreTrainedTokenizerBase
+    rope_type: str, path: str, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A pass with a longer text leaves its frequencies in the model ("dynamic"): the expected scores are of new models.
     rope: dict[str, object] = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
-    sizes: dict[str, object] = {"max_position_embeddings": 40}
+    sizes: dict[str, object] = {"max_position_embeddings": 40 if rope_type == "dynamic" else 4096}
     make = LlamaConfig
+    if rope_type == "yarn":  # does not follow the text
+        rope |= {"original_max_position_embeddings": 40}
     if rope_type == "longrope":
         rope |= {"short_factor": [1.0] * 4, "long_factor": [8.0] * 4, "original_max_position_embeddings": 40}
         sizes = {"max_position_embeddings": 4096, "original_max_position_embeddings": 40, "sliding_window": None}
@@ -302,16 +306,21 @@ def test_rotary_embeddings_that_follow_the_longest_text_of_a_batch(
     model = random_model(make(**llama_like(rope_parameters=rope, **sizes)))
     prompts = few_shot_prompts()
     lengths = encode_lengths(tokenizer, prompts)
-    assert min(lengths) < 40 < max(lengths)
-    if rope_type == "dynamic":
-        model.config.max_position_embeddings = 4096  # the window; the rotary limit was read when the model was made
+    assert {39, 41} < {*lengths}
+    expected = [own for row in rows_of(prompts) for own in by_the_rule(copy.deepcopy(model), tokenizer, row)]
+    monkeypatch.setattr(scorer, "model_window", lambda config: None)  # it ends where "dynamic" begins
     scoring = LabelScorer(model, tokenizer, path=path)
-    if rope_type == "dynamic":
-        scoring._runner._rotary_limit = 40
-    assert scoring.path_beyond_window == "one_by_one"
-    expected = by_the_rule(model, tokenizer, prompts)
+    assert scoring.path_beyond_window == (None if rope_type == "yarn" else "one_by_one")
     assert largest_difference(scoring.score(prompts), expected) < EXACT
+    assert largest_difference(scoring.score(prompts), expected) < EXACT  # what longer texts left changes nothing
     assert scoring.path == path
+
+
+def rows_of(prompts: pa.Table) -> list[pa.Table]:
+    """Return a table for each prompt with each of its labels."""
+    schema = prompts.schema
+    rows = [{**row, "labels": [label]} for row in prompts.to_pylist() for label in row["labels"]]
+    return [pa.Table.from_pylist([row], schema) for row in rows]
 
 
 def encode_lengths(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> list[int]:
@@ -327,7 +336,7 @@ def test_prompts_that_grow_are_scored_behind_each_other(tokenizer: PreTrainedTok
     expected = by_the_rule(model, tokenizer, some)
     held = []
     model.register_forward_pre_hook(
-        lambda module, args, kwargs: held.append(kwargs["past_key_values"]), with_kwargs=True
+        lambda module, args, kwargs: held.append(kwargs.get("past_key_values")), with_kwargs=True
     )
     scores = LabelScorer(model, tokenizer, token_budget=4096).score(prompts)["token_logprobs"].to_pylist()
     assert largest_difference([scores[row] for row in (0, 150, 299)], expected) < EXACT

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import logging
 import re
+from typing import Any
 
 import pyarrow as pa
 import pytest
 import torch
 from transformers import (
+    CpmAntConfig,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-from biaseval.scoring import LabelScorer, packed, runner
+from biaseval.errors import InputError
+from biaseval.scoring import LabelScorer, encode, packed, runner
+from biaseval.scoring.runner import Path
 from tests.scoring.families import (
     EXACT,
     PACKED,
     PREFIX_CACHE,
+    VOCABULARY,
     by_the_rule,
     few_shot_prompts,
     largest_difference,
@@ -128,3 +133,110 @@ def test_a_path_that_fails_is_left(
     assert scoring.path == "prefix_cache"
     assert "falcon: the packed path fails with" in caplog.text
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
+
+
+def cpm_ant() -> PreTrainedModel:
+    """Return a model that ignores the mask, and whose tokens see all others."""
+    config = CpmAntConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_attention_heads=4,
+        dim_head=8,
+        dim_ff=48,
+        num_hidden_layers=2,
+        prompt_types=4,
+        prompt_length=4,
+        segment_types=4,
+        init_std=0.3,
+    )
+    return random_model(config)
+
+
+def without_mask(*, has_cache: bool = False) -> PreTrainedModel:
+    """Return a model whose code takes no mask, and counts positions as if texts were filled up at their beginning."""
+    model = random_model(PACKED["gpt2"]())
+    forward = type(model).forward
+
+    def behind(
+        self: PreTrainedModel, input_ids: torch.Tensor, past_key_values: Any = None, use_cache: Any = None
+    ) -> Any:
+        n_cached = 0 if past_key_values is None else past_key_values.get_seq_length()
+        n_filled = (input_ids[:, 1:].flip(1).cumsum(1) == 0).sum(dim=1, keepdim=True)
+        positions = n_cached + torch.arange(input_ids.shape[1]) + n_filled
+        more = {"past_key_values": past_key_values, "use_cache": use_cache}
+        return forward(self, input_ids=input_ids, position_ids=positions, **more)
+
+    def whole(self: PreTrainedModel, input_ids: torch.Tensor) -> Any:
+        return behind(self, input_ids)
+
+    model.__class__ = type("Unmasked", (type(model),), {"forward": behind if has_cache else whole})
+    return model
+
+
+@torch.inference_mode()
+def alone(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> list[list[float]]:
+    """Score every text by a forward pass of its own, which is given its tokens and nothing else."""
+    found = []
+    for row in encode(tokenizer, prompts).to_pylist():
+        ids, n = row["token_ids"], row["n_context_tokens"]
+        logprobs = model(input_ids=torch.tensor([ids[:-1]])).logits[0].log_softmax(-1)
+        found.append([logprobs[place - 1, ids[place]].item() for place in range(n, len(ids))])
+    return found
+
+
+def test_a_model_that_heeds_no_mask_is_scored_one_text_at_a_time(
+    tokenizer: PreTrainedTokenizerBase, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, prompts = without_mask(), few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer, path="full_text")
+    with caplog.at_level(logging.WARNING):
+        scores = scoring.score(prompts)
+    assert largest_difference(scores, alone(model, tokenizer, prompts)) < EXACT
+    assert scoring.path == scoring.facts()["path"] == "one_by_one"
+    assert "nats off the plain forward pass" in scoring.facts()["paths_left"]["full_text"]
+    assert "gpt2: the full_text path is" in caplog.text
+    assert largest_difference(scoring.score(prompts.slice(0, 1)), alone(model, tokenizer, prompts.slice(0, 1))) < EXACT
+
+
+@pytest.mark.parametrize("path", ["prefix_cache", "full_text"])
+def test_texts_that_nothing_fills_up_do_not_use_up_the_test_of_batches(
+    path: Path, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset())
+    model, prompts = without_mask(has_cache=path == "prefix_cache"), few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer)
+    context = "case " * 100
+    for text in "abcdef":  # what they share is run once, and nothing is filled up
+        scoring.score(pa.table({"prompt_id": ["p"], "text": [context + text], "labels": [["7", "8", "9"]]}))
+    assert scoring.path == path
+    # Texts that share nothing, and of which the shorter ones are filled up.
+    apart = prompts.set_column(1, "text", [[f"{row} {text}" for row, text in enumerate(prompts["text"].to_pylist())]])
+    assert largest_difference(scoring.score(apart), alone(model, tokenizer, apart)) < EXACT
+    assert scoring.path == "one_by_one"
+
+
+def test_a_model_whose_tokens_see_those_behind_them_is_refused(tokenizer: PreTrainedTokenizerBase) -> None:
+    prompts = few_shot_prompts()
+    for own in (prompts, prompts.slice(0, 1)):
+        with pytest.raises(
+            InputError, match=r"CpmAntForCausalLM: is no plain causal language model \(cpmant\), as its tokens see"
+        ):
+            LabelScorer(cpm_ant(), tokenizer).score(own)
+
+
+def test_continuations_of_a_model_that_heeds_no_mask_are_its_own(tokenizer: PreTrainedTokenizerBase) -> None:
+    model, prompts = without_mask(), few_shot_prompts()
+    found = LabelScorer(model, tokenizer).generate(prompts, 1)["token_ids"].to_pylist()
+    with torch.inference_mode():
+        expected = [
+            model(input_ids=torch.tensor([tokenizer(text)["input_ids"]])).logits[0, -1].argmax().item()
+            for text in prompts["text"].to_pylist()
+        ]
+    assert [own[0] for own in found] == expected
+
+
+def test_a_model_that_heeds_its_mask_keeps_its_batches(tokenizer: PreTrainedTokenizerBase) -> None:
+    scoring = LabelScorer(random_model(PACKED["llama"]()), tokenizer, path="full_text")
+    scoring.score(few_shot_prompts())
+    assert scoring.path == "full_text"
+    assert 0 <= scoring.facts()["self_test_difference"] < EXACT

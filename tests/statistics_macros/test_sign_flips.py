@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from biaseval.analysis.sign_flips import MAX_UNITS, N_EXACT, N_PATTERNS, sign_flips
-from tests.statistics_macros.patterns import Array, every_pattern, expected_tests
+from tests.statistics_macros.patterns import Array, every_pattern, expected_tests, single_step
 
 TESTED = (
     "n_units",
@@ -164,20 +164,90 @@ def test_tests_of_twenty_units_are_near_those_of_every_pattern(connection: duckd
 
 
 @pytest.mark.parametrize("n", [6, 8, 15, 40])
-def test_a_band_excludes_zero_exactly_where_the_adjusted_p_is_at_most_5_percent(
+def test_a_band_excludes_zero_exactly_where_the_single_step_p_is_at_most_5_percent(
     connection: duckdb.DuckDBPyConnection, n: int
 ) -> None:
+    """The band holds for all tests at once, so that a test that is found in a later step may have 0 inside."""
     rng = np.random.default_rng(n)
-    units, signs = [], sign_flips(n, 0)
+    units, expected, signs = [], {}, sign_flips(n, 0)
+    patterns = np.array(signs["signs"].to_pylist())[: 2**n]
     for family in range(60):
-        units += units_of(rng.normal(size=(4, n)) + rng.uniform(-2, 2, size=(4, 1)) * 2 / np.sqrt(n), f"f{family}")
-    found = flip_tests(connection, units, signs).values()
-    has_band = [row for row in found if row["simultaneous_low"] is not None]
-    excluded = [row["simultaneous_low"] > 0 or row["simultaneous_high"] < 0 for row in has_band]
-    assert excluded == [row["p_adjusted"] <= 0.05 for row in has_band]
+        matrix = rng.normal(size=(4, n)) + rng.uniform(-2, 2, size=(4, 1)) * 2 / np.sqrt(n)
+        units += units_of(matrix, f"f{family}")
+        expected |= {(f"f{family}", test): p for test, p in enumerate(single_step(matrix, patterns))}
+    found = flip_tests(connection, units, signs)
+    has_band = [place for place, row in found.items() if row["simultaneous_low"] is not None]
+    excluded = [found[place]["simultaneous_low"] > 0 or found[place]["simultaneous_high"] < 0 for place in has_band]
+    assert excluded == [expected[place] <= 0.05 for place in has_band]
     assert any(excluded)
     assert not all(excluded)
-    assert all(row["p_adjusted"] > 0.05 for row in found if row["simultaneous_low"] is None)
+    adjusted = [found[place]["p_adjusted"] <= 0.05 for place in has_band]
+    assert all(is_found for is_found, is_excluded in zip(adjusted, excluded, strict=True) if is_excluded)
+    # Of six units only equal signs reach 5 %, and of two of 64 patterns each there is no room for a second step.
+    assert sum(adjusted) > sum(excluded) or n == 6
+    assert all(expected[place] > 0.05 for place in found if found[place]["simultaneous_low"] is None)
+
+
+def test_a_test_is_adjusted_for_itself_and_the_tests_that_are_no_clearer(connection: duckdb.DuckDBPyConnection) -> None:
+    """By hand, of 16 patterns of four signs.
+
+    (1, 1, 1, 1) has a sum of 4 or -4 in two patterns and 2 or -2 in eight, and a statistic of half of that; (3, 1, -1,
+    -1) has 2 of it, 2 / sqrt(12) = .58, or more in all but two. The first is compared with both, of which only its own
+    two reach 2. The second is compared with itself: 14 of 16; with both, it would be all 16, as the first has 1 where
+    the second has 0.
+    """
+    matrix = np.array([[1.0, 1, 1, 1], [3, 1, -1, -1]])
+    found = flip_tests(connection, units_of(matrix), sign_flips(4, 0))
+    assert [found["f", test]["p_adjusted"] for test in (0, 1)] == [2 / 16, 14 / 16]
+    assert single_step(matrix, every_pattern(4)).tolist() == [2 / 16, 1]
+
+
+def test_a_test_never_has_a_smaller_p_than_a_clearer_one(connection: duckdb.DuckDBPyConnection) -> None:
+    """Where fewer patterns reach a test than reached a clearer one with it, it has the p of the clearer one."""
+    rng = np.random.default_rng(11)
+    patterns, n_raised = every_pattern(7), 0
+    for _ in range(20):
+        matrix = np.round(rng.normal(0.3, size=(6, 7)), 1)
+        found = flip_tests(connection, units_of(matrix), sign_flips(7, 0))
+        lengths = np.sqrt((matrix**2).sum(axis=1))
+        order = np.argsort(-np.abs(matrix.sum(axis=1)) / lengths)
+        flipped = np.abs(patterns @ matrix.T)[:, order] / lengths[order]
+        observed = np.abs(matrix.sum(axis=1))[order] / lengths[order]
+        steps = [np.mean(flipped[:, place:].max(axis=1) >= observed[place] - 1e-9) for place in range(6)]
+        adjusted = [found["f", test]["p_adjusted"] for test in order]
+        assert adjusted == list(np.maximum.accumulate(steps))
+        n_raised += int((np.diff(steps) < 0).sum())
+    assert n_raised
+
+
+def test_more_is_found_than_in_a_single_step_and_no_p_is_larger(connection: duckdb.DuckDBPyConnection) -> None:
+    """80 tests, half of them with effects from hardly any to clear."""
+    rng = np.random.default_rng(8)
+    signs = sign_flips(60, 0)
+    patterns = np.array(signs["signs"].to_pylist())
+    matrix = rng.normal(size=(80, 60)) + 0.5 * rng.normal(size=60)
+    matrix[:40] += np.linspace(0.2, 1.2, 40)[:, None]
+    found = flip_tests(connection, units_of(matrix), signs)
+    adjusted = np.array([found["f", test]["p_adjusted"] for test in range(80)])
+    single = single_step(matrix, patterns)
+    assert (adjusted <= single + 1e-12).all()
+    assert (single <= 0.05).sum() < (adjusted <= 0.05).sum() <= 40
+    assert_tests_are(found, expected_tests(matrix, patterns))
+
+
+def test_errors_stay_below_5_percent_beside_effects_that_are_found(connection: duckdb.DuckDBPyConnection) -> None:
+    """1,500 families of six tests of which four have an effect that is always found: the other two share the 5 %."""
+    rng = np.random.default_rng(6)
+    noise = rng.normal(size=(1500, 6, 10)) + rng.normal(size=(1500, 1, 10))
+    noise[:, 2:] += 9
+    found = flip_tests(
+        connection,
+        [unit for number, matrix in enumerate(noise) for unit in units_of(matrix, f"f{number}")],
+        sign_flips(10, 0),
+    )
+    assert all(row["p_adjusted"] <= 0.05 for (_, test), row in found.items() if test >= 2)
+    wrong = {family for (family, test), row in found.items() if test < 2 and row["p_adjusted"] <= 0.05}
+    assert 0.035 < len(wrong) / 1500 < 0.065
 
 
 def test_below_six_units_no_p_reaches_5_percent_and_there_is_no_band(connection: duckdb.DuckDBPyConnection) -> None:

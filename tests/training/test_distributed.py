@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import ray
 import yaml
+from ray.util.placement_group import placement_group_table
 from typer.testing import CliRunner
 
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups, training
 from biaseval.execute.budget import HALT, GpuHours
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.parts import Parts
 from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Groups
-from biaseval.pipelines import describe, train_lora
+from biaseval.execute.tasks import Made, Task
+from biaseval.execute.training import Training
+from biaseval.pipelines import describe, run_spec, train_lora
 from biaseval.pipelines.adapters import TrainingSummary, adapter_stage, training_summary
-from biaseval.pipelines.run import planned_run
-from biaseval.spec import LabelBiasSpec, load_spec
+from biaseval.pipelines.run import make_missing, planned_run
+from biaseval.spec import AnySpec, ExecutionSpec, LabelBiasSpec, load_spec
 from biaseval.store import Run
 from biaseval.training import outcome
 from biaseval.training.recipe import adapters_recipe, tuning_recipe
 from biaseval.training.work import few_shot_adapter, tuned_model
 from biaseval.units import Done, Unit
 from tests.taskfiles import write_task
+from tests.training import windows
 from tests.training.test_tuning import spec_of
 
 LORA = {"precision": "float32", "r": 4, "epochs": 2, "learning_rate": 2e-3, "gradient_checkpointing": False}
@@ -203,7 +212,9 @@ def test_groups_take_the_costliest_first_and_as_fast_as_they_are() -> None:
         unit = queue.take(group)
         return None if unit is None else unit.number
 
+    assert queue.n_begun() == 0
     assert [queue.begin(0), queue.begin(1)] == [(0, None), (0, None)]
+    assert queue.n_begun() == 2
     assert [taken(0), taken(1), taken(0), taken(0)] == [1, 0, 4, 2]  # group 1 is slow
     # It dies: what it had is begun behind all others, by whoever comes first.
     n_ended, unit = queue.begin(1)
@@ -216,26 +227,120 @@ def test_groups_take_the_costliest_first_and_as_fast_as_they_are() -> None:
 
 def test_what_ends_with_an_error_is_not_tried_by_others() -> None:
     queue = Queue([Unit(0, 1, ("0/file",), {}), Unit(1, 1, ("1/file",), {})])
+    queue.begin(0)
     assert queue.take(0) is not None
     queue.leave(0)
+    assert queue.n_begun() == 0
     assert not queue.is_over(is_halted=False)
     assert queue.is_over(is_halted=True)
     assert [unit and unit.number for unit in (queue.take(1), queue.take(1))] == [1, None]
     assert queue.is_over(is_halted=False)
 
 
+def end_in_the_window(monkeypatch: pytest.MonkeyPatch, folder: Path, lead: Any) -> None:
+    """Have groups of three CPUs ended when the second has its place, and its controller has told nobody of it."""
+    both = Groups(2, 1, {"CPU": 3}, use_gpu=False, n_threads=1)
+    monkeypatch.setattr(groups, "SECONDS_BETWEEN_LOOKS", 0.5)
+    monkeypatch.setattr(training, "share", lambda *arguments: both)
+    monkeypatch.setattr(groups, "Queue", windows.patient(folder))
+    monkeypatch.setattr(groups, "lead", ray.remote(num_cpus=0, max_retries=0)(lead))
+
+
+def refuse_leftovers(folder: Path) -> None:
+    assert (folder / "window").exists()
+    assert "CREATED" not in [group["state"] for group in placement_group_table().values()]
+
+
 @pytest.mark.ray
 @pytest.mark.slow
-def test_training_ends_though_a_group_never_got_its_machine(
+@pytest.mark.timeout(240)
+def test_a_run_is_measured_though_a_group_is_ended_in_the_moment_that_it_gets_its_place(
     tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: None
 ) -> None:
-    """Of two groups that ask for three CPUs each, Ray has room for one."""
-    monkeypatch.setattr(groups, "SECONDS_BETWEEN_LOOKS", 1.0)
-    both = Groups(2, 1, {"CPU": 3}, use_gpu=False, n_threads=1)
-    monkeypatch.setattr(training, "share", lambda *arguments: both)
-    summary, run_dir = train(tmp_path, tiny_llama)
-    assert summary.n_adapters == 2
-    assert len(list(run_dir.glob("adapters/*/*/adapter_config.json"))) == 2
+    """Of two groups that ask for three of four CPUs, Ray has room for one; then the scorer asks for two."""
+    end_in_the_window(monkeypatch, tmp_path, windows.lead)
+    run = run_spec(load_spec(write_spec(tmp_path, tiny_llama)), str(tmp_path / "run"))
+    refuse_leftovers(tmp_path)
+    assert len(list(tmp_path.glob("run/adapters/*/*/adapter_config.json"))) == 2
+    assert run.parts("adapted_scores") == run.parts("prompts")
+
+
+def light_stage(spec: AnySpec, *work: Mapping[str, Any]) -> Training:
+    """Return the stage of units with next to nothing to train (`windows.light_lead`)."""
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.lora is not None
+    return Training(
+        name="training",
+        verb="trained",
+        noun="adapters",
+        units=[Unit(number, 1, (f"trained/{number}",), own) for number, own in enumerate(work)],
+        execution=spec.execution,
+        recipe=adapters_recipe(spec.model, spec.lora),
+        work=windows.no_work,
+    )
+
+
+class Writer:
+    """Writes its part."""
+
+    def __init__(self, run: Run, allocation: Any) -> None:
+        self._run = run
+
+    def make(self, task: Task, prepared: Any) -> Made:
+        self._run.write_text(task.files[0], "measured")
+        return Made({})
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.timeout(540)
+def test_the_next_stage_gets_what_ended_groups_held(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: None
+) -> None:
+    """The same, with next to nothing to train; as often as `BIASEVAL_REPEATS` says."""
+    spec = load_spec(write_spec(tmp_path, tiny_llama))
+    for number in range(int(os.environ.get("BIASEVAL_REPEATS", 1))):
+        folder, started = tmp_path / str(number), time.monotonic()
+        folder.mkdir()
+        run = Run.open(str(folder / "run"))
+        run.create()
+        end_in_the_window(monkeypatch, folder, windows.light_lead)
+        measuring = Parts(
+            name="measuring",
+            verb="measured",
+            units=[Unit(0, 1, ("measured/0",))],
+            execution=ExecutionSpec(actors=1),
+            worker=Writer,
+        )
+        assert len(make_missing(run, [light_stage(spec, {}, {}), measuring], spec.execution)) == 3
+        refuse_leftovers(folder)
+        print(f"{number + 1} ended, the last in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def controllers() -> dict[str, str]:
+    """Return the states of Ray Train's controllers."""
+    actors = ray._private.state.actors()
+    return {name: own["State"] for name, own in actors.items() if own["ActorClassName"] == "TrainController"}
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_groups_that_train_end_with_who_asked_for_them(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: None
+) -> None:
+    end_in_the_window(monkeypatch, tmp_path, windows.light_lead)
+    spec, run = load_spec(write_spec(tmp_path, tiny_llama)), Run.open(str(tmp_path / "run"))
+    run.create()
+    stage = light_stage(spec, {"tokens": 2}, {"waits": True})
+    with Cluster(spec.execution) as cluster:
+        before = controllers().keys()
+        making = cast(Generator[Done, None, None], stage.make(run, stage.units, cluster))
+        assert next(making).unit.number == 0
+        making.close()
+        found = controllers()
+    assert {found[own] for own in found.keys() - before} == {"DEAD"}
+    assert "CREATED" not in [group["state"] for group in placement_group_table().values()]
+    assert not run.has("trained/1")
 
 
 def test_a_lost_steps_table_is_noticed(tmp_path: Path, tiny_llama: Path) -> None:

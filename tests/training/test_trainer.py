@@ -240,7 +240,7 @@ def test_the_loss_falls_on_a_real_task() -> None:
     tokenizer = load_tokenizer(ModelSource(str(MODEL_PATH)))
     texts = ["The soup was cold", "The bread was fresh", "The tea was bitter", "The cake was sweet"] * 4
     rows = [
-        TrainingRow(f"Say good or bad.\n\nInput: {text} {n}.\n\nOutput:", ("bad", "good")[n % 2], ("bad", "good"))
+        TrainingRow(f"Say good or bad.\n\nInput: {text} {n}.\n\nOutput:", ("bad", "good")[n % 2])
         for n, text in enumerate(texts)
     ]
     encoded = encode_rows(tokenizer, rows)

@@ -1,24 +1,21 @@
-"""Groups of workers: what is done when one is lost, and what is said while they wait."""
+"""Groups of workers: what is done when one is lost."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray.exceptions import ActorDiedError
 from ray.train import PreemptionInfo, TrainingFailedError, WorkerGroupError
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2.api.exceptions import PreemptionError
-from ray.util.placement_group import placement_group, remove_placement_group
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import workers
 from biaseval.execute.resources import Groups, Resources, share
-from biaseval.execute.workers import Wait, _is_loss, fit
+from biaseval.execute.workers import _is_loss, fit
 from biaseval.spec import ExecutionSpec, LoraSpec
 from biaseval.store import Run
 
@@ -131,24 +128,3 @@ def test_a_cluster_without_gpus_is_told_of() -> None:
     ):
         found = share(LoraSpec(), execution, 1, Resources([node(4)], is_local, 4)).caution
         assert found is None if caution is None else str(found).startswith(caution)
-
-
-@pytest.mark.ray
-def test_who_waits_for_workers_is_told_once(
-    ray_cluster: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(workers, "_LONG", 0.0)
-    asked = Groups(1, 2, {"GPU": 1}, use_gpu=True, n_threads=None)
-    there, missing = placement_group([{"CPU": 0.01}]), placement_group([{"GPU": 1}] * 2)
-    try:
-        ray.get(there.ready(), timeout=60)
-        Wait(Groups(1, 1, {"CPU": 0.01}, use_gpu=False, n_threads=1)).look(1)
-        assert not caplog.records
-        wait = Wait(asked)
-        wait.look(1)
-        wait.look(1)
-    finally:
-        remove_placement_group(there)
-        remove_placement_group(missing)
-    messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert messages == ["waiting for workers: a group asks for 2 GPU, and the cluster has 0 GPU free"]

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import BiasevalError
+from biaseval.execute.resources import Resources
 from biaseval.execute.tuning import Attempts, try_all
+from biaseval.execute.waiting import Wait
 from biaseval.execute.workers import ATTEMPTS
+from biaseval.spec import ExecutionSpec
 
 pytestmark = pytest.mark.ray
+
+WAIT = Wait("the search", ExecutionSpec(), Resources([], True, 2))
 
 
 def attempt(number: int, *, folder: str, deaths: dict[int, int]) -> None:
@@ -36,7 +41,7 @@ def test_a_trial_whose_process_dies_is_begun_again(ray_cluster: None, tmp_path: 
     numbers, deaths = [0, 1, 4, 9], {1: ATTEMPTS - 1, 4: ATTEMPTS}
     attempts = Attempts(attempt, {"folder": str(tmp_path), "deaths": deaths}, at_once=2)
     before = {name: value for name, value in os.environ.items() if name.startswith(("RAY_", "TUNE_"))}
-    found = dict(try_all(numbers, attempts, lambda number: (tmp_path / f"ended-{number}").exists()))
+    found = dict(try_all(numbers, attempts, lambda number: (tmp_path / f"ended-{number}").exists(), WAIT))
     assert found.keys() == set(numbers)
     assert (found[0], found[1]) == (None, None)
     assert [n_begun(tmp_path, number) for number in numbers] == [1, ATTEMPTS, ATTEMPTS, ATTEMPTS]
@@ -51,9 +56,9 @@ def test_a_trial_whose_process_dies_is_begun_again(ray_cluster: None, tmp_path: 
 def test_what_ray_tune_cannot_begin_is_said(ray_cluster: None, tmp_path: Path) -> None:
     attempts = Attempts(attempt, {"folder": str(tmp_path), "deaths": {}}, at_once=1, num_cpus=-1)
     with pytest.raises(BiasevalError, match=r"Ray Tune failed: .*; run the same command again to resume"):
-        list(try_all([0], attempts, lambda _: False))
+        list(try_all([0], attempts, lambda _: False, WAIT))
     assert not list(tmp_path.iterdir())
 
 
 def test_nothing_starts_where_no_trial_is_left() -> None:
-    assert not list(try_all([], Attempts(attempt, {}, at_once=1), lambda _: False))
+    assert not list(try_all([], Attempts(attempt, {}, at_once=1), lambda _: False, WAIT))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.relations import connect, read_parquet, rows
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
+from biaseval.environment import read_environment
 from biaseval.spec import BASE, CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run
 from biaseval.tables import (
@@ -149,7 +150,7 @@ def _test_rows(run: Run) -> tuple[int, list[int]]:
 
 def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[str]) -> pa.Table:
     """Return one row: the facts of the spec that the metrics need, the size of the model, and how long it scored."""
-    environment = run.read_json("environment.json") if run.has("environment.json") else {}
+    environment = read_environment(run)
     settings = {
         "model": spec.name,
         "n_parameters": environment.get("model_facts", {}).get("n_parameters"),
@@ -163,4 +164,6 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
         "adaptations": ["none"] if spec.lora is None else ["none", "lora"],
         "formats": list(spec.prompt.all_formats) if isinstance(spec, LabelBiasSpec) else [BASE],
     }
+    if isinstance(spec, LabelBiasSpec) and spec.primary is not None:
+        settings |= {"primary_metric": spec.primary.metric, "primary_method": spec.primary.method}
     return RUN_SETTINGS.rows([settings])

@@ -11,6 +11,7 @@ import duckdb
 from biaseval.analysis.compared_kinds import KINDS, Row
 from biaseval.analysis.queries import open_runs, run_names, stored_kind
 from biaseval.analysis.relations import literal
+from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 from biaseval.tables import SIGN_FLIPS
@@ -226,8 +227,8 @@ def _facts(runs: Sequence[Run], names: Sequence[str]) -> list[Row]:
     """Return what the specs and environments of the runs say, a row each: ``fact``, and its ``values`` by run."""
     found: dict[str, dict[str, str | None]] = {}
     for run, name in zip(runs, names, strict=True):
-        spec = {key: value for key, value in run.read_yaml("spec.yaml").items() if key != "execution"}
-        environment = run.read_json("environment.json") if run.has("environment.json") else {}
+        spec = {key: value for key, value in raw_spec(run).items() if key != "execution"}
+        environment = read_environment(run)
         made = {key: environment[key] for key in _FACTS if key in environment}
         models = {"model": environment["model"]} if "model" in environment else environment.get("models", {})
         digests = {model: facts.get("digest") for model, facts in models.items() if isinstance(facts, dict)}

@@ -20,7 +20,7 @@ from biaseval.analysis.compared_kinds import Row
 from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.headlines import HEADLINE_MARTS, headline_of
 from biaseval.analysis.paths import without_partitions
-from biaseval.analysis.queries import open_runs
+from biaseval.analysis.queries import open_runs, stored_kind
 from biaseval.analysis.relations import literal
 from biaseval.errors import InputError, Problems, did_you_mean
 from biaseval.store import Run
@@ -30,6 +30,28 @@ DIFFERENCES = "differences"
 
 _OF_METRIC = {"": "estimate", "_low": "verdict_low", "_high": "verdict_high", "_p": "verdict_p", "_verdict": "verdict"}
 """What may stand behind the name of a metric in `DIFFERENCES`, to the column that this is of that metric."""
+
+_NOT_CONSTANT = "is_above_constant is distinct from false"
+_SETTINGS = "method = 'none'"
+PRESETS: dict[str, dict[str, tuple[str, str | None]]] = {
+    "label_bias": {
+        "unbiased": (f"not is_bias_shown and {_NOT_CONSTANT}", f"suite = 'all' and {_SETTINGS}"),
+        "better-than-constant": (_NOT_CONSTANT, f"suite = 'all' and {_SETTINGS}"),
+    },
+    "majority_bias": {
+        "unbiased": (f"not is_bias_shown and {_NOT_CONSTANT}", _SETTINGS),
+        "better-than-constant": (_NOT_CONSTANT, _SETTINGS),
+    },
+    "qa_bias": {"unbiased": ("n_significant = 0", None)},
+}
+"""Kind to the names of gates that are ready made: the condition, and the selection where none is given.
+
+A setting of which it is not shown that it is better than one label for all passes, and is counted (`Gate.n_unshown`).
+"""
+
+_SHOWN_BY = "is_above_constant"
+_GUARDS = dict.fromkeys(("rb_at_10", "rb_at_10_relative"), "is_any_setting_above_constant")
+"""Column to what must be true of its row, else a condition on it cannot be said to be met."""
 
 _N_VALUES = 12
 """Values of a column that a message lists."""
@@ -53,6 +75,8 @@ class Gate:
     """Of these, those that do not meet it."""
     n_null: int
     """Of those, those of which it cannot be said: a value is missing."""
+    n_unshown: int
+    """Of a preset: rows that meet it though too few rows tell whether they are better than one label for all."""
     ranges: dict[str, list[float]]
     """Numbers that the condition names, to the least and the most of them over the selected rows."""
     failed: list[Row]
@@ -71,7 +95,9 @@ class Checked:
     gates: list[Gate]
 
 
-def check_run(run_dir: str, expressions: Sequence[str], against: str | None = None) -> Checked:
+def check_run(
+    run_dir: str, expressions: Sequence[str], against: str | None = None, presets: Sequence[str] = ()
+) -> Checked:
     """Return which gates of a finished run hold.
 
     Args:
@@ -82,6 +108,7 @@ def check_run(run_dir: str, expressions: Sequence[str], against: str | None = No
         against: another run of the kind. Then expressions are over ``*_comparison``, run minus ``against`` on exactly
             what both share: ``accuracy`` is the difference of that metric, ``accuracy_low`` and ``accuracy_high`` are
             the ends of the interval that its verdict goes by, ``accuracy_p`` and ``accuracy_verdict`` what they say.
+        presets: each ``NAME [where SELECTION]``, a gate of `PRESETS` for the run's kind; they come first.
 
     Raises:
         InputError: expressions are wrong or select no row, all in one message; the run is none or has no metrics;
@@ -89,6 +116,10 @@ def check_run(run_dir: str, expressions: Sequence[str], against: str | None = No
         BiasevalError: a run is not finished.
     """
     headline = headline_of(Run.open(run_dir)).mart
+    if presets:
+        expressions = [*_ready_made(stored_kind(Run.open(run_dir)), presets, against), *expressions]
+    if not expressions:
+        raise InputError('no gate is given; write a condition such as "rsd < 0.5", or --preset unbiased')
     if against is not None:
         gates, problems = _gates(expressions, DIFFERENCES, _open_compared(run_dir, against))
     else:
@@ -97,6 +128,40 @@ def check_run(run_dir: str, expressions: Sequence[str], against: str | None = No
             gates, problems = _gates(expressions, headline, _open(run_dir))
     problems.refuse()
     return Checked(run_dir, against, all(gate.holds for gate in gates), gates)
+
+
+class _Preset(str):
+    """The expression of a ready-made gate, and the name that it is shown by."""
+
+    __slots__ = ("name",)
+    name: str
+
+
+def _ready_made(kind: str, presets: Sequence[str], against: str | None) -> list[str]:
+    """Return the expressions of ready-made gates.
+
+    Raises:
+        InputError: the kind has no such gate, or differences are asked for.
+    """
+    if against is not None:
+        raise InputError("--preset: is about a run alone; leave out --against, or write conditions")
+    problems, known = Problems(), PRESETS.get(kind, {})
+    expressions: list[str] = []
+    for preset in presets:
+        name, selection = _parted(preset)
+        with problems.noted():
+            if name.strip() not in known:
+                raise InputError(
+                    f"--preset {name.strip()}: a run of {kind} has {' and '.join(known) or 'none'}"
+                    f"{did_you_mean(name.strip(), list(known))}"
+                )
+            condition, usual = known[name.strip()]
+            where = usual if selection is None else selection
+            expression = _Preset(condition if where is None else f"{condition} where {where}")
+            expression.name = f"preset {preset.strip()}"
+            expressions.append(expression)
+    problems.refuse()
+    return expressions
 
 
 def _gates(expressions: Sequence[str], mart: str, connection: duckdb.DuckDBPyConnection) -> tuple[list[Gate], Problems]:
@@ -157,7 +222,9 @@ def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection)
         where = "" if selection is None else f"where ({selection}\n)"
         named = [name for name in source.columns if name.lower() in _names(condition)]
         places = _varying(source, connection)
-        shown = [*map(_quoted, dict.fromkeys([*places, *named])), f"({condition}\n) as passes"]
+        guards = {guard for name, guard in _GUARDS.items() if name in named and guard in source.columns}
+        passes = f"({condition}\n)" if not guards else f"case when {' and '.join(guards)} then ({condition}\n) end"
+        shown = [*map(_quoted, dict.fromkeys([*places, *named, *guards])), f"{passes} as passes"]
         select = f"select {', '.join(shown)} from {source.sql} {where} order by all"
         if len(connection.extract_statements(select)) != 1:
             raise InputError("is not one condition; give each as an argument of its own")
@@ -175,12 +242,15 @@ def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection)
         raise InputError(f"{expression!r}: {_why_nothing(str(selection), source, connection)}")
     failed = [row for row in rows if row["passes"] is not True]
     return Gate(
-        expression=expression,
+        expression=getattr(expression, "name", expression),
         mart=source.mart,
         holds=not failed,
         n_rows=len(rows),
         n_failed=len(failed),
         n_null=sum(row["passes"] is None for row in failed),
+        n_unshown=sum(row["passes"] is True and row.get(_SHOWN_BY, True) is None for row in rows)
+        if isinstance(expression, _Preset)
+        else 0,
         ranges={name: ends for name in named if (ends := _ends([row[name] for row in rows]))},
         failed=[{name: value for name, value in row.items() if name != "passes"} for row in failed],
     )

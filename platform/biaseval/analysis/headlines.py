@@ -9,6 +9,7 @@ from typing import Any
 
 from biaseval.analysis.queries import open_runs, stored_kind
 from biaseval.analysis.relations import rows
+from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import InputError
 from biaseval.plain import plain
 from biaseval.store import Run
@@ -49,7 +50,7 @@ _LABEL_BIAS = Headline(
         "label_bias_verdicts": """
             select
                 n_demos, method, against_n_demos, against_method, metric, estimate, low, high, p_adjusted, verdict,
-                same_tasks_low, same_tasks_high, same_tasks_p_adjusted, same_tasks_verdict, unit, n_units
+                same_tasks_low, same_tasks_high, same_tasks_p_adjusted, same_tasks_verdict, unit, n_units, is_primary
             from label_bias_verdicts
             where suite = 'all'
         """,
@@ -162,8 +163,8 @@ def summarize(run: Run, cautions: Sequence[str]) -> dict[str, Any]:
     Raises:
         BiasevalError: it has no metrics yet.
     """
-    own, spec = headline_of(run), run.read_yaml("spec.yaml")
-    environment = run.read_json("environment.json") if run.has("environment.json") else {}
+    own, spec = headline_of(run), raw_spec(run)
+    environment = read_environment(run)
     marts = {name: f"from {name}" for name in (own.mart, *own.further)}
     asked = [own.models, own.counts, *own.verdicts.values(), *marts.values()]
     with closing(open_runs([run.uri], "; ".join(asked))) as connection:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 import duckdb
+import pyarrow as pa
 
 from biaseval.analysis.dictionary import listed
 from biaseval.analysis.queries import open_runs
@@ -18,8 +19,13 @@ _MOST_VALUES = 20
 """Of a column whose values are worth listing: names, and no texts or labels."""
 
 
+def is_vain(found: pa.Table) -> bool:
+    """Return whether a query found nothing: no row, or one that an aggregate made of no row (all null or 0)."""
+    return not any(value for row in found.to_pylist() for value in row.values()) and len(found) <= 1
+
+
 def vain_literals(run_dirs: Sequence[str], sql: str) -> list[str]:
-    """Return, of a query over finished runs that had no row, which texts no row has, a sentence each.
+    """Return, of a query over finished runs that found nothing, which texts no row has, a sentence each.
 
     Args:
         run_dirs: as for `queries.open_runs`.

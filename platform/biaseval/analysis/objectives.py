@@ -60,6 +60,9 @@ _DERIVED_OF: dict[str, Collection[str]] = {
     "qa_bias": tables_of("qa_bias").keys() - _SETTINGS - _DRAWS - _HEAVY,
 }
 
+_JUDGES = "is_above_constant"
+"""The column that says whether a setting is better than the best answer that is always the same."""
+
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT|FLOAT|DOUBLE|DEC)")
 
 _ALL_COLUMNS = re.compile(r"\*|\bcolumns\b|^(?!.*\bselect\b)", re.IGNORECASE | re.DOTALL)
@@ -79,6 +82,9 @@ class Value(NamedTuple):
     """The group of the sample that is left out."""
     value: float | None
     """None: it is not to be had of these rows."""
+    is_above_constant: bool | None = None
+    """Whether the settings that it is computed of are better than the best answer that is always the same: True where
+    all of them are shown to be, False where none is better, None where neither is known or a group is left out."""
 
 
 _IS_SEEN = {
@@ -232,20 +238,36 @@ class Objectives:
                     reading.draw(run, computing, sample, left_out, connection)
                     for place, own in enumerate(computing.own, first):
                         connection.execute(f"set variable own = {_variable(own)}").fetchall()
-                        for found in self._asked(sample, left_out, connection):
+                        for found in self._asked(sample, left_out, connection, reading.judged):
                             yield place, found
                 first += len(computing.own)
 
     def _asked(
-        self, sample: str, left_out: int | None, connection: duckdb.DuckDBPyConnection
+        self, sample: str, left_out: int | None, connection: duckdb.DuckDBPyConnection, judged: Mapping[bool, str]
     ) -> Iterator[Value | BiasevalError]:
         for name, query in zip(self.names, self.queries, strict=True):
             try:
                 must_be = sample == "choice" and left_out is None  # what the choice does not see decides nothing
-                for own in self._answers(name, query, connection, must_be=must_be):
-                    yield Value(own[0], own[1], sample, left_out, own[2])
+                answers = list(self._answers(name, query, connection, must_be=must_be))
+                same = {is_above: self._same(name, query, path, connection) for is_above, path in judged.items()}
+                for own in answers:
+                    above = [is_above for is_above, asked in same.items() if _is_in(own, asked)]
+                    yield Value(own[0], own[1], sample, left_out, own[2], above[0] if len(above) == 1 else None)
             except BiasevalError as error:
                 yield error
+
+    def _same(
+        self, objective: str, query: str, path: str, connection: duckdb.DuckDBPyConnection
+    ) -> Mapping[tuple[str, str], float | None]:
+        """Return what the query comes to where it finds relations along another search path."""
+        [[before]] = connection.execute("select current_setting('search_path')").fetchall()
+        connection.execute(f"set search_path = '{path}'").fetchall()
+        try:
+            return {own[:2]: own[2] for own in self._answers(objective, query, connection, must_be=False)}
+        except BiasevalError:  # it cannot do without the rows that are not there
+            return {}
+        finally:
+            connection.execute(f"set search_path = '{before}'").fetchall()
 
     def _answers(
         self, objective: str, query: str, connection: duckdb.DuckDBPyConnection, *, must_be: bool
@@ -312,6 +334,9 @@ class _Reading:
         tables = read | set(self._derived_of) | {*self.parts} & known.keys()
         self.tables = sorted(tables - _DRAWS - _SETTINGS)
         """Of the run."""
+        self.judged: Mapping[bool, str] = {}
+        """Whether settings are better than a constant answer, to the search path along which relations have no others;
+        of a whole sample, if a query reads a relation that says it."""
 
     def derive(self, run: Run, computing: Computing, connection: duckdb.DuckDBPyConnection) -> None:
         """Make what does not depend on the sample."""
@@ -355,7 +380,9 @@ class _Reading:
             if view.name in self._once:
                 create("view", f"drawn.{view.name}", view.unordered, connection)
             else:
-                select = self._narrowed(view, computing, connection) if view.name in self._narrow else view.sql
+                select = view.sql
+                if view.name in self._narrow:
+                    select = self._narrowed(view, computing, connection, judges=left_out is None)
                 create("table", f"drawn.{view.name}", select, connection)
         if computing.by is not None:
             drawn = {view.name for view in self._sampled}
@@ -365,13 +392,29 @@ class _Reading:
                     chosen = f"select * from {place}.{name} where {_IS_SEEN[computing.by]}"
                     create("view", f"seen.{name}", chosen, connection)
             connection.execute("set search_path = 'seen,drawn,whole,main'").fetchall()
+        self.judged = self._judged(computing, connection) if left_out is None else {}
 
-    def _narrowed(self, view: Relation, computing: Computing, connection: duckdb.DuckDBPyConnection) -> str:
+    def _judged(self, computing: Computing, connection: duckdb.DuckDBPyConnection) -> dict[bool, str]:
+        """Make of what queries read the part above a constant answer, and the part that is no better."""
+        columns = {name: connection.table(name).columns for name in self._seen}
+        judging = {name: own for name, own in columns.items() if _JUDGES in own}
+        for schema, condition in (("above", _JUDGES), ("beside", f"not {_JUDGES}")):
+            connection.execute(f"drop schema if exists {schema} cascade; create schema {schema}").fetchall()
+            for name, own in judging.items():
+                place = "seen" if computing.by in own else "drawn"
+                create("view", f"{schema}.{name}", f"select * from {place}.{name} where {condition}", connection)
+        [[path]] = connection.execute("select current_setting('search_path')").fetchall()
+        return {True: f"above,{path}", False: f"beside,{path}"} if judging else {}
+
+    def _narrowed(
+        self, view: Relation, computing: Computing, connection: duckdb.DuckDBPyConnection, *, judges: bool
+    ) -> str:
         """Return the query over the columns of a relation that are asked for."""
         if self._columns is None:
             return view.sql
         columns = connection.sql(f"from ({view.unordered}\n)").columns
-        asked = [name for name in columns if name in self._columns or name == computing.by]
+        also = {computing.by, _JUDGES if judges else None}
+        asked = [name for name in columns if name in self._columns or name in also]
         return f"select {', '.join(asked or columns)} from ({view.unordered}\n) order by all"
 
     def _place(self, name: str) -> str:
@@ -395,6 +438,12 @@ class _Reading:
         for table in tables:
             if sample.parts(table):
                 create("table", f"{schema}.{table}", read_parquet(sample, f"{table}/part-*.parquet"), connection)
+
+
+def _is_in(own: tuple[str, str, float | None], asked: Mapping[tuple[str, str], float | None]) -> bool:
+    """Return whether a number came out the same there."""
+    value, other = own[2], asked.get(own[:2])
+    return value is not None and other is not None and math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _uses(name: str) -> Callable[[Relation], int]:

@@ -28,6 +28,8 @@ from biaseval.analysis.relations import (
     relations,
     store_views,
 )
+from biaseval.digests import inspected
+from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, TRAINED_MODELS, tables_of
@@ -141,9 +143,7 @@ def stored_kind(run: Run) -> str:
     Raises:
         InputError: ``run`` is no run directory.
     """
-    if not run.has("spec.yaml"):
-        raise InputError(f"{run.uri}: is not a run directory (no spec.yaml in it); name the directory of a run")
-    spec = run.read_yaml("spec.yaml")
+    spec = raw_spec(run)
     return str(spec.get("kind", "")) if isinstance(spec, dict) else ""
 
 
@@ -173,8 +173,14 @@ def _finished(run: Run) -> _Finished:
     tables = tables_of(kind)
     if not tables:
         raise InputError(f"{run.uri}: kind {kind!r} in spec.yaml is unknown to this version; use the one that made it")
+    run = inspected(run)
     parts = {name: run.parts(name) for name in tables}
     _refuse_missing_parts(run, _rounds(run, kind, parts), parts)
+    if bad := sorted(name for name in run.ledger.damaged | run.ledger.lost if name.partition("/")[0] in tables):
+        raise BiasevalError(
+            f"{run.uri}: {len(bad)} files are missing, or differ from what was written (first: {bad[0]}); run the same "
+            "command again"
+        )
     marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]
     # The database is written last: beside it and other marts, one that is not there is of a later version.
@@ -226,7 +232,7 @@ def _rounds(run: Run, kind: str, parts: Mapping[str, Collection[int]]) -> dict[s
     named = {name for table in counted for name in table.for_each}
     # The plan of a large run is large, too.
     plan = run.read_json("plan.json") if named and run.has("plan.json") else {}
-    lists = {**plan, **run.read_yaml("spec.yaml")} if named else {}
+    lists = {**plan, **raw_spec(run)} if named else {}
     return {
         table.name: sum(len(lists.get(name) or ()) for name in table.for_each) if table.for_each else 1
         for table in counted

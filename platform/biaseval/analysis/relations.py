@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -117,7 +118,7 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
 
         store = ArrowFSWrapper(filesystem, skip_instance_cache=True)
         # Views over views list the same folders again and again, and what is read here does not change meanwhile.
-        store.glob, store.info = cache(store.glob), cache(store.info)
+        store.glob, store.info = cache(_files_of(store.glob)), cache(store.info)
         connection.register_filesystem(store)
     read_named_files(connection)
     # By Arrow, making a table of Python's values would import pandas.
@@ -126,6 +127,11 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
     for macro in sorted(ANALYTICS.glob("macros/*.sql")):
         connection.execute(macro.read_text(encoding="utf-8")).fetchall()
     return connection
+
+
+def _files_of(glob: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    """Return what lists files by a pattern; a name without one is of a file that is there, which costs no request."""
+    return lambda pattern: glob(pattern) if re.search(r"[\[*?]", pattern) else [pattern]
 
 
 def create_tables(run: Run, tables: Iterable[TableSchema], connection: duckdb.DuckDBPyConnection) -> None:
@@ -138,8 +144,8 @@ def create_tables(run: Run, tables: Iterable[TableSchema], connection: duckdb.Du
 def begin_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection) -> None:
     """Create a view over the first part of each table; a table without any part is an empty one.
 
-    DuckDB binds a view when it is created, with all that it reads, and lists a table's files whenever it meets it: what
-    reads tables of thousands of parts is created between this and `complete_tables`.
+    DuckDB binds a view when it is created, with all that it reads, and looks for a table's files whenever it meets it:
+    what reads tables of thousands of parts is created between this and `complete_tables`.
 
     Args:
         run: the run directory.
@@ -148,7 +154,7 @@ def begin_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection
     """
     for table, parts in listed:
         if parts:
-            create("view", table.name, _select(run, table, {min(parts)}, part_name(min(parts))), connection)
+            create("view", table.name, _select(run, table, {min(parts)}), connection)
         else:
             connection.from_arrow(table.empty()).create(table.name)
 
@@ -157,7 +163,7 @@ def complete_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnect
     """Have the views of `begin_tables` read all parts; the arguments are the same."""
     for table, parts in listed:
         if parts:
-            create("or replace view", table.name, _select(run, table, parts, "part-*.parquet"), connection)
+            create("or replace view", table.name, _select(run, table, parts), connection)
 
 
 def create_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
@@ -238,14 +244,16 @@ def local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
                 source_filesystem=run.fs,
                 destination_filesystem=pafs.LocalFileSystem(),
             )
-        yield Run.open(folder)
+        copied = Run.open(folder)
+        yield replace(copied, ledger=run.ledger)
 
 
-def read_parquet(run: Run, name: str) -> str:
-    """Return the query over a run's Parquet file, or all that a pattern names, with its absolute path in it."""
+def read_parquet(run: Run, *names: str) -> str:
+    """Return the query over Parquet files of a run, with their absolute paths in it."""
     path = re.sub(r"([\[*?])", r"[\1]", run.root)  # these are special in DuckDB's patterns
     place = path if run.is_local else f"{run.fs.type_name}://{path}"
-    return f"select * from read_parquet({literal(f'{place}/{name}')}, hive_partitioning = false)"
+    files = ", ".join(literal(f"{place}/{name}") for name in names)
+    return f"select * from read_parquet([{files}], hive_partitioning = false)"
 
 
 def literal(text: str) -> str:
@@ -253,7 +261,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _select(run: Run, table: TableSchema, parts: Collection[int], files: str) -> str:
+def _select(run: Run, table: TableSchema, parts: Collection[int]) -> str:
     """Return the query over a table's files, with the columns that an older version did not write.
 
     Parts that were added to a run may have columns that its first ones lack.
@@ -261,10 +269,9 @@ def _select(run: Run, table: TableSchema, parts: Collection[int], files: str) ->
     Args:
         run: the run directory.
         table: of the run.
-        parts: whose files these are.
-        files: their name, or a pattern.
+        parts: of the table.
     """
-    select = read_parquet(run, f"{table.name}/{files}")
+    select = read_parquet(run, *(f"{table.name}/{part_name(part)}" for part in sorted(parts)))
     if not table.later:
         return select
     try:

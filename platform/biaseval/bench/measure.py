@@ -24,6 +24,7 @@ from biaseval.bench.results import Measured, records
 from biaseval.bench.shapes import SHAPES, load_tokenizer, random_model
 from biaseval.bench.texts import Scenario
 from biaseval.environment import describe_environment
+from biaseval.errors import how_to_install
 from biaseval.scoring import LabelScorer, prepare
 from biaseval.scoring.memory import is_out_of_memory
 
@@ -138,7 +139,7 @@ def _baselines(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> di
     if methods.has_harness():
         found["lm-eval HF"] = methods.harness(model, tokenizer)
     else:
-        print("lm_eval is not installed: its rows are left out (pip install 'biaseval[bench]')", file=sys.stderr)
+        print(f"lm_eval is not installed: its rows are left out; {how_to_install('bench')}", file=sys.stderr)
     found["transformers, full texts"] = methods.full_texts(model, tokenizer)
     found["prefix-cached loop"] = lambda prompts, _: methods.prefix_loop(model, tokenizer, prompts)
     return found

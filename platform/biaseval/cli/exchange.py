@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from biaseval.cli.arguments import JsonOption, RunArgument
 from biaseval.cli.printing import print_json, show_finished
 
 if TYPE_CHECKING:
-    from biaseval.spec import Source
+    from biaseval.spec import OnBadRow, Source
 
 DirOption = Annotated[
     str, typer.Option("--run-dir", metavar="DIR", help="The directory of the run that is made, local or s3://.")
@@ -53,6 +53,10 @@ def import_table(
     ],
     run_dir: DirOption,
     name: NameOption = None,
+    on_bad_row: Annotated[
+        Literal["error", "drop"],
+        typer.Option("--on-bad-row", help="Prompts without their right label: refuse the table, or leave them out."),
+    ] = "error",
     as_json: JsonOption = False,
 ) -> None:
     """Measure label bias in a table of label scores, whoever wrote it; no model, no scoring.
@@ -63,7 +67,7 @@ def import_table(
 
     Example: biaseval import table scores.csv --run-dir runs/theirs --name theirs
     """
-    _import("table", files, run_dir, name, as_json=as_json)
+    _import("table", files, run_dir, name, on_bad_row, as_json=as_json)
 
 
 def export_lm_eval(
@@ -89,8 +93,16 @@ def export_lm_eval(
         typer.echo(name)
 
 
-def _import(source: Source, files: Sequence[Path], run_dir: str, name: str | None, *, as_json: bool) -> None:
+def _import(
+    source: Source,
+    files: Sequence[Path],
+    run_dir: str,
+    name: str | None,
+    on_bad_row: OnBadRow = "error",
+    *,
+    as_json: bool,
+) -> None:
     from biaseval.pipelines import import_scores, read_spec
 
-    run = import_scores(source, files, run_dir, name)
+    run = import_scores(source, files, run_dir, name, on_bad_row)
     show_finished(run, read_spec(run), as_json=as_json)

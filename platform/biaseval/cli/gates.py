@@ -66,7 +66,8 @@ def _line(gate: Gate) -> list[str]:
     null = f" ({gate.n_null:,} null)" if gate.n_null else ""
     rows = f"{gate.n_rows - gate.n_failed:,} of {gate.n_rows:,}{null}"
     values = ", ".join(f"{name} {' to '.join(dict.fromkeys(map(as_text, ends)))}" for name, ends in gate.ranges.items())
-    return [gate.expression, "holds" if gate.holds else "FELL", rows, values, f"{shown}{more}"]
+    unshown = f" (too few rows to tell in {gate.n_unshown:,})" if gate.n_unshown else ""
+    return [gate.expression, f"holds{unshown}" if gate.holds else "FELL", rows, values, f"{shown}{more}"]
 
 
 def _row(row: Mapping[str, object]) -> str:

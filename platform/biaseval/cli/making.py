@@ -140,9 +140,9 @@ def analyse(
 ) -> None:
     """Change keys of the analysis of a finished run and compute its metrics and report anew; loads no model.
 
-    These are scoring and calibration (of what is stored) of label and majority bias, suites of tasks of label bias,
-    thresholds and bootstrap of QA bias. The specs that the run had stay in RUN/specs. What adds work is added by
-    `biaseval run` with a longer spec.
+    These are scoring and calibration (of what is stored) of label and majority bias, suites of tasks and the primary
+    question of label bias, thresholds and bootstrap of QA bias. The specs that the run had stay in RUN/specs. What adds
+    work is added by `biaseval run` with a longer spec.
 
     Example: biaseval analyse runs/quickstart --set scoring.normalization=sum
     """

@@ -29,6 +29,9 @@ _MOST_TESTS = 24
 
 _MOST_GIVEN_UP = 5
 
+_LITTLE_GIB = 1
+"""Of one worker, without ZeRO: nobody asks how a model that needs less is spread over GPUs."""
+
 _WIDEST = 100
 """Characters of a line of a cell: what is longer goes on below."""
 
@@ -175,15 +178,24 @@ def print_status(status: Status, anew: bool = False) -> None:
         from biaseval.lease.record import utc_now  # with Arrow, which help does without
 
         typer.echo(f"\n{utc_now()}")
+    if not status.is_planned:
+        typer.echo("plan    under way: inputs are read and prompts written; no model is loaded yet")
+        typer.echo(f"driver  {_driver(status.driver)}")
+        return
     for stage in status.stages:
         parts = f" ({stage.n_units_done:,} of {stage.n_units:,} parts)" if 1 < stage.n_units < stage.size else ""
         typer.echo(f"{stage.noun:7} {stage.size_done:,} of {stage.size:,} {stage.verb}{parts}")
     for own in status.under_way:
-        typer.echo(f"begun   {own.model}: step {own.n_steps:,}, loss {own.loss:.4f}")
+        planned = "" if own.n_planned is None else f" of {own.n_planned:,}"
+        typer.echo(f"begun   {own.model}: step {own.n_steps:,}{planned}, loss {own.loss:.4f}")
     for name, why in list(status.given_up.items())[:_MOST_GIVEN_UP]:
         typer.echo(f"left    {name}: {why}")
     if len(status.given_up) > _MOST_GIVEN_UP:
         typer.echo(f"left    {len(status.given_up) - _MOST_GIVEN_UP:,} more, which --json has")
+    for name in status.damaged[:_MOST_GIVEN_UP]:
+        typer.echo(f"damaged {name}: is gone, or differs from what was written; the same command makes it again")
+    if len(status.damaged) > _MOST_GIVEN_UP:
+        typer.echo(f"damaged {len(status.damaged) - _MOST_GIVEN_UP:,} more, which --json has")
     if status.has_metrics:
         typer.echo(f"marts   {'complete' if status.has_marts else 'not yet'}")
         typer.echo(f"report  {'complete' if status.has_report else 'not yet'}")
@@ -254,9 +266,17 @@ def print_lines(lines: Iterable[tuple[str, str]]) -> None:
 
 
 def _print_memory(cost: TrainingCost) -> None:
-    """Print what a worker needs, by model and ZeRO stage."""
+    """Print what a worker needs, by model and ZeRO stage; one line where no model needs `_LITTLE_GIB` or offloads."""
+    from biaseval.training.estimate import PUBLISHED_SHAPES
+
+    own = zip(cost.shapes, cost.memory, strict=True)
+    largest = max(by_stage["none"].total for shape, by_stage in own if shape not in PUBLISHED_SHAPES) / 2**30
+    is_offloaded = any(memory.offloaded for by_stage in cost.memory for memory in by_stage.values())
+    if largest < _LITTLE_GIB and not is_offloaded:
+        print_lines([("memory of training", f"{largest:.2f} GiB at most, about; any GPU has room for it without ZeRO")])
+        return
     names = ["weights", "adapter", "gradients", "optimizer", "activations", "total"]
-    if any(memory.offloaded for by_stage in cost.memory for memory in by_stage.values()):
+    if is_offloaded:
         names.append("offloaded")
     columns = [(name, name != "model") for name in ("model", "trainable", "ZeRO", *names, "GPUs of 80 GiB needed")]
     rows = []

@@ -51,7 +51,7 @@ def status(
     while True:
         try:
             found = run_status(run)
-        except TransientError as error:  # what does not answer now, or has just begun, may do so next time
+        except TransientError as error:  # what does not answer now may do so next time
             if watch is None:
                 raise
             say(str(error))
@@ -94,7 +94,7 @@ def sql(
     """
     from biaseval.analysis import query
     from biaseval.analysis.described import describe_tables
-    from biaseval.analysis.literals import vain_literals
+    from biaseval.analysis.literals import is_vain, vain_literals
     from biaseval.store import Run
 
     if schema:
@@ -107,7 +107,7 @@ def sql(
     *runs, question = arguments
     found = query(runs, question)
     print_result(found, output)
-    if not len(found):
+    if is_vain(found):
         for sentence in vain_literals(runs, question):
             say(f"note: {sentence}")
 
@@ -212,9 +212,18 @@ def figures(
 def check(
     run: RunArgument,
     expressions: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="GATE...", help="CONDITION [where SELECTION], in SQL over columns of the metrics."),
-    ],
+    ] = None,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="A ready-made gate, unbiased or better-than-constant; NAME where SELECTION for other rows than those "
+            "without mitigation.",
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option("--against", metavar="RUN", help="Gates are about the differences: RUN minus this one."),
@@ -234,15 +243,19 @@ def check(
     rows. A condition that is null is not met; one that no row is selected for is bad input. With --against, accuracy is
     the difference on what both runs share, accuracy_low and accuracy_high its interval.
 
+    The preset unbiased fails where a bias is shown, and where neither accuracy nor F1 is above that of the best answer
+    that is always the same; better-than-constant fails for the second alone. Where too few rows tell, both pass and say
+    so.
+
     Exit code 3 if a gate fell.
 
-    Example: biaseval check runs/quickstart "rsd_high < 0.5 where method = 'looc'" "accuracy >= majority_accuracy"
+    Example: biaseval check runs/quickstart --preset unbiased "rsd_high < 0.5 where method = 'looc'"
     """
     from biaseval.analysis.gates import check_run
     from biaseval.cli.gates import gates_junit, gates_markdown, print_gates
     from biaseval.store import write_file
 
-    checked = check_run(run, expressions, against)
+    checked = check_run(run, expressions or [], against, preset or [])
     if as_json:
         print_json(checked)
     else:

@@ -65,7 +65,7 @@ def judge_torch(
     if gpus:
         yield Finding("torch", State.ok, f"{build}, {len(gpus)} GPUs", facts=facts)
     elif n_devices and cuda is None:
-        remedy = "install a build with CUDA: pip install torch --index-url https://download.pytorch.org/whl/cu128"
+        remedy = "install a build with CUDA; https://pytorch.org/get-started/locally/ has the line"
         yield Finding("torch", State.problem, f"{build}, and this machine has {n_devices} NVIDIA GPUs", remedy, facts)
     elif n_devices and hidden is not None:
         found = f"{build}; CUDA_VISIBLE_DEVICES={hidden!r} hides the GPUs, {n_devices} of them"

@@ -13,6 +13,7 @@ from typing import Any
 
 from biaseval.errors import InputError
 from biaseval.examples.template import PromptFormat
+from biaseval.prompting.beginnings import adds_bos
 from biaseval.spec import ModelSpec
 
 _USER, _ASSISTANT = "QxUSERxQ", "QxASSISTANTxQ"
@@ -116,7 +117,8 @@ def chat_format(
         instruction: what stands before all items, if anything.
         tokenizer: with a chat template.
         system: the system's text, if any.
-        sample: an example, on which the format is compared with what the template makes of it.
+        sample: an example, on which the format is compared with what the template makes of it; it is compared, too, on
+            texts that templates are known to change.
 
     Raises:
         InputError: the template fails, or does not write turns alike, or changes their text.
@@ -137,14 +139,15 @@ def chat_format(
     if not is_alike:
         raise InputError(f"the model's chat template writes turns by their places; {_REMEDY}")
     cautions = tuple(_cautions(answered, following, asked=two[5], end=tokenizer.eos_token))
-    made = ChatFormat(inner, head, answered, following, before_last, asked=two[5], cautions=cautions)
-    fields, label = sample
-    for own in (fields, dict.fromkeys(fields, "")):
-        text = inner.test(own).strip()
-        whole = chat.render([(text, label.strip())] * 2, text)
-        if made.head + made.demonstration(own, label) * 2 + made.test(own) != whole:
-            raise InputError(f"the model's chat template changes the text of turns; {_REMEDY}")
-    return made
+    fields, label = sample[0], sample[1].strip()
+    own = (inner.test(fields), inner.test(dict.fromkeys(fields, "")))
+    markers = (head, answered, following, two[5], tokenizer.bos_token, tokenizer.eos_token)
+    for text in map(str.strip, (*own, *_TELLING_TEXTS, " ".join(filter(None, ("as in", *markers))))):
+        turns = head + (text + answered + label + following) * 2 + before_last + text + two[5]
+        if turns != chat.render([(text, label)] * 2, text):
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            raise InputError(f"the model's chat template changes the text of turns, as of {shown!r}; {_REMEDY}")
+    return ChatFormat(inner, head, answered, following, before_last, asked=two[5], cautions=cautions)
 
 
 def _cautions(answered: str, following: str, *, asked: str, end: str | None) -> Iterator[str]:
@@ -164,6 +167,22 @@ def _cautions(answered: str, following: str, *, asked: str, end: str | None) -> 
 _REMEDY = "mend the template, or set model.chat: off"
 
 
+_SHOWN = 40
+"""Characters of a text in a message."""
+
+_TELLING_TEXTS = (
+    "two  spaces,   three\tand a tab ",
+    "lines\n\n\n  apart \r\n\rand indented\n",
+    "<b>bold</b> & <br/> \"quoted\" 'twice' &amp; <unknown>",
+    "tags </s> <s> <|im_start|>user <|im_end|> <|eot_id|> [INST] [/INST] <start_of_turn> <think>so</think> ###",
+    "{{ braces }} {% raw %} {# no comment #} \\n \\",
+    "Größe 你好 🙂 e\u0301 \u00a0\u200b\u2028… ﬁ",
+    "UPPER lower Title 3.50 1,000 https://a.b/c?d=e",
+    "a long text of many words, " * 400,
+)
+"""Texts that some templates change although they leave others as they are."""
+
+
 class _ChangedTextError(Exception):
     """A conversation does not hold the texts of its turns, each once."""
 
@@ -175,7 +194,7 @@ class _Chat:
         self._tokenizer = tokenizer
         self._opening = opening
         self._has_system = bool(opening) and self._takes_system()
-        self._prefix = tokenizer.bos_token if _adds_bos(tokenizer) else ""
+        self._prefix = tokenizer.bos_token if adds_bos(tokenizer) else ""
 
     def render(self, turns: Sequence[tuple[str, str]], last: str) -> str:
         """Return a conversation up to the assistant's answer to ``last``, without what the tokenizer adds itself.
@@ -221,10 +240,3 @@ class _Chat:
         except Exception as error:  # a template is a program of its author's
             raise InputError(f"the model's chat template fails ({' '.join(str(error).split())}); {_REMEDY}") from error
         return str(text)
-
-
-def _adds_bos(tokenizer: Any) -> bool:
-    """Return whether the tokenizer puts its first token before a text itself: the template's would be a second."""
-    if not tokenizer.bos_token:
-        return False
-    return bool(tokenizer("x", verbose=False)["input_ids"][:1] == [tokenizer.bos_token_id])

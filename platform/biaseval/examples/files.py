@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.examples.options import Options
+from biaseval.prompting.labels import looks, same_number, shown_apart
 from biaseval.prompting.task_files import parse_task
-from biaseval.records import KNOWN_FORMATS, Records, Row
-from biaseval.spec import DataSpec, label_key
+from biaseval.records import KNOWN_FORMATS, Records, Row, is_missing
+from biaseval.spec import DataSpec, is_label, label_key
 
 MOST_EXAMPLES = 200_000
 """Kept of a file: of a longer one so many are drawn, so that it takes bounded memory."""
@@ -70,6 +71,10 @@ class ExampleFile:
         self.examples: list[Example] = []
         self.n_rows = 0
         """That are good; more than there are examples where the file is too long."""
+        self._notes: list[str] = []
+        """On how the file is written."""
+        self._dropped: Counter[str] = Counter()
+        """Rows that are left out as they are bad, by the first thing that is wrong with each."""
         self._n_empty: Counter[str] = Counter()
         """Rows that are left out, by the first of their columns that has no text."""
         self._uri = uri
@@ -89,20 +94,28 @@ class ExampleFile:
             yield f"{self._uri}: {problem}"
         if (n_more := len(self._problems) - _SHOWN_PROBLEMS) > 0:
             yield f"{self._uri}: {n_more} more problems like these"
+        if self._problems:
+            yield from (f"{self._uri}: {note}" for note in self._notes)
 
     @property
     def notes(self) -> Iterator[str]:
         """What a reader of the results should know of the file."""
+        yield from (f"{self.key}: {note}" for note in self._notes)
+        n_all = self.n_rows + self._n_empty.total() + self._dropped.total()
         if n_empty := self._n_empty.total():
-            where = f"of {self.n_rows + n_empty:,} rows have no text ({', '.join(self._n_empty)})"
+            where = f"of {n_all:,} rows have no text ({', '.join(self._n_empty)})"
             yield f"{self.key}: {n_empty:,} {where} and are left out"
+        if n_dropped := self._dropped.total():
+            why = "; ".join(f"{n:,} {reason}" for reason, n in self._dropped.most_common(_SHOWN_PROBLEMS))
+            more = "; …" if len(self._dropped) > _SHOWN_PROBLEMS else ""
+            yield f"{self.key}: {n_dropped:,} of {n_all:,} rows are left out (on_bad_row: drop): {why}{more}"
         if self.n_rows > len(self.examples):
             yield f"{self.key}: {len(self.examples):,} of {self.n_rows:,} rows were drawn; no more are kept"
 
     def _records(self) -> Iterator[Row]:
         records = Records(self._uri)
         yield from records if self._wanted.options is None else self._wanted.options.rows(iter(records))
-        self.sha256 = records.sha256
+        self.sha256, self._notes = records.sha256, records.notes
         self._problems += [
             problem.replace("check the path", f"check {self.key}") if problem.startswith("cannot be read") else problem
             for problem in records.problems
@@ -149,14 +162,14 @@ class ExampleFile:
         return names if len(names) == len(wanted) else {}
 
     def _read_examples(self, rows: Iterator[Row], names: Mapping[str, str]) -> None:
-        mapping = {key.strip(): text for key, text in self._wanted.labels.items()}
+        mapping, drops = _Mapping(self._wanted.labels), self._wanted.data.on_bad_row == "drop"
         places: dict[str, str] = {}
         found: dict[str, list[str]] = {}
         """Each problem with the places that have it."""
         draw = random.Random(f"{self._wanted.seed}/{self.role}")
         kept: list[tuple[int, Example]] = []
         for number, (place, row) in enumerate(rows):
-            if empty := [name for field, name in names.items() if field and name in row and _is_empty(row[name])]:
+            if empty := [name for field, name in names.items() if field and name in row and is_missing(row[name])]:
                 self._n_empty[empty[0]] += 1
                 continue
             problems: list[str] = []
@@ -172,6 +185,10 @@ class ExampleFile:
             label, problem = _label(row.get(names[""]), mapping, self._wanted.key)
             if problem:
                 problems.append(f"{names['']}: {problem}")
+            if problems and drops:
+                # The same kinds are counted together, whatever the rest of a message says of a row.
+                self._dropped[problems[0].partition("; ")[0]] += 1
+                continue
             for problem in problems:
                 found.setdefault(problem, []).append(place)
             if len(found) > _MOST_KINDS:
@@ -188,7 +205,12 @@ class ExampleFile:
         for problem, bad in found.items():
             others = f" (and {len(bad) - _SHOWN_PLACES:,} rows more)" if len(bad) > _SHOWN_PLACES else ""
             self._problems.append(f"{', '.join(bad[:_SHOWN_PLACES])}{others}: {problem}")
-        if self._n_empty and not kept and not found:
+        if self._dropped and not kept:
+            reason, n = self._dropped.most_common(1)[0]
+            self._problems.append(f"no row can be used ({n:,}: {reason}); check {self._wanted.key}")
+        elif not mapping.labels and kept and {example.label for _, example in kept} == {"-1"}:
+            self._problems.append(f"{names['']}: every label is -1, which {_HIDDEN}; name a split with labels")
+        elif self._n_empty and not kept and not found:
             columns = " and ".join(self._n_empty)
             self._problems.append(
                 f"{columns}: no row has a text; name the columns that have some in {self._wanted.key}.fields"
@@ -212,10 +234,6 @@ def _is_task_file(path: Path) -> bool:
     )
 
 
-def _is_empty(text: object) -> bool:
-    return text is None or (isinstance(text, str) and not text.strip())
-
-
 def _text_problem(text: object) -> str | None:
     if not isinstance(text, str):
         return f"{_shown(repr(text))} is no text; write a string" if text is not None else "is missing; add it"
@@ -226,25 +244,51 @@ def _text_problem(text: object) -> str | None:
     return None
 
 
-def _label(value: object, mapping: Mapping[str, str], key: str) -> tuple[str, str | None]:
+class _Mapping:
+    """Labels of files to labels of prompts."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self.labels = {key.strip(): text for key, text in labels.items()}
+        numbers = {key: number for key in self.labels if (number := same_number(key)) is not None}
+        n_keys = Counter(numbers.values())
+        self._by_number = {number: self.labels[key] for key, number in numbers.items() if n_keys[number] == 1}
+
+    def get(self, name: str) -> str | None:
+        """Return the label of prompts; a number, true or false may be written in any way that one key alone means."""
+        return self.labels.get(name) or self._by_number.get(same_number(name) or "")
+
+    def problem(self, name: str, key: str) -> str:
+        """Return why a label of a file has none of prompts."""
+        if same_number(name) == "-1":
+            return f"the label {name} {_HIDDEN}; name a split with labels, or write in {key}.labels what it means"
+        if alike := [known for known in self.labels if looks(known) == looks(name)]:
+            both = shown_apart([name, alike[0]])
+            return f"{both} look alike, and only the second is in {key}.labels; make them the same"
+        known = ", ".join(self.labels)
+        return f"the label {_shown(name)!r} is not in {key}.labels ({known}); add it there, or mend the row"
+
+
+_HIDDEN = "stands for one that is hidden, as in test splits of Hugging Face's hub"
+
+
+def _label(value: object, mapping: _Mapping, key: str) -> tuple[str, str | None]:
     """Return the label of a prompt, or what is wrong with that of the file."""
-    if value is None:
-        return "", "is missing; add the label"
-    if not isinstance(value, str | int):
+    if is_missing(value):
+        return "", f"is empty; fill it in, or leave such rows out with {key}.on_bad_row: drop"
+    if not is_label(value):
         return "", f"{_shown(repr(value))} is no label; write text, true, false or a whole number"
     if isinstance(value, str) and (problem := _text_problem(value)):
         return "", problem
     name = label_key(value).strip()
-    if isinstance(value, bool) and name not in mapping and str(value) in mapping:
-        name = str(value)
-    if not mapping:
+    if not mapping.labels:
         if isinstance(value, str):
             return name, None
-        return "", f"the label {name} is no text; say in {key}.labels what prompts show for it, as in {{{name}: ...}}"
-    if name not in mapping:
-        known = ", ".join(mapping)
-        return "", f"the label {_shown(name)!r} is not in {key}.labels ({known}); add it there, or mend the row"
-    return mapping[name], None
+        hint = f" (-1 mostly {_HIDDEN})" if name == "-1" else ""
+        return "", (
+            f"the label {name} is no text; say in {key}.labels what prompts show for it, as in {{{name}: ...}}{hint}"
+        )
+    label = mapping.get(name)
+    return (label, None) if label is not None else ("", mapping.problem(name, key))
 
 
 def _shown(text: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from biaseval.errors import InputError, did_you_mean
-from biaseval.records import Records, Row
+from biaseval.records import Records, Row, is_missing
 from biaseval.spec import label_key
 
 _ANSWERS = ("label", "answer", "answerKey")
@@ -198,14 +198,15 @@ def _answer_column(uri: str, row: Mapping[str, Any], asked: Asked, answer: str |
 
 def _question(row: Mapping[str, Any], asked: Asked, answer: str) -> _Question:
     """Return what a row asks; Raises ValueError: its options are none."""
+    right = None if is_missing(row.get(answer)) else row[answer]
     if not isinstance(asked, str):
-        return _Question(tuple(row.get(column) for column in asked.values()), tuple(asked), row.get(answer))
+        return _Question(tuple(row.get(column) for column in asked.values()), tuple(asked), right)
     value = row.get(asked)
     if isinstance(value, list):
-        return _Question(tuple(value), tuple(string.ascii_uppercase[: len(value)]), row.get(answer))
+        return _Question(tuple(value), tuple(string.ascii_uppercase[: len(value)]), right)
     texts, names = (value.get(name) if isinstance(value, dict) else None for name in ("text", "label"))
     if not isinstance(texts, list) or not isinstance(names, list) or len(texts) != len(names):
         raise ValueError(
             f"{asked}: {str(value)[:60]!r} holds no options; write a list of texts, or lists text and label"
         )
-    return _Question(tuple(texts), tuple(map(label_key, names)), row.get(answer), says_names=True)
+    return _Question(tuple(texts), tuple(map(label_key, names)), right, says_names=True)

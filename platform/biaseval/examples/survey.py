@@ -12,8 +12,9 @@ from typing import Any
 
 from biaseval.errors import InputError
 from biaseval.examples.question_columns import are_predictions, question_columns
-from biaseval.records import Records
-from biaseval.spec import label_key
+from biaseval.prompting.labels import same_number
+from biaseval.records import Records, is_missing
+from biaseval.spec import is_label, label_key
 
 MOST_ROWS = 100_000
 """Looked at; of a longer file the first."""
@@ -66,6 +67,8 @@ class Survey:
     """Rows without a text."""
     n_unlabelled: int
     """Rows with a text and no label."""
+    notes: tuple[str, ...]
+    """On how the file is written, a sentence each."""
 
 
 def survey(uri: str) -> Survey:
@@ -102,7 +105,7 @@ def survey(uri: str) -> Survey:
     others = [column for column in columns if column not in options.values()]
     label = None if is_questions else _label_column(rows, others)
     fields = () if is_questions else _text_columns(rows, others, label)
-    found = _described(uri, rows, columns, fields, options, label, is_whole=is_whole)
+    found = _described(uri, rows, columns, fields, options, label, tuple(records.notes), is_whole=is_whole)
     if not is_questions:
         return found
     return replace(found, is_questions=True, question_columns=asked or {}, n_rows=sum(map(_n_questions, rows)))
@@ -115,6 +118,7 @@ def _described(
     fields: tuple[str, ...],
     options: Mapping[str, str],
     label: str | None,
+    notes: tuple[str, ...],
     *,
     is_whole: bool,
 ) -> Survey:
@@ -124,7 +128,7 @@ def _described(
     for row in rows:
         value = row.get(label) if label is not None else None
         texts = tuple(str(row.get(field) or "").strip() for field in (*fields, *options.values()))
-        if label is not None and (_is_empty(value) or not all(texts)):
+        if label is not None and (is_missing(value) or not all(texts)):
             n_empty += not all(texts)
             n_unlabelled += all(texts)
             continue
@@ -137,7 +141,7 @@ def _described(
     lengths = {
         field: (median(sizes := [len(str(row.get(field) or "")) for row in rows]), max(sizes)) for field in fields
     }
-    labels = [row[label] for row in rows if not _is_empty(row.get(label))] if label is not None else []
+    labels = [row[label] for row in rows if not is_missing(row.get(label))] if label is not None else []
     return Survey(
         uri=uri,
         n_rows=len(rows),
@@ -148,7 +152,7 @@ def _described(
         label=label,
         counts=dict(counts.most_common()),
         has_text_labels=all(
-            isinstance(value, str) and not value.strip().isdigit() for value in labels if value is not None
+            isinstance(value, str) and same_number(value) in (None, "true", "false") for value in labels
         ),
         fields=fields,
         options=options,
@@ -157,6 +161,7 @@ def _described(
         n_contradicting=n_contradicting,
         n_empty=n_empty,
         n_unlabelled=n_unlabelled,
+        notes=notes,
     )
 
 
@@ -165,9 +170,10 @@ def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     n_values = {}
     for column in columns:
         values = [row.get(column) for row in rows]
-        if not all(value is None or isinstance(value, str | int) for value in values):
+        given = [value for value in values if not is_missing(value)]
+        if not all(map(is_label, given)):
             continue
-        distinct = {label_key(value).strip() for value in values if not _is_empty(value)}
+        distinct = {label_key(value).strip() for value in given}
         if 2 <= len(distinct) <= min(_MOST_LABELS, max(2, len(rows) // 2)) and column.lower() not in _IDS:
             n_values[column] = len(distinct)
     named = sorted((_LABELS.index(name.lower()), name) for name in n_values if name.lower() in _LABELS)
@@ -216,7 +222,3 @@ def _text_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], lab
         for column, (n_distinct, length) in found.items()
         if length * 4 >= longest and n_distinct * 10 >= len(rows)
     ) or (max(found, key=lambda column: found[column][1]),)
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())

@@ -94,10 +94,15 @@ class Cluster:
 
     def settle(self) -> None:
         """Wait until actors of an earlier stage have given back the CPUs and GPUs that they held; not for ever."""
-        if not (self._is_connected and self._is_ours and self._is_local):
+        if not self._is_connected:
             return
         import ray
 
+        from biaseval.execute.holdings import remove_strays
+
+        remove_strays()
+        if not (self._is_ours and self._is_local):
+            return
         deadline = time.monotonic() + _SETTLING_S
         total = ray.cluster_resources()
         while time.monotonic() < deadline:

@@ -13,7 +13,8 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -22,12 +23,12 @@ from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device, refuse_unusable_gpu
 from biaseval.execute.machine import quiet_worker
-from biaseval.execute.resources import Allocation, Resources, allocate
+from biaseval.execute.resources import Allocation, Ask, Resources, allocate
 from biaseval.execute.tasks import Task, Worker, as_ours
 from biaseval.execute.versions import Versions, versions
-from biaseval.execute.waiting import said_while_waiting
+from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
-from biaseval.store import Run
+from biaseval.store import Digest, Run, is_refusal
 from biaseval.units import Done, Unit, missing_units
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
         InputError, BiasevalError: our own, from a worker.
         BiasevalError: Ray failed; complete parts stay.
     """
+    from ray.data.exceptions import ExecutionTimeoutError
     from ray.exceptions import RayError
 
     resources = cluster.resources()
@@ -66,10 +68,12 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     units = {unit.number: unit for unit in missing}
     forget_broken_devices(run)
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
+    n_actors = allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0]
     heard = Versions()
     try:
-        with said_while_waiting(parts.name, allocation, resources, _Actor.__name__):
-            for row in _rows(_mapped(parts, run, missing, allocation, resources)):
+        # Closed with the block: an error that somebody keeps would keep the actors, too.
+        with closing(_rows(_mapped(parts, run, missing, allocation, resources))) as rows:
+            for row in rows:
                 if row["error"] is not None:
                     kind, message = json_value(row["error"])
                     raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
@@ -77,11 +81,14 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
                     continue
                 found = json_value(row["done"])
                 heard.hear(found.pop("versions"))
-                done = Done(units[found.pop("number")], **found)
+                digests = {name: Digest(*own) for name, own in found.pop("digests").items()}
+                done = Done(units[found.pop("number")], digests=digests, n_actors=max(1, n_actors), **found)
                 hours.add(done)
                 yield done
         if hours.is_used_up and missing_units(run, missing):
             raise hours.error()
+    except ExecutionTimeoutError as error:
+        raise TransientError(str(error)) from error
     except (RayError, RuntimeError) as error:
         lines = [line for line in str(error).strip().splitlines() if line.strip()] or [repr(error)]
         raise TransientError(f"{parts.name} failed: {lines[-1]}; run the same command again to resume") from error
@@ -90,10 +97,33 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
         forget_broken_devices(run)
 
 
-def _rows(mapped: ray.data.Dataset) -> Iterator[dict[str, Any]]:
+def _rows(mapped: ray.data.Dataset) -> Generator[dict[str, Any], None, None]:
     """Yield each row when it is there: Ray Data would hold it back until it has the next."""
     for batch in mapped.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
         yield from cast(pa.Table, batch).to_pylist()
+
+
+def _looking(wait: Wait, allocation: Allocation) -> type:
+    """Return what Ray Data has look, again and again, whether an actor has its place and gets what it works on."""
+    from ray.data._internal.execution.execution_callback import ExecutionCallback
+    from ray.data.exceptions import ExecutionTimeoutError
+
+    from biaseval.execute.holdings import n_placed
+
+    amounts = {"CPU": allocation.num_cpus, "GPU": allocation.num_gpus}
+    actor, preparing = Ask("an actor", amounts), Ask("a task that prepares", {"CPU": _preparing_cpus(allocation)})
+
+    class Looking(ExecutionCallback):
+        def on_execution_step(self, executor: Any) -> None:
+            if wait.is_due():
+                *before, last = executor._topology  # operators, of which the last one has the actors
+                is_working = last.num_active_tasks() or not any(one.num_active_tasks() for one in before)
+                try:
+                    wait.look(actor if not n_placed(_Actor.__name__) else None if is_working else preparing)
+                except TransientError as error:  # of others Ray Data prints the traceback
+                    raise ExecutionTimeoutError(str(error)) from error
+
+    return Looking
 
 
 def _mapped(
@@ -111,11 +141,10 @@ def _mapped(
             batch_size=1,
             batch_format="pyarrow",
             compute=ray.data.TaskPoolStrategy(size=min(allocation.n_preparing, len(rows))),  # of more Ray Data warns
-            # Ray Data would fuse it with an actor that asks for as much.
-            num_cpus=0.9 * (min(1.0, allocation.num_cpus) or 1.0),
+            num_cpus=_preparing_cpus(allocation),
             fn_kwargs={**arguments, "prepare": parts.prepare},
         )
-    return mapped.map_batches(
+    mapped = mapped.map_batches(
         _Actor,
         batch_size=1,
         batch_format="pyarrow",
@@ -129,6 +158,14 @@ def _mapped(
             "is_bounded": parts.execution.max_gpu_hours is not None,
         },
     )
+    looking = _looking(Wait(parts.name, parts.execution, resources), allocation)
+    mapped.context.custom_execution_callback_classes = [looking]
+    return mapped
+
+
+def _preparing_cpus(allocation: Allocation) -> float:
+    """Return what a task that prepares takes: Ray Data would fuse it with an actor that asks for as much."""
+    return 0.9 * (min(1.0, allocation.num_cpus) or 1.0)
 
 
 def _prepare(
@@ -202,9 +239,9 @@ class _Actor:
             started = time.monotonic()
             made = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
             busy = time.monotonic() - started
-        made.write(self._run)
+        digests = made.write(self._run)
         times = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
-        facts = {"tokens": task.work.get("tokens", 0), "facts": dict(made.facts), "actor": self._id}
+        facts = {"tokens": task.work.get("tokens", 0), "facts": dict(made.facts), "actor": self._id, "digests": digests}
         return json.dumps({"number": task.number, "versions": self._versions, **facts, **times})
 
 
@@ -223,7 +260,7 @@ def _made(make: Callable[[], Worker]) -> Worker:
 
 def _may_pass(error: BaseException | None) -> bool:
     """Return whether an error comes from outside and may be gone soon."""
-    if isinstance(error, FileNotFoundError | PermissionError | None):
+    if isinstance(error, FileNotFoundError | PermissionError | None) or is_refusal(error):
         return False
     return isinstance(error, OSError | TransientError) or _may_pass(error.__cause__)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -77,6 +79,8 @@ def lead(job: Job, queue: Any, group: int) -> None:
     try:
         fit(run, _train, config, job.recipe.training.SECTION, job.groups)
     finally:
+        with suppress(ValueError):  # in another thread Ray Train sets none; this one would keep its controller for ever
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         ray.get(queue.leave.remote(group))
 
 
@@ -95,6 +99,7 @@ def _train(config: dict[str, Any]) -> None:
     quiet_worker()
     import torch
 
+    from biaseval.training.loop import steps_of
     from biaseval.training.outcome import train
     from biaseval.training.preparation import load_base
 
@@ -115,7 +120,8 @@ def _train(config: dict[str, Any]) -> None:
         work = job.work(run, unit.work, base, **job.arguments)
         folder = work.folder or str(PurePosixPath(unit.files[-1]).parent)
         is_heard = rank == 0 and recipe.checkpoint_steps is not None
-        outcome = train(run, base, work, recipe, folder, _Saying(run, unit) if is_heard else _nothing)
+        heard = _Saying(run, unit, len(steps_of(work.objective, recipe))) if is_heard else _nothing
+        outcome = train(run, base, work, recipe, folder, heard)
         if rank == 0:
             facts = {**asdict(outcome), **work.facts, "seconds": time.perf_counter() - started}
             facts["versions"] = versions()
@@ -154,8 +160,8 @@ def _nothing(record: StepRecord) -> None:
 class _Saying:
     """Writes now and then how far a training is."""
 
-    def __init__(self, run: Run, unit: Unit) -> None:
-        self._run, self._unit = run, unit
+    def __init__(self, run: Run, unit: Unit, n_planned: int) -> None:
+        self._run, self._unit, self._n_planned = run, unit, n_planned
         self._said_at = -math.inf
 
     def __call__(self, record: StepRecord) -> None:
@@ -164,6 +170,7 @@ class _Saying:
             said = {
                 "model": self._unit.work.get("model"),
                 "n_steps": record.step + 1,
+                "n_planned": self._n_planned,
                 "loss": record.loss,
                 "seconds": record.seconds,
             }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from biaseval.execute.budget import say_idle_budget
 from biaseval.execute.machine import n_cores
@@ -58,9 +58,9 @@ def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]
             started = time.monotonic()
             made = worker.make(task, prepared)
             busy = time.monotonic() - started
-            made.write(run)
-            times = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
-            yield Done(unit, tokens=unit.work.get("tokens", 0), facts=made.facts, actor=_NAME, **times)
+            digests = made.write(run)
+            times: dict[str, Any] = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
+            yield Done(unit, tokens=unit.work.get("tokens", 0), facts=made.facts, actor=_NAME, digests=digests, **times)
     except Exception as error:
         raise as_ours(error, parts.name) from error
 

@@ -30,7 +30,8 @@ def outcome_file(unit: Unit) -> str:
 
 
 def under_way(run: Run) -> list[Mapping[str, Any]]:
-    """Return what each training said last that has begun and not ended: ``model``, ``n_steps``, ``loss``, ``seconds``.
+    """Return what each training said last that has begun and not ended: ``model``, ``n_steps`` of ``n_planned``,
+    ``loss`` and ``seconds``.
 
     A process that was killed leaves what it said; it is what the same command goes on from, about.
     """

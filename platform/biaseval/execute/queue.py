@@ -15,6 +15,7 @@ class Queue:
         self._left = deque(sorted(units, key=lambda unit: (-unit.work.get("tokens", 0), unit.number)))
         self._held: dict[int, Unit] = {}
         self._n_ended: Counter[int] = Counter()
+        self._begun: set[int] = set()
 
     def take(self, group: int) -> Unit | None:
         """Return the next unit for a group, which is done with the one that it had; None where none is left."""
@@ -30,6 +31,7 @@ class Queue:
 
         What is taken back waits behind all others: what makes its workers die is tried again when nothing else is left.
         """
+        self._begun.add(group)
         if (unit := self._held.pop(group, None)) is not None:
             self._left.append(unit)
         return self._n_ended[group], unit
@@ -37,6 +39,11 @@ class Queue:
     def leave(self, group: int) -> None:
         """Forget what a group had that ends with an error: others would meet it, too."""
         self._held.pop(group, None)
+        self._begun.discard(group)
+
+    def n_begun(self) -> int:
+        """Return how many groups have begun and not ended."""
+        return len(self._begun)
 
     def is_over(self, *, is_halted: bool) -> bool:
         """Return whether no group has a unit or may take one; ``is_halted``: none is to be begun."""

@@ -57,6 +57,12 @@ class Resources:
     """``OMP_NUM_THREADS`` of this machine, which Ray hides from its workers."""
     types: Sequence[NodeType] = ()
     """What may come; empty where nothing does, or nobody says what."""
+    is_shared: bool = False
+    """Other runs of the same process have the rest of the cluster."""
+
+    def may_grow(self, execution: ExecutionSpec) -> bool:
+        """Return whether nodes may come: an autoscaler is known, or a number of GPUs on a cluster says that some do."""
+        return bool(self.types) or (not self.is_local and execution.gpus_per_actor not in ("auto", 0))
 
     @property
     def n_gpus(self) -> int:
@@ -90,6 +96,41 @@ class Resources:
         plain = [each for each in self.types if not each.resources.get("GPU", 0)] or self.types
         coming = [own for each in plain for own in [each.resources.get("CPU", 0)] * each.at_most if own]
         return max(there, coming, key=sum)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds some of a resource."""
+
+    what: str
+    job: str | None
+    """None: that of this process."""
+    amount: float
+
+    def __str__(self) -> str:
+        return f"{self.what} of {'this process' if self.job is None else f'job {self.job}'} holds {self.amount:g}"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What work waits for."""
+
+    what: str
+    """For messages: ``an actor``."""
+    bundle: Mapping[str, float]
+    """``CPU`` and ``GPU`` that one node must have free."""
+    n: int = 1
+    """Bundles, all of which it needs at once."""
+
+    def fits(self, nodes: Sequence[Mapping[str, float]]) -> bool:
+        """Return whether some nodes, each with what is given of it, have room for all bundles."""
+        asked = {kind: amount for kind, amount in self.bundle.items() if amount > 0}
+        rooms = [[int((own.get(kind, 0) + 1e-6) / amount) for kind, amount in asked.items()] for own in nodes]
+        return sum(min(room, default=self.n) for room in rooms) >= self.n
+
+    def __str__(self) -> str:
+        amounts = ", ".join(f"{amount * self.n:g} {kind}" for kind, amount in self.bundle.items() if amount)
+        return f"{self.what}, which asks for {amounts}"
 
 
 @dataclass(frozen=True)
@@ -131,6 +172,11 @@ class Groups:
     caution: str | None = None
     """What a person should know of it, behind the name of the work."""
 
+    @property
+    def ask(self) -> Ask:
+        """What a group asks for."""
+        return Ask("a group of workers", self.resources_per_worker, self.n_workers)
+
     def threads(self, n_cores: int, n_local: int) -> int:
         """Return the threads of a worker: with a GPU its part of the cores of its machine.
 
@@ -168,7 +214,8 @@ def share_of(resources: Resources, at_once: int) -> Resources:
         else replace(each, resources={"CPU": (each.resources.get("CPU", 0) - LEADER_CPUS * at_once) / at_once})
         for each in resources.types
     ]
-    return replace(resources, nodes=nodes, n_cores=max(1, resources.n_cores // at_once), types=types)
+    n_cores = max(1, resources.n_cores // at_once)
+    return replace(resources, nodes=nodes, n_cores=n_cores, types=types, is_shared=at_once > 1)
 
 
 def runs_at_once(
@@ -186,7 +233,7 @@ def runs_at_once(
     Raises:
         InputError: the cluster cannot hold as many as are asked for.
     """
-    if not (resources.is_local or resources.types) and execution.gpus_per_actor not in ("auto", 0):
+    if resources.may_grow(execution) and not resources.types:
         return min(n_runs, asked or n_runs)
     has_gpus = bool(resources.reachable_gpus) and execution.gpus_per_actor != 0
     n_actors = 1 if execution.actors == "auto" else execution.actors
@@ -344,7 +391,7 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
     if execution.gpus_per_actor != 0 and (gpus or execution.gpus_per_actor != "auto"):
         n_groups = asked or max(1, min(n_models, gpus // training.workers))
         # Where nobody says which nodes come, whoever names a number of GPUs says that some will.
-        comes_on_demand = not (is_local or resources.types) and execution.gpus_per_actor != "auto"
+        comes_on_demand = resources.may_grow(execution) and not resources.types
         if n_groups * training.workers > gpus and not comes_on_demand:
             raise _too_few(training, n_groups, gpus, "GPU")
         caution = None if gpus or not comes_on_demand else _awaited(1)

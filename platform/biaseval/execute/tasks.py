@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from biaseval.errors import BiasevalError
-from biaseval.store import Run
+from biaseval.store import Digest, Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,10 +32,11 @@ class Made:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Of how; JSON values."""
 
-    def write(self, run: Run) -> None:
-        """Write each file in one step."""
+    def write(self, run: Run) -> dict[str, Digest]:
+        """Write each file in one step, and return their digests."""
         for file, rows in self.tables.items():
             run.write_table(file, rows)
+        return {file: digest for file in self.tables if (digest := run.ledger.files.get(file)) is not None}
 
 
 class Worker(Protocol):

@@ -29,6 +29,7 @@ from biaseval.units import Done, Unit, missing_units
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
+    from biaseval.execute.waiting import Wait
     from biaseval.training.work import Work
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,8 @@ class Training:
                 ``max_gpu_hours`` are used up. What is complete stays, and so does the last checkpoint.
         """
         from biaseval.execute.groups import Job, lead, queued
+        from biaseval.execute.holdings import end_leads
+        from biaseval.execute.waiting import Wait
         from biaseval.execute.workers import ATTEMPTS, this_node
 
         check_deepspeed(self.recipe)  # its file may be another than planning saw
@@ -91,7 +94,8 @@ class Training:
         missing = [unit for unit in self.units if unit.number in numbers]  # a training makes all of its files
         run.delete(STORAGE)  # what a killed process left
         self._say_resumed(run, missing)
-        groups = share(self.recipe.training, self.execution, len(missing), cluster.resources())
+        resources = cluster.resources()
+        groups = share(self.recipe.training, self.execution, len(missing), resources)
         if groups.caution is not None:
             logger.warning("%s %s", self.name, groups.caution)
         most = self.execution.max_gpu_hours
@@ -102,10 +106,11 @@ class Training:
         leader = lead.options(scheduling_strategy=this_node(), **held)
         queue = queued(missing)
         started = [leader.remote(job, queue, group) for group in range(min(groups.n_groups, len(missing)))]
+        wait = Wait(self.name, self.execution, resources)
         ended: list[Done] = []
         stopped: Done | None = None
         try:
-            for done in self._ended(run, missing, started, queue, groups):
+            for done in self._ended(run, missing, started, queue, groups, wait):
                 hours.add_training(done)
                 if self.recipe.checkpoint_steps is not None and not done.facts["is_complete"]:
                     stopped = done
@@ -113,6 +118,7 @@ class Training:
                 ended.append(done)
                 yield done
         finally:
+            end_leads(started)  # those that wait, and behind an error all
             run.delete(STORAGE)
             hours.close()
             if ended:
@@ -125,16 +131,17 @@ class Training:
             raise hours.error()
 
     def _ended(
-        self, run: Run, missing: Sequence[Unit], started: Sequence[Any], queue: Any, groups: Groups
+        self, run: Run, missing: Sequence[Unit], started: Sequence[Any], queue: Any, groups: Groups, wait: Wait
     ) -> Iterator[Done]:
         """Yield each unit of which something came, and say how far a training with checkpoints is."""
         import ray
 
         from biaseval.execute.groups import SECONDS_BETWEEN_LOOKS
-        from biaseval.execute.workers import Wait, collected
+        from biaseval.execute.holdings import n_groups_placed
+        from biaseval.execute.workers import collected
 
         left, versions = {outcome_file(unit): unit for unit in missing}, Versions()
-        waiting, wait, heard = list(started), Wait(groups), {unit.number: 0 for unit in missing}
+        waiting, heard = list(started), {unit.number: 0 for unit in missing}
         n_looks_over = 0
         while waiting and n_looks_over < _LOOKS_TO_END:
             run.guard()
@@ -144,11 +151,10 @@ class Training:
                 unit, facts = left.pop(name), run.read_json(name)
                 versions.hear(facts.pop("versions"))
                 yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, busy_s=facts["seconds"])
-            wait.look(len(waiting))
             if waiting:  # perhaps for a machine, with nothing to do on it
                 n_looks_over = n_looks_over + 1 if ray.get(queue.is_over.remote(is_halted=run.has(HALT))) else 0
-        for led in waiting:
-            ray.cancel(led, force=True)
+                n_placed = ray.get(queue.n_begun.remote()) if groups.is_alone else n_groups_placed(waiting)
+                wait.look(groups.ask if n_placed < len(waiting) else None, is_idle=not n_placed)
         collected([led for led in started if led not in waiting], self.recipe.training.SECTION)
 
     def _say_resumed(self, run: Run, missing: Sequence[Unit]) -> None:
@@ -172,7 +178,8 @@ class Training:
             found = run.read_json(progress_file(unit))
             if found["n_steps"] != heard[unit.number]:
                 heard[unit.number] = found["n_steps"]
-                step = f"{_name(unit)}step {found['n_steps']:,}{_of(unit, self.noun)}"
+                planned = found.get("n_planned")  # what an older version left lacks it
+                step = f"{_name(unit)}step {found['n_steps']:,}{'' if planned is None else f' of {planned:,}'}"
                 say(f"{step}, loss {found['loss']:.4f}, {found['seconds']:.1f} s a step")
 
     def _stopped(self, facts: Mapping[str, Any]) -> BiasevalError:

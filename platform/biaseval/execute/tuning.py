@@ -16,8 +16,10 @@ from typing import Any
 from ray import tune
 
 from biaseval.errors import BiasevalError
+from biaseval.execute.holdings import n_placed
 from biaseval.execute.machine import quiet_worker
-from biaseval.execute.resources import LEADER_CPUS
+from biaseval.execute.resources import LEADER_CPUS, Ask
+from biaseval.execute.waiting import Wait
 from biaseval.execute.workers import ATTEMPTS
 
 _QUIET = {
@@ -31,6 +33,9 @@ _QUIET = {
 
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+
+_ACTOR = "ImplicitFunc"
+"""What Ray Tune calls the class of its actors."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Attempts:
 
 
 def try_all(
-    numbers: Sequence[int], attempts: Attempts, has_ended: Callable[[int], bool]
+    numbers: Sequence[int], attempts: Attempts, has_ended: Callable[[int], bool], wait: Wait
 ) -> Iterator[tuple[int, str | None]]:
     """Have each trial made, and yield its number when it ended, with what kept it from that, if anything.
 
@@ -55,13 +60,15 @@ def try_all(
         numbers: of the trials.
         attempts: how they are made.
         has_ended: whether the files of a trial say so.
+        wait: hears whether any trial has a place.
 
     Raises:
         BiasevalError: Ray Tune itself failed.
+        TransientError: no trial has a place, and nothing can give it one.
     """
     if not numbers:
         return
-    tuning = _Tuning(numbers, attempts)
+    tuning, asked = _Tuning(numbers, attempts), Ask("a trial", {"CPU": attempts.num_cpus})
     left = list(numbers)
     is_over = False
     while left and not is_over:
@@ -70,6 +77,8 @@ def try_all(
         for number in [number for number in left if has_ended(number)]:
             left.remove(number)
             yield number, None
+        if left and not is_over and wait.is_due():
+            wait.look(None if n_placed(_ACTOR) else asked)
     tuning.join()
     if tuning.failure is not None:
         raise BiasevalError(f"Ray Tune failed: {tuning.failure}; run the same command again to resume")

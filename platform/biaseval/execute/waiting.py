@@ -1,74 +1,122 @@
-"""What is said while work waits for actors: what is asked for, what is there, and since when."""
+"""Work that waits for its place on a cluster: what is said, and when a wait ends that nothing else can end."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import ray
 
-from biaseval.execute.resources import Allocation, Resources
+from biaseval.errors import TransientError
+from biaseval.execute.holdings import free_of_nodes, holders, remove_strays
+from biaseval.execute.resources import Ask, Holder, Resources
 from biaseval.progress import duration, say
+from biaseval.spec import ExecutionSpec
 
 FIRST_S = 60.0
-"""Seconds without an actor after which somebody should know."""
+"""Seconds without a place after which somebody should know."""
 
 AGAIN_S = 300.0
+
+ENDS_S = 600.0
+"""Seconds in which nothing could give work its place, after which the run ends."""
 
 _BETWEEN_LOOKS_S = 1.0
 
 
-@contextmanager
-def said_while_waiting(name: str, allocation: Allocation, resources: Resources, actor: str) -> Iterator[None]:
-    """Say in the block, after a minute and then every five, that no actor is there.
+class Wait:
+    """Looks at work that may wait: says so after a minute and then every five, and ends what waits for nothing.
+
+    A wait may last for ever while nodes may come, another job or another run of this one holds what is asked for, or
+    tasks do, which end.
 
     Args:
         name: of the work.
-        allocation: what an actor asks for.
+        execution: of its spec; a number of GPUs says that nodes with them come.
         resources: of the cluster, and what may come.
-        actor: name of its class.
     """
-    ended = threading.Event()
-    thread = threading.Thread(target=_watch, args=(ended, name, allocation, resources, actor), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+
+    def __init__(self, name: str, execution: ExecutionSpec, resources: Resources) -> None:
+        self._name, self._resources = name, resources
+        self._may_grow = resources.may_grow(execution)
+        self._looked = self._since = self._since_stuck = time.monotonic()
+        self._next_s = FIRST_S
+
+    def is_due(self) -> bool:
+        """Return whether it is time for another look, where somebody could look all the time."""
+        return time.monotonic() - self._looked >= _BETWEEN_LOOKS_S
+
+    def look(self, ask: Ask | None, *, is_idle: bool = True) -> None:
+        """Hear what is waited for; called now and then.
+
+        Args:
+            ask: None: everything has its place.
+            is_idle: nothing else of the work has its place, which it would give back.
+
+        Raises:
+            TransientError: for `ENDS_S` nothing could give it its place.
+        """
+        self._looked = now = time.monotonic()
+        if ask is None:
+            self._since, self._since_stuck, self._next_s = now, now, FIRST_S
+            return
+        remove_strays()
+        waited = now - self._since
+        held = _hold_for_ever(ask, self._resources) if is_idle and not self._may_grow else None
+        if held is None:
+            self._since_stuck = now
+        elif now - self._since_stuck >= ENDS_S:
+            raise TransientError(
+                f"{self._words(ask, waited)}, no node is known to come, and nothing will free more ("
+                f"{'; '.join(map(str, held)) or 'nobody holds any'}); free it, or use a larger cluster, and run the "
+                "same command again to resume"
+            )
+        if waited >= self._next_s:
+            self._next_s = waited + AGAIN_S if is_idle else float("inf")
+            say(self._words(ask, waited))
+
+    def _words(self, ask: Ask, waited_s: float) -> str:
+        return waiting_words(
+            self._name, ask, self._resources, ray.cluster_resources(), ray.available_resources(), waited_s
+        )
 
 
-def _watch(ended: threading.Event, name: str, allocation: Allocation, resources: Resources, actor: str) -> None:
-    since = time.monotonic()
-    next_s = FIRST_S
-    while not ended.wait(_BETWEEN_LOOKS_S):
-        if _n_alive(actor):
-            since, next_s = time.monotonic(), FIRST_S
-        elif (waited := time.monotonic() - since) >= next_s:
-            next_s = waited + AGAIN_S
-            say(waiting_words(name, allocation, resources, ray.cluster_resources(), ray.available_resources(), waited))
-
-
-def _n_alive(actor: str) -> int:
-    """Return how many actors of a class work for this driver."""
-    job = ray._private.worker.global_worker.current_job_id
-    table = ray._private.state.actors(job_id=job, actor_state_name="ALIVE")
-    return sum(actor in str(found["ActorClassName"]) for found in table.values())
+def _hold_for_ever(ask: Ask, resources: Resources) -> Sequence[Holder] | None:
+    """Return who holds what is asked for and does not give it back by itself; None: it may become free, or is."""
+    free = free_of_nodes()
+    if ask.fits(free):
+        return None
+    total = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    kind = "GPU" if ask.bundle.get("GPU") else "CPU"
+    held = holders(kind)
+    if not ask.fits(total):
+        return held
+    of_tasks = (
+        sum(own.get(kind, 0) for own in total)
+        - sum(own.get(kind, 0) for own in free)
+        - sum(holder.amount for holder in held)
+    )
+    if resources.is_shared or of_tasks > _ROUNDING or any(holder.job is not None for holder in held):
+        return None
+    return held
 
 
 def waiting_words(
     name: str,
-    allocation: Allocation,
+    ask: Ask,
     resources: Resources,
     there: Mapping[str, float],
     free: Mapping[str, float],
     waited_s: float,
 ) -> str:
     """Return what is said: for how long, for what, what there is, and what may come."""
-    kind, asked = ("GPU", allocation.num_gpus) if allocation.num_gpus else ("CPU", allocation.num_cpus)
+    [kind] = [kind for kind in ("GPU", "CPU") if ask.bundle.get(kind)][:1] or ["CPU"]
     amounts = f"of {there.get(kind, 0):g} {kind}s there {free.get(kind, 0):g} are free"
-    coming = [f"{each.at_most} {each.name}" for each in resources.types if each.resources.get(kind, 0) >= asked]
+    needed = ask.bundle.get(kind, 0)
+    coming = [f"{each.at_most} {each.name}" for each in resources.types if each.resources.get(kind, 0) >= needed]
     more = f"; up to {' and '.join(coming)} may come" if coming else ""
-    return f"{name} has waited {duration(waited_s)} for an actor, which asks for {asked:g} {kind}: {amounts}{more}"
+    return f"{name} has waited {duration(waited_s)} for {ask}: {amounts}{more}"
+
+
+_ROUNDING = 1e-3
+"""CPUs or GPUs that Ray's own rounding may leave."""

@@ -1,18 +1,15 @@
-"""Groups of workers that train together on Ray Train: what is done when one dies, and when one must wait."""
+"""Groups of workers that train together on Ray Train: what is done when one dies."""
 
 from __future__ import annotations
 
-import logging
-import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import ray
 from ray.exceptions import RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
 from ray.train.torch import TorchTrainer
-from ray.util.placement_group import placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biaseval.errors import BiasevalError, TransientError
@@ -21,13 +18,8 @@ from biaseval.execute.messages import STORAGE
 from biaseval.execute.resources import Groups
 from biaseval.store import Run
 
-logger = logging.getLogger(__name__)
-
 ATTEMPTS = 3
 """Without anything that is kept in between."""
-
-_LONG = 60.0
-"""Seconds that a group may wait for its workers before somebody should know."""
 
 _LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
 """What gloo and NCCL say when a worker is gone."""
@@ -97,44 +89,6 @@ def fit(
             # What our code raises it will raise again; a worker that died may be replaced.
             if n_lost == ATTEMPTS or (causes and not any(map(_is_loss, causes))):
                 raise _failed(next(iter(causes), error), section) from None
-
-
-class Wait:
-    """Says once that a group has been waiting for its workers for long, in the process that leads the run."""
-
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-        self._since: float | None = None
-        self._said = False
-
-    def look(self, n_running: int) -> None:
-        """Look whether all groups that still run have their workers; called now and then."""
-        if self._groups.is_alone:
-            return
-        asked = self._groups.resources_per_worker
-        bundles = [asked] * self._groups.n_workers
-        # Ray Train gives a placement group up after a while and asks for another: those that wait come and go.
-        n_placed = sum(
-            group["state"] == "CREATED" and list(group["bundles"].values()) == bundles
-            for group in placement_group_table().values()
-        )
-        if n_placed >= n_running:
-            self._since = None
-            return
-        now = time.monotonic()
-        self._since = now if self._since is None else self._since
-        if not self._said and now - self._since >= _LONG:
-            self._said = True
-            available = ray.available_resources()
-            logger.warning(
-                "waiting for workers: a group asks for %s, and the cluster has %s free",
-                _amounts({kind: number * len(bundles) for kind, number in asked.items()}),
-                _amounts({kind: available.get(kind, 0) for kind in asked}),
-            )
-
-
-def _amounts(resources: Mapping[str, float]) -> str:
-    return ", ".join(f"{n:g} {kind}" for kind, n in resources.items())
 
 
 def collected(started: Sequence[Any], section: str) -> list[Any]:

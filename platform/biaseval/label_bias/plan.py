@@ -22,6 +22,7 @@ from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.sources import Drawn, Sources
 from biaseval.label_bias.splits import Splits, generator_of
 from biaseval.label_bias.training_rows import adapter_name, training_rows
+from biaseval.prompting.beginnings import bos_cautions
 from biaseval.prompting.calibration import Inputs, calibrations, leaves_one_out, permuting
 from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
@@ -129,6 +130,8 @@ class _TaskPlanner:
         forms = {name: self._form(form, drawn) for name, form in self._formats.items()}
         rows = self._rows(drawn, forms, start.inputs)
         notes += [caution for form in forms.values() for caution in chat_cautions(form)]
+        begins = (rows.contexts[prompt["context_id"]]["text"] or prompt["input_text"] for prompt in rows.prompts)
+        notes += bos_cautions(self._tokenizer, begins)
         if drawn.has_fields:
             notes += self._one_label_notes(task, splits)
         problems = [

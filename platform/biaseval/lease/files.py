@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pyarrow.fs as pafs
 
-from biaseval.errors import TransientError
+from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.lease.record import Lease
-from biaseval.store import LEASE, Run
+from biaseval.store import LEASE, Run, lacks_bucket
 
 _CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412"}
 _UNKNOWN = {"NotImplemented", "501"}
@@ -169,7 +169,9 @@ class ConditionalFile:
         except BotoCoreError as error:
             raise self._out_of_reach(error) from error
 
-    def _out_of_reach(self, error: Exception) -> TransientError:
+    def _out_of_reach(self, error: Exception) -> BiasevalError:
+        if lacks_bucket(error):
+            return InputError(f"s3://{self._place['Bucket']}: this bucket does not exist; make it, or mend its name")
         return TransientError(
             f"s3://{self._place['Bucket']}/{self._place['Key']}: cannot be read or written ({error}); mend this and "
             "run the same command again: complete parts are kept"

@@ -11,6 +11,7 @@ import numpy as np
 from biaseval.errors import InputError, Problems
 from biaseval.examples.files import Example, ExampleFile, Wanted
 from biaseval.majority_bias.prompts import PRESETS, item_fields
+from biaseval.prompting.labels import label_cautions
 from biaseval.spec import MajorityBiasSpec
 
 _TEST_SHARE = 0.2
@@ -92,6 +93,7 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
     )
     if len(labels) < 2:
         raise InputError(f"{data.train}: every example has the label {labels[0]!r}; two are needed")
+    notes += label_cautions(labels)
     return Dataset(
         train=tuple(kept),
         test=tuple(_drawn(test_rows, data.max_test, spec.seed)),

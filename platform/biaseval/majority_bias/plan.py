@@ -17,6 +17,7 @@ from biaseval.examples.template import PromptFormat
 from biaseval.majority_bias.data import Dataset, stream
 from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.majority_bias.proportions import Setting, same_counts, settings_of
+from biaseval.prompting.beginnings import bos_cautions
 from biaseval.prompting.calibration import SLOT, Inputs, calibrations, domain_context, leaves_one_out, shared_inputs
 from biaseval.prompting.labels import label_problem, separator
 from biaseval.prompting.lengths import JOINT_MARGIN, PieceLengths, TokenCounter, merge_margin
@@ -202,7 +203,9 @@ class _Planner:
 
     def cautions(self) -> list[str]:
         """Return what a reader of the results should know of the prompts, in words."""
-        return list(dict.fromkeys(caution for own in self._formats.values() for caution in chat_cautions(own)))
+        begins = (form.head or test for name, form in self._formats.items() for test in self._test_items[name])
+        chats = dict.fromkeys(caution for form in self._formats.values() for caution in chat_cautions(form))
+        return [*chats, *bos_cautions(self._tokenizer, begins)]
 
     def _examples_problem(self) -> str | None:
         if not self._n_missing_examples:

@@ -1,6 +1,7 @@
 """Loads tokenizers, models and adapters, and describes and identifies them; nothing else in the package does.
 
 sources    where a model is: directory or hub name, configuration, complete files, fingerprint
+weights    whether those in its files are those of its configuration
 loading    how it is held: numbers, device, quantization
 adapters   LoRA adapters: made anew, put on, taken off, their files
 causal     causal language models, and tokenizers that can score labels
@@ -26,11 +27,19 @@ if TYPE_CHECKING:
         trainable,
     )
     from biaseval.models.causal import (
+        REFUSED,
+        attention_window,
         bare_model,
+        check_causal,
+        check_source,
         describe_model,
+        inputs_taken,
+        layer_configs,
         load_model,
         load_tokenizer,
         model_window,
+        refuse_looking_ahead,
+        size_of,
         unfilled_model,
     )
     from biaseval.models.loading import ON_CPU, Loading, read_tokenizer, torch_dtype
@@ -66,10 +75,11 @@ else:
 
 
 __all__ = [
-    "CONFIG_FILE", "ON_CPU", "WEIGHTS_FILE", "AdapterSlot", "Loading", "ModelSource", "adapter_files", "attached",
-    "bare_model", "check_encoder", "check_weights", "describe_model", "describe_reader", "encoder_window",
-    "fingerprint_model", "is_sequence_model", "load_extractive_model", "load_model", "load_reader_tokenizer",
-    "load_sequence_model", "load_tokenizer", "located", "model_window", "new_adapter", "new_reader",
-    "read_tokenizer", "target_names", "target_shapes", "torch_dtype", "trainable", "unfilled_model",
-    "unfilled_reader", "untrained_head",
+    "CONFIG_FILE", "ON_CPU", "REFUSED", "WEIGHTS_FILE", "AdapterSlot", "Loading", "ModelSource", "adapter_files",
+    "attached", "attention_window", "bare_model", "check_causal", "check_encoder", "check_source", "check_weights",
+    "describe_model", "describe_reader", "encoder_window", "fingerprint_model", "inputs_taken", "is_sequence_model",
+    "layer_configs", "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model",
+    "load_tokenizer", "located", "model_window", "new_adapter", "new_reader", "read_tokenizer", "refuse_looking_ahead",
+    "size_of", "target_names", "target_shapes", "torch_dtype", "trainable", "unfilled_model", "unfilled_reader",
+    "untrained_head",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, how_to_install
 from biaseval.models.sources import CONFIG_FILE, WEIGHTS_FILE, explained, located
 from biaseval.parsing import json_value
 
@@ -187,7 +187,7 @@ def for_inference(model: Any, adapter: str | None) -> PreTrainedModel:
 
 def _with_adapter(model: PreTrainedModel, adapter: str) -> PreTrainedModel:
     if importlib.util.find_spec("peft") is None:
-        raise InputError(f"adapter {adapter}: peft is not installed; pip install peft")
+        raise InputError(f"adapter {adapter}: peft is not installed; {how_to_install('train')}")
     from peft import PeftModel, get_peft_model_state_dict
     from peft.utils import load_peft_weights
 
@@ -222,7 +222,7 @@ def is_in_adapter(model: PreTrainedModel, weight: str) -> bool:
 def _fitting(adapter: str, path: str) -> AbstractContextManager[None]:
     """Name both in what PEFT raises for an adapter of another model."""
     problem = f"adapter {adapter}: does not fit the model {path}"
-    return explained(problem, "give the model that it was trained on", TypeError)
+    return explained(problem, "give the model that it was trained on")
 
 
 class AdapterSlot:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import AutoTokenizer, BitsAndBytesConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging as chatter
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, how_to_install
 from biaseval.models.sources import ModelSource, check_weights, load_config, located, reading
+from biaseval.models.weights import quietly, refuse_unfit
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _QUANTIZATIONS = {"8bit": 1.0, "4bit": 0.5}
@@ -62,7 +61,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model, whatever it can do; InputError where there is none."""
-    with reading(source.path, "tokenizer"):
+    with reading(source.path, "tokenizer", is_description=True):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             located(source.path, has_weights=False),
             revision=source.revision,
@@ -71,7 +70,9 @@ def read_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> tuple[PreTrainedModel, list[str]]:
+def read_model(
+    auto: Any, part: str, source: ModelSource, loading: Loading, *, is_body: bool = False
+) -> tuple[PreTrainedModel, list[str]]:
     """Load a model without its adapter.
 
     Args:
@@ -79,13 +80,15 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
         part: what errors call it.
         source: which model; its adapter must be there.
         loading: how to hold it.
+        is_body: its files may have another head, or none, see `weights.refuse_unfit`.
 
     Returns:
-        The model, and the names of the weights that its files do not have.
+        The model, and the names of the weights outside its body that its files do not have.
 
     Raises:
-        InputError: no such model, weights missing or not in safetensors, unknown dtype or quantization, a device that
-            is not there, GPUs that the model does not fit, or bitsandbytes absent.
+        InputError: no such model, weights that are missing, have no place, do not fit or are not in safetensors,
+            unknown dtype or quantization, a device that is not there, GPUs that the model does not fit, or bitsandbytes
+            absent.
     """
     folder = located(source.path)  # all of it, so that its configuration is no copy of its own
     config = load_config(source)
@@ -104,7 +107,7 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
         options["device_map"] = "auto" if is_spread else {"": device}
     if loading.max_memory is not None:
         options["max_memory"] = dict(loading.max_memory)
-    with reading(source.path, part), _without_bars():
+    with reading(source.path, part), quietly(source.path, part):
         model, found = auto.from_pretrained(
             folder,
             config=config,
@@ -112,23 +115,13 @@ def read_model(auto: Any, part: str, source: ModelSource, loading: Loading) -> t
             trust_remote_code=source.trust_remote_code,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they can be named
             **options,
         )
+    heads = refuse_unfit(source.path, model, found, is_body=is_body)
     if options.get("device_map") == "auto":
         _refuse_offloaded(source.path, model, loading)
-    return model, sorted(found["missing_keys"])
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Keep the progress bars of transformers off standard error: who loads a model may have one of its own."""
-    was_shown = chatter.is_progress_bar_enabled()
-    chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if was_shown:
-            chatter.enable_progress_bar()  # type: ignore[no-untyped-call]
+    return model, heads
 
 
 def built_model(auto: Any, part: str, source: ModelSource, dtype: str = "float32") -> PreTrainedModel:
@@ -144,20 +137,11 @@ def built_model(auto: Any, part: str, source: ModelSource, dtype: str = "float32
         InputError: no such model, none of this sort, or an unknown dtype.
     """
     config = load_config(source)
-    with reading(source.path, part):
+    with reading(source.path, part, is_description=torch.get_default_device().type == "meta"):
         model: PreTrainedModel = auto.from_config(
             config, dtype=torch_dtype(dtype), trust_remote_code=source.trust_remote_code
         )
     return model
-
-
-def refuse_missing(path: str, model: PreTrainedModel, missing: Sequence[str]) -> None:
-    """Refuse a model that lacks weights: transformers would go on with random numbers in their place."""
-    if missing:
-        raise InputError(
-            f"{path}: {len(missing)} weights of {type(model).__name__} missing (first: {missing[0]}); "
-            "give a complete model"
-        )
 
 
 def _resolved_device(device: str) -> str:
@@ -181,7 +165,7 @@ def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> 
     if not device.startswith("cuda"):
         raise InputError(f"quantization {quantization!r}: needs a CUDA GPU; use quantization null on the CPU")
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise InputError(f"quantization {quantization!r}: bitsandbytes is not installed; pip install bitsandbytes")
+        raise InputError(f"quantization {quantization!r}: bitsandbytes is not installed; {how_to_install('gpu')}")
     settings = (
         {"load_in_8bit": True} if quantization == "8bit" else {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
     )

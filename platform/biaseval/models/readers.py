@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import (
-    AutoModelForCausalLM,
     AutoModelForQuestionAnswering,
     AutoModelForSeq2SeqLM,
     PreTrainedModel,
@@ -19,17 +18,17 @@ from transformers.initialization import no_init_weights
 
 from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference, is_in_adapter
-from biaseval.models.causal import model_window
+from biaseval.models.causal import bare_model, model_window
 from biaseval.models.loading import (
     ON_CPU,
     Loading,
     built_model,
     read_model,
     read_tokenizer,
-    refuse_missing,
     torch_dtype,
 )
-from biaseval.models.sources import ModelSource, kept_folder, load_config, missing_weights, reading, weight_names
+from biaseval.models.sources import ModelSource, load_config
+from biaseval.models.weights import compare_files
 
 _PART = "question answering model"
 
@@ -50,33 +49,30 @@ class ReaderFacts:
 
 
 def describe_reader(source: ModelSource, answers: str, *, has_weights: bool = True) -> ReaderFacts:
-    """Describe a model that answers questions from its configuration, and the names of its weights if all are there.
+    """Describe a model that answers questions from its configuration, and from the names and shapes of its weights.
 
     Args:
         source: which model; its adapter is not looked at.
         answers: ``extractive``, or ``generative`` (a sequence-to-sequence or causal LM).
-        has_weights: their names are looked at.
+        has_weights: they are compared with the configuration, if all are there.
 
     Raises:
-        InputError: no such model, or none of this form.
+        InputError: no such model, none of this form, or weights that do not belong to the configuration.
     """
     config = load_config(source)
-    auto: Any = AutoModelForQuestionAnswering
-    if answers == "generative":
-        auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    with reading(source.path, f"model for {answers} answers"), torch.device("meta"):
-        model = auto.from_config(config, trust_remote_code=source.trust_remote_code)
-    missing: tuple[str, ...] = ()
-    folder = kept_folder(source.path) if answers == "extractive" and has_weights else None
-    if folder is not None and missing_weights(folder) is None:
-        body = f"{model.base_model_prefix}."
-        there = weight_names(folder)
-        missing = tuple(name for name, _ in model.named_parameters() if not name.startswith(body) and name not in there)
+    part = f"model for {answers} answers"
+    is_body = answers == "extractive"
+    if is_body or config.is_encoder_decoder:
+        with torch.device("meta"):
+            model = built_model(AutoModelForQuestionAnswering if is_body else AutoModelForSeq2SeqLM, part, source)
+    else:
+        model = bare_model(source)
+    missing = compare_files(source.path, model, part, is_body=is_body) if has_weights else []
     text = config.get_text_config()
     return ReaderFacts(
         n_parameters=sum(parameter.numel() for parameter in model.parameters()),
         window=encoder_window(model),
-        missing=missing,
+        missing=tuple(missing),
         family=config.model_type,
         hidden_size=text.hidden_size,
         n_layers=text.num_hidden_layers,
@@ -141,9 +137,7 @@ def load_extractive_model(
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model, missing = read_model(AutoModelForQuestionAnswering, _PART, source, loading)
-    body = f"{model.base_model_prefix}."
-    refuse_missing(source.path, model, [name for name in missing if name.startswith(body)])
+        model, missing = read_model(AutoModelForQuestionAnswering, _PART, source, loading, is_body=True)
     model = for_inference(model, source.adapter)
     untrained = [name for name in missing if source.adapter is None or not is_in_adapter(model, name)]
     if untrained and not allow_untrained_head:
@@ -182,8 +176,7 @@ def untrained_head(path: str, names: Sequence[str]) -> InputError:
 
 def load_sequence_model(source: ModelSource, loading: Loading = ON_CPU) -> PreTrainedModel:
     """Load a sequence-to-sequence model (T5, BART...): eval mode, no gradients; errors are those of ``load_model``."""
-    model, missing = read_model(AutoModelForSeq2SeqLM, "sequence-to-sequence model", source, loading)
-    refuse_missing(source.path, model, missing)
+    model, _ = read_model(AutoModelForSeq2SeqLM, "sequence-to-sequence model", source, loading)
     return for_inference(model, source.adapter)
 
 
@@ -205,5 +198,4 @@ def encoder_window(model: PreTrainedModel) -> int | None:
     if getattr(config, "relative_attention_num_buckets", None) is not None:
         return None
     encoder = getattr(config, "max_encoder_position_embeddings", None)
-    window = encoder if isinstance(encoder, int) else model_window(config)
-    return window if window is not None and window > 0 else None
+    return encoder if isinstance(encoder, int) and encoder > 0 else model_window(config)

@@ -18,10 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import urlparse
 
-from safetensors import SafetensorError, safe_open
-
 from biaseval.cache import file_digest, is_remote, kept_copy, local_copy
-from biaseval.errors import InputError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.parsing import json_value
 
 if TYPE_CHECKING:
@@ -30,11 +28,7 @@ if TYPE_CHECKING:
 WEIGHTS_FILE, CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
 """What PEFT calls the files of an adapter."""
 
-_UNUSABLE: tuple[type[Exception], ...] = (
-    OSError, ValueError, KeyError, ImportError, SafetensorError, UserWarning, RuntimeError,
-)  # fmt: skip
-"""What transformers and PEFT raise for unusable files; of runtime errors only those about sizes."""
-
+_INDEX_FILE = "model.safetensors.index.json"
 _IDENTITY_SUFFIXES = (".json", ".txt", ".model", ".py", ".jinja", ".tiktoken")
 
 
@@ -116,34 +110,51 @@ def kept_folder(path: str) -> Path | None:
 
 
 @contextmanager
-def explained(problem: str, remedy: str, *also: type[Exception]) -> Iterator[None]:
-    """Turn what transformers and PEFT raise for unusable files, and ``also``, into one InputError."""
+def explained(problem: str, remedy: str, *, is_description: bool = False) -> Iterator[None]:
+    """Turn what transformers and PEFT raise for unusable files into one InputError.
+
+    Args:
+        problem: what the message begins with.
+        remedy: what it ends with.
+        is_description: nothing is computed in the block, so that every error is one of the files. Otherwise a
+            RuntimeError, which may be one of the device, passes unless it is about sizes.
+    """
     try:
         yield
-    except (*_UNUSABLE, *also) as error:
-        if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
+    except (BiasevalError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, RuntimeError) and not is_description and "size mismatch" not in str(error):
             raise
-        reason = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        if "custom code" in reason:
+            remedy = "if you trust its code, set trust_remote_code: true in the section model of the spec"
         raise InputError(f"{problem}: {reason}; {remedy}") from error
 
 
-def reading(path: str, part: str) -> AbstractContextManager[None]:
-    """Name the model and what of it is read in errors about its files."""
-    return explained(f"{path}: no usable {part}", "check the files of the model")
+def reading(path: str, part: str, *, is_description: bool = False) -> AbstractContextManager[None]:
+    """Name the model and what of it is read in errors about its files, see `explained`."""
+    return explained(f"{path}: no usable {part}", "check the files of the model", is_description=is_description)
 
 
 def load_config(source: ModelSource) -> PretrainedConfig:
     """Load the configuration of a model; InputError where there is none."""
     from transformers import AutoConfig
 
-    folder = located(source.path, has_weights=False)
-    if Path(folder).is_dir() and not (Path(folder) / "config.json").is_file():
+    folder = Path(located(source.path, has_weights=False))
+    file = folder / "config.json"
+    if folder.is_dir() and not file.is_file():
         raise InputError(
             f"{source.path}: model directory without config.json; give the directory of a Hugging Face model"
         )
-    with reading(source.path, "config.json"):
+    with reading(source.path, "config.json", is_description=True):
+        if file.is_file() and not isinstance(written := json_value(file.read_bytes()), dict):
+            raise InputError(
+                f"{file}: holds {json.dumps(written)[:60]}, which is no JSON object; give the config.json of a Hugging "
+                "Face model"
+            )
         config: PretrainedConfig = AutoConfig.from_pretrained(
-            folder, revision=source.revision, trust_remote_code=source.trust_remote_code
+            str(folder), revision=source.revision, trust_remote_code=source.trust_remote_code
         )
     return config
 
@@ -162,13 +173,12 @@ def check_weights(path: str) -> None:
 
 def missing_weights(folder: Path) -> str | None:
     """Return what the weights of a local directory lack, or None: all are there, as safetensors."""
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        shards = sorted(set(json_value(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        missing = [shard for shard in shards if not (folder / shard).is_file()]
+    if (folder / "model.safetensors").is_file() or (folder / _INDEX_FILE).is_file():
+        files = weights_files(folder)
+        missing = [file.name for file in files if not file.is_file()]
         if missing:
-            return f"{len(missing)} of {len(shards)} weights files missing (first: {missing[0]}); copy them there"
-    elif not (folder / "model.safetensors").is_file():
+            return f"{len(missing)} of {len(files)} weights files missing (first: {missing[0]}); copy them there"
+    else:
         pickled = sorted(folder.glob("pytorch_model*.bin"))
         if pickled:
             return (
@@ -179,13 +189,17 @@ def missing_weights(folder: Path) -> str | None:
     return None
 
 
-def weight_names(folder: Path) -> set[str]:
-    """Return the names of the weights in the files of a local model."""
-    names: set[str] = set()
-    for file in sorted(folder.glob("model*.safetensors")):
-        with safe_open(file, framework="numpy") as weights:
-            names.update(weights.keys())
-    return names
+def weights_files(folder: Path) -> list[Path]:
+    """Return the files of a local model that hold its weights, as transformers chooses them; they may be missing.
+
+    Raises:
+        InputError: the index of several files cannot be used.
+    """
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    with reading(str(folder), _INDEX_FILE, is_description=True):
+        index = json_value((folder / _INDEX_FILE).read_bytes())
+        return [folder / shard for shard in sorted(set(index["weight_map"].values()))]
 
 
 def fingerprint_model(source: ModelSource) -> dict[str, Any]:

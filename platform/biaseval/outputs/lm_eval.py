@@ -86,7 +86,7 @@ class _Docs:
         self.docs: list[Doc] = []
         by_id: dict[str, Doc] = {}
         unlike: Counter[str] = Counter()
-        for place, record in records(file.path):
+        for place, record in records(file.path, self.notes):
             try:
                 doc = read_doc(place, record, file.config)
             except DocError as error:

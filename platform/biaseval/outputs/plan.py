@@ -46,6 +46,11 @@ def plan_outputs(outputs: Outputs) -> list[Tables]:
     ]
 
 
+def needs_gold(purpose: str) -> bool:
+    """Return whether prompts of a purpose need their right label."""
+    return purpose in _ROLES or leaves_one_out(purpose)
+
+
 def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
     """Yield what is wrong with the prompts of a task."""
     first = prompts[0]
@@ -58,8 +63,11 @@ def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
                 f"{prompt.place}: {task} has labels {sorted(prompt.logprobs)}, at {first.place} {labels}; "
                 "all prompts of a task need the same"
             )
-        elif prompt.gold is None and (prompt.purpose in _ROLES or leaves_one_out(prompt.purpose)):
-            yield f"{prompt.place}: {task}: gold is missing, which rows of the purpose {prompt.purpose} need; add it"
+        elif prompt.gold is None and needs_gold(prompt.purpose):
+            yield (
+                f"{prompt.place}: {task}: gold is missing, which rows of the purpose {prompt.purpose} need; add it, or "
+                "leave such prompts of a table out with --on-bad-row drop"
+            )
         elif prompt.purpose == "main" and prompt.gold not in first.logprobs:
             yield f"{prompt.place}: {task}: gold {prompt.gold!r} is none of the labels {labels}; mend it"
         if prompt.setting[1] and not prompt.setting[0]:

@@ -13,8 +13,12 @@ from biaseval.records import Records, read_file
 Record = dict[str, Any]
 
 
-def records(path: Path) -> Iterator[tuple[str, Record]]:
-    """Yield the place and the columns of each row of a file; an empty cell of a table is null.
+def records(path: Path, notes: list[str]) -> Iterator[tuple[str, Record]]:
+    """Yield the place and the columns of each row of a file; an empty cell of a table, and NaN, is null.
+
+    Args:
+        path: of the file.
+        notes: are added to: what a reader of the results should know of how the file is written.
 
     Raises:
         InputError: the file cannot be read, holds no row, or has bad ones; that comes behind the good ones.
@@ -22,9 +26,10 @@ def records(path: Path) -> Iterator[tuple[str, Record]]:
     found = Records(str(path))
     place = None
     for place, row in found:
-        yield f"{path}: {place}", {name: None if cell == "" else cell for name, cell in row.items()}
+        yield f"{path}: {place}", {name: None if cell == "" or cell != cell else cell for name, cell in row.items()}
     if found.problems:
         raise InputError.of([f"{path}: {problem}" for problem in found.problems])
+    notes += [f"{path}: {note}" for note in found.notes]
     if place is None:
         raise InputError(f"{path}: holds no row; name a file with scores")
 

@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.errors import InputError, Problems
-from biaseval.outputs.plan import PURPOSES
+from biaseval.outputs.plan import PURPOSES, needs_gold
 from biaseval.outputs.problems import refuse
 from biaseval.outputs.records import Record, digest_of, records
 from biaseval.outputs.scored import MOST_LOGPROB, Outputs, ScoredPrompt
+from biaseval.prompting.labels import same_number
+from biaseval.spec import OnBadRow, is_label, label_key
 
 REQUIRED = ("task", "label", "logprob")
 COLUMNS = (*REQUIRED, "prompt_id", "gold", "n_demos", "demo_set", "purpose", "input", "text")
@@ -53,25 +55,39 @@ class _Row:
     shared: Mapping[str, str | None]
 
 
-def read_table(paths: Sequence[Path]) -> Outputs:
+def read_table(paths: Sequence[Path], *, on_bad_row: OnBadRow = "error") -> Outputs:
     """Return the scores of all files together.
+
+    Args:
+        paths: of the files.
+        on_bad_row: ``drop`` leaves prompts out, in all settings, whose right label is needed and missing in one; the
+            notes count them.
 
     Raises:
         InputError: a file cannot be read, or rows are not what columns must hold; the message lists them.
     """
     problems = Problems()
     prompts: dict[_Key, ScoredPrompt] = {}
+    notes: list[str] = []
     for path in paths:
         with problems.noted():
-            problems.found += _read(path, prompts)
+            problems.found += _read(path, prompts, notes)
     refuse(problems.found)
-    return Outputs(model=None, prompts=list(prompts.values()), sha256=digest_of(paths))
+    kept = list(prompts.values())
+    if on_bad_row == "drop":
+        bad = {(one.task, one.purpose, one.instance) for one in kept if one.gold is None and needs_gold(one.purpose)}
+        kept = [one for one in kept if (one.task, one.purpose, one.instance) not in bad]
+        if bad and not kept:
+            raise InputError(f"{paths[0]}: no input has a right label; add the column gold")
+        if bad:
+            notes.append(f"{len(bad):,} inputs without a right label are left out in all settings (--on-bad-row drop).")
+    return Outputs(model=None, prompts=kept, sha256=digest_of(paths), notes=notes)
 
 
-def _read(path: Path, prompts: dict[_Key, ScoredPrompt]) -> Iterator[str]:
-    """Add the rows of a file to prompts, and yield what is wrong with them."""
+def _read(path: Path, prompts: dict[_Key, ScoredPrompt], notes: list[str]) -> Iterator[str]:
+    """Add the rows of a file to prompts, what should be known of it to notes, and yield what is wrong with them."""
     has_known_columns = False
-    for place, record in records(path):
+    for place, record in records(path, notes):
         if not has_known_columns:
             _refuse_columns(path, record)
             has_known_columns = True
@@ -128,10 +144,10 @@ def _add(row: _Row, place: str, prompts: dict[_Key, ScoredPrompt]) -> None:
 
 
 def _text(record: Record, name: str) -> str | None:
-    """Return a text; a whole number is one, and empty text is none."""
+    """Return a text; a number without decimals is one, and empty text is none."""
     value: Any = record.get(name)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    if is_label(value) and not isinstance(value, str | bool):
+        return label_key(value)
     if value is not None and not isinstance(value, str):
         raise _RowError(f"{name} {value!r} is no text; write it as text")
     return value or None
@@ -148,9 +164,10 @@ def _count(record: Record, name: str) -> int:
     value = _text(record, name)
     if value is None:
         return 0
-    if not (value.isascii() and value.isdigit()):
+    number = same_number(value) or ""
+    if not number.isdigit():
         raise _RowError(f"{name} {value!r} is no number from 0 on; mend it")
-    return int(value)
+    return int(number)
 
 
 def _logprob(record: Record) -> float:

@@ -11,7 +11,7 @@ from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.kind import Plan, Stage
 from biaseval.pipelines.words import cost_lines
 from biaseval.spec import AnySpec, CausalSpec, ExecutionSpec, LoraSpec
-from biaseval.store import Run
+from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED
 from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
 from biaseval.training.recipe import adapters_recipe
@@ -99,6 +99,7 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
             files=(f"{ADAPTERS}/{adapter['adapter']}/{CONFIG_FILE}",),
             work=adapter,
             products=tuple(outputs.get(adapter["adapter"], ())),
+            beside=(f"training/{part_name(adapter['part'])}",),
         )
         for adapter in plan["adapters"]
     ]

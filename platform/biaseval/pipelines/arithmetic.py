@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from biaseval.analysis.objectives import Computing, Value, is_by_threshold
+from biaseval.digests import inspected
 from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import read_spec
 from biaseval.pipelines.trials import (
@@ -22,6 +23,7 @@ from biaseval.pipelines.trials import (
     Came,
     Ended,
     deriving,
+    files_of_trials,
     objectives_of,
     reason,
     refuse_failure,
@@ -57,7 +59,7 @@ class Computed:
     def units(self) -> list[Unit]:
         """Blocks of trials, numbered by the first of each."""
         n_trials, size = self.spec.n_trials, self.spec.batch if self.spec.algorithm == "optuna" else _BLOCK
-        return [Unit(first, min(size, n_trials - first), (row_of(first),)) for first in range(0, n_trials, size)]
+        return [Unit(first, min(size, n_trials - first), files_of_trials(first)) for first in range(0, n_trials, size)]
 
     def begun(self, run: Run) -> int:
         """Return 0: a block is there or it is not."""
@@ -71,19 +73,22 @@ class Computed:
         """
         from biaseval.execute.resources import blocks_at_once
         from biaseval.execute.tuning import Attempts, try_all
+        from biaseval.execute.waiting import Wait
 
         sampler, due = sampler_of(self.spec), {unit.number: unit for unit in missing}
-        learns = self.spec.algorithm == "optuna"
+        learns, execution, resources = self.spec.algorithm == "optuna", self.spec.execution, cluster.resources()
         for blocks in [[unit] for unit in self.units] if learns else [self.units]:
             points = {unit.number: sampler.ask(unit.size) for unit in blocks}
             mine = [unit.number for unit in blocks if unit.number in due]
+            for number in mine:  # of trials whose values are lost
+                run.delete(row_of(number))
             for unit in blocks:
                 if unit.number not in due:
                     refuse_other_points(run, unit.number, points[unit.number])
             told = {"run_uri": run.uri, "points": {number: points[number] for number in mine}}
-            at_once = blocks_at_once(self.spec.execution.at_once, len(mine), cluster.resources()) if mine else 0
-            attempts = Attempts(make_block, told, at_once, num_cpus=1)
-            for number, problem in try_all(mine, attempts, lambda one: run.has(row_of(one))):
+            attempts = Attempts(make_block, told, blocks_at_once(execution.at_once, len(mine), resources), num_cpus=1)
+            wait = Wait("the search", execution.of_a_trial, resources)
+            for number, problem in try_all(mine, attempts, lambda one: run.has(row_of(one)), wait):
                 if problem is not None:
                     raise BiasevalError(f"trials from {number} on: {problem}; run the same command again to resume")
                 yield Done(due[number])
@@ -114,7 +119,7 @@ def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point
     found: dict[int, list[Value | BiasevalError]] = {trial: [] for trial in trials}
     objectives = objectives_of(run, search)
     try:
-        for place, value in objectives.values(Run.open(f"{run.uri}/{SHARED}"), computings, threads=1):
+        for place, value in objectives.values(inspected(Run.open(f"{run.uri}/{SHARED}")), computings, threads=1):
             found[trials[place]].append(value)
     except BiasevalError as error:
         failed |= {trial: Came("failed", problem=str(error)) for trial in trials}

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from biaseval.environment import FILE, date_of, describe_environment, read_environment
+from biaseval.digests import LASTING, record, settle
+from biaseval.environment import (
+    FILE,
+    PRIMARY_BEFORE,
+    SPEC,
+    amend_environment,
+    date_of,
+    describe_environment,
+    raw_spec,
+    read_environment,
+    seal_spec,
+    write_spec,
+)
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
 from biaseval.pipelines.weights import read_with_weights
 from biaseval.progress import say
 from biaseval.records import digest
 from biaseval.spec import AnySpec, analysed_as, blocking, differences, dump_spec, grown_keys, of_analysis, stored_spec
-from biaseval.store import Run, part_name
-from biaseval.tables import TABLES
+from biaseval.store import DIGESTS, Ledger, Run, part_name, part_number
+from biaseval.tables import PLANNED, TABLES
 
 _PLAN = "plan.json"
-_SPEC = "spec.yaml"
 _HISTORY = "specs"
 """Holds the specs that a run had, the oldest first."""
 
@@ -31,39 +43,61 @@ def read_plan(run: Run) -> Plan:
     """Return what ``plan.json`` holds.
 
     Raises:
-        InputError: there is no planned run.
+        InputError: there is no planned run, or its plan is damaged.
     """
     if not is_planned(run):
         raise InputError(f"{run.uri}: holds no planned run; check the path, or start one")
     plan: Plan = run.read_json(_PLAN)
+    if not isinstance(plan, Mapping):
+        raise InputError(f"{run.uri}/{_PLAN}: is damaged; biaseval run plans again")
     return plan
+
+
+def plan_files(plan: Plan) -> set[str]:
+    """Return the names of the Parquet files that a plan consists of; plans of older versions do not name all tables."""
+    tables, parts = dict(plan.get("tables", {})), plan.get("parts", ())
+    if parts and "contexts_part" in parts[0]:
+        tables |= {"prompts": len(parts), "contexts": 1 + max(part["contexts_part"] for part in parts)}
+    return {f"{table}/{part_name(part)}" for table, n_parts in tables.items() for part in range(n_parts)}
 
 
 def read_spec(run: Run) -> AnySpec:
     """Return the spec of a run, which this version or an older one wrote.
 
     Raises:
-        InputError: there is none, or none of a kind that this version knows.
+        InputError: there is none, it is damaged, or none of a kind that this version knows.
     """
-    if not run.has(_SPEC):
-        raise InputError(f"{run.uri}: is not a run directory (no {_SPEC} in it); name the directory of a run")
-    return stored_spec(run.read_yaml(_SPEC), f"{run.uri}/{_SPEC}")
+    source = f"{run.uri}/{SPEC}"
+    content = raw_spec(run)
+    spec = stored_spec(content, source)
+    # The last key that any version wrote of such a spec.
+    if "execution" in content or "prompts_sha256" in content or "imported" in content:
+        return spec
+    raise InputError(f"{source}: is damaged (its end is missing); restore it, or start the run anew elsewhere")
 
 
 def refuse_foreign(run: Run) -> None:
     """Make sure that the directory is new, or a run: nothing else is ever written over.
 
     Raises:
-        InputError: it holds files and none says that they are a run's.
+        InputError: it holds files and none says that they are a run's, or the one that does is damaged.
     """
-    if not set(run.names()) - run.leftovers():
+    there = set(run.names()) - run.leftovers()
+    if not there:
         return
     # The first file that a run writes.
+    own = sorted(there & {*TABLES, _PLAN, DIGESTS, "adapters", "models", "model", "adapter"})
     try:
         if "versions" in read_environment(run):
             return
-    except BiasevalError:  # it is damaged
-        pass
+    except BiasevalError:
+        if own:
+            raise
+    if own:
+        raise InputError(
+            f"{run.uri}/{FILE}: is missing, which says with which model and data the run was made, and "
+            f"{', '.join(own)} are there; restore it, or choose another directory"
+        )
     raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
 
 
@@ -91,7 +125,7 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> Change:
         lines = "".join(f"\n  - {line}" for line in named)
         raise InputError(
             f"{run.uri}: belongs to another spec; choose another directory, or undo the difference (its own is "
-            f"{run.uri}/{_SPEC}):{lines}"
+            f"{run.uri}/{SPEC}):{lines}"
         )
     environment = read_environment(run)
     recorded = environment.get("inputs", {})
@@ -125,24 +159,28 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> Change:
 def extend_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
     """Add to the plan of a run what a spec asks for beyond it; what is there keeps its bytes.
 
-    A killed call changes nothing: parts that the plan does not name are swept, and the same call begins again.
+    A killed call changes nothing: parts that the plan does not name are none of the run's, and the same call begins
+    again.
 
     Raises:
         InputError: the spec's inputs do not make a run, or would change what is there.
     """
-    assert kind.extend is not None
+    extend = kind.extend
+    assert extend is not None
     inputs = read_with_weights(kind, spec)
     say(f"adding to the plan of {inputs.subject}")
-    plan = kind.extend(run, spec, inputs, read_plan(run))
+    known = read_plan(run)
+    plan = _planned(run, lambda own: extend(own, spec, inputs, known))
     for name in FINDINGS:  # they are of the run as it was
         run.delete(name)
-    run.write_json(_PLAN, plan)
+    run.write_sealed(_PLAN, plan)
+    record(run)
     environment = read_environment(run)
     for place, fingerprint in fingerprints(spec).items():
         _put(environment, place, fingerprint)
     # The data of the plan are those of the extended one; how a run was scored so far stays.
     facts = {name: fact for name, fact in inputs.facts.items() if name != "data"}
-    run.write_json(FILE, {**environment, "inputs": file_digests(spec), **facts})
+    run.write_sealed(FILE, {**environment, "inputs": file_digests(spec), **facts})
     adopt_spec(run, spec)
 
 
@@ -159,30 +197,84 @@ def adopt_analysis(run: Run, spec: AnySpec) -> None:
 
 def adopt_spec(run: Run, spec: AnySpec) -> None:
     """Make a spec that of a run, and keep the one that it had."""
-    before, kept = run.read_text(_SPEC), sorted(run.files(_HISTORY))
+    _record_primary(run, spec)
+    before, kept = run.read_text(SPEC), sorted(run.files(_HISTORY))
     if not kept or run.read_text(kept[-1]) != before:  # else a killed call has kept it
         run.write_text(f"{_HISTORY}/{len(kept):05d}.yaml", before)
-    run.write_text(_SPEC, dump_spec(spec))
+    write_spec(run, dump_spec(spec))
 
 
-def sweep_unplanned(run: Run, plan: Plan) -> None:
-    """Delete parts of what is planned that the plan does not name: a killed addition left them."""
-    parts = plan.get("parts", ())
-    if not parts or "contexts_part" not in parts[0]:
+def _record_primary(run: Run, spec: AnySpec) -> None:
+    """Record which primary question a run had when its scores came, where a spec names another."""
+    old, new = (getattr(each, "primary", None) for each in (read_spec(run), spec))
+    if old != new and run.parts("label_scores") and PRIMARY_BEFORE not in read_environment(run):
+        amend_environment(run, **{PRIMARY_BEFORE: None if old is None else old.model_dump(mode="json")})
+
+
+def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> None:
+    """Make a directory the planned run of a spec; what was made for it already stays, and nothing that was made goes.
+
+    Args:
+        run: held, as `biaseval.digests.kept` yields it.
+        kind: of the spec.
+        spec: the run's.
+        inputs: what planning starts from, where it has been read.
+
+    Raises:
+        InputError: the directory is another run's, or what is there does not fit the spec.
+    """
+    plan = _stored_plan(run)
+    if plan is None and not _holds_results(run):
+        write_plan(run, kind, spec, inputs or read_with_weights(kind, spec))
+        settle(run, set(), set())
         return
-    for table, named in (
-        ("prompts", {part["part"] for part in parts}),
-        ("contexts", {part["contexts_part"] for part in parts}),
-    ):
-        for number in run.parts(table) - named:
-            run.delete(f"{table}/{part_name(number)}")
-    n_planned = plan.get("n_settings") or plan.get("n_tasks")
-    if n_planned is None:  # of a run that only scores prompts
-        return
-    for table in ("tasks", "splits", "settings"):
-        for number in run.parts(table):
-            if number >= n_planned:
-                run.delete(f"{table}/{part_name(number)}")
+    _restore_spec(run, spec)
+    change = refuse_another(run, kind, spec)
+    own = read_spec(run) if change is Change.MORE else spec
+    if plan is None:
+        _refuse_growth(run, own)
+        say(f"{run.uri}/{_PLAN}: is missing; planning again, and what is there stays")
+        plan = _planned_again(run, kind, own, inputs if own is spec else None)
+        run.write_sealed(_PLAN, plan)
+    made = settle_run(run, kind, own)
+    if lost := lost_parts(run, plan, made):
+        say(f"{run.uri}/{lost[0]}: is missing; planning again, and what is there stays")
+        _planned_again(run, kind, own, None)
+        if lost := lost_parts(run, plan, made):
+            raise InputError(f"{run.uri}/{lost[0]}: is missing or damaged, and is not planned again; restore it")
+    if change is Change.MORE:
+        extend_plan(run, kind, spec)
+    elif change is Change.ANALYSIS:
+        adopt_analysis(run, spec)
+
+
+def settle_run(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> set[str]:
+    """Have a planned run count only the parts that its plan, its stages or its digests name; older runs count all.
+
+    Returns:
+        The files that its stages make.
+    """
+    plan = read_plan(run)
+    units = [unit for stage in kind.stages(run, spec, plan) for unit in stage.units]
+    made = {name for unit in units for name in (*unit.files, *unit.beside)}
+    settle(run, plan_files(plan), made)
+    seal_spec(run)
+    return made
+
+
+def lost_parts(run: Run, plan: Plan, made: Collection[str]) -> list[str]:
+    """Return the planned parts that a run lacks, and others that no stage makes.
+
+    Args:
+        run: settled.
+        plan: of the run.
+        made: files that its stages make.
+    """
+    planned = plan_files(plan)
+    named = {name.partition("/")[0] for name in planned}
+    # A plan of an older version does not name all of its tables.
+    lost = {name for name in run.ledger.lost if name.partition("/")[0] in LASTING - named} - set(made)
+    return sorted((planned | lost) - run.ledger.files.keys())
 
 
 def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> None:
@@ -199,19 +291,82 @@ def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) ->
     for place, fingerprint in fingerprints(spec).items():
         _put(environment, place, fingerprint)
     # First of all: it is what tells a run from other people's files.
-    run.write_json(FILE, {**environment, "inputs": file_digests(spec), **inputs.facts})
-    run.write_text(_SPEC, dump_spec(spec))
-    for table in TABLES:
+    run.write_sealed(FILE, {**environment, "inputs": file_digests(spec), **inputs.facts})
+    write_spec(run, dump_spec(spec))
+    for table in PLANNED:  # what a killed process began
         run.delete(table)
     say(f"planning {inputs.subject}")
     try:
-        plan = kind.write(run, spec, inputs)
+        plan = _planned(run, lambda own: kind.write(own, spec, inputs))
     except InputError:
         # Nothing of a plan that cannot be is left behind; what marks the directory as a run goes last.
-        for name in (*TABLES, _SPEC, FILE):
+        for name in (*PLANNED, SPEC, FILE):
             run.delete(name)
         raise
-    run.write_json(_PLAN, plan)
+    run.write_sealed(_PLAN, plan)
+    record(run)
+
+
+def _planned(run: Run, write: Callable[[Run], Plan], *, keeps: bool = False) -> Plan:
+    """Have the parts of a plan written, and return it, with the number of parts that each table of it has."""
+    ledger = Ledger(known=run.ledger.known)
+    plan = write(replace(run, ledger=ledger, keeps=keeps))
+    for name, written in ledger.files.items():
+        run.ledger.files[name] = written or run.ledger.files.get(name)
+    tables = dict(plan.get("tables", {}))
+    for name in ledger.files:
+        table, number = name.partition("/")[0], part_number(name)
+        if number is not None:
+            tables[table] = max(tables.get(table, 0), number + 1)
+    return {**plan, "tables": dict(sorted(tables.items()))}
+
+
+def _planned_again(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> Plan:
+    """Plan a run again where its plan is not whole; Raises InputError: a part that is there would be another."""
+    found = inputs or read_with_weights(kind, spec)
+    return _planned(run, lambda own: kind.write(own, spec, found), keeps=True)
+
+
+def _stored_plan(run: Run) -> Plan | None:
+    """Return the plan of a run; None: there is none, or it is damaged, which is said."""
+    if not is_planned(run):
+        return None
+    try:
+        return read_plan(run)
+    except InputError as error:
+        say(str(error).partition(";")[0])
+        return None
+
+
+def _holds_results(run: Run) -> bool:
+    """Return whether there is anything in a run that planning does not write; else a killed process was planning it."""
+    return run.ledger.known is not None or any(name.partition("/")[0] not in PLANNED for name in run.ledger.files)
+
+
+def _restore_spec(run: Run, spec: AnySpec) -> None:
+    """Write the spec of a run that lost it, where it is this one; Raises InputError: it may be another."""
+    if run.has(SPEC):
+        return
+    known = (run.ledger.known or {}).get(SPEC)
+    write_spec(run, dump_spec(spec))
+    if known is None or run.ledger.files[SPEC] != known._replace(time_ns=None):
+        run.delete(SPEC)
+        raise InputError(
+            f"{run.uri}/{SPEC}: is missing, and the run was not made with this spec, or nothing says that it was; "
+            "restore the file, or choose another directory"
+        )
+    say(f"{run.uri}/{SPEC}: was missing; written again")
+
+
+def _refuse_growth(run: Run, spec: AnySpec) -> None:
+    """Make sure that a run has always had what a spec asks for; Raises InputError: it grew, in an order of its own."""
+    for name in sorted(run.files(_HISTORY))[:1]:
+        before = stored_spec(run.read_yaml(name), f"{run.uri}/{name}")
+        if grown_keys(before, spec):
+            raise InputError(
+                f"{run.uri}/{_PLAN}: is missing or damaged, and the run grew since it was planned; restore it, or "
+                "choose another directory"
+            )
 
 
 def fingerprints(spec: AnySpec) -> dict[tuple[str, ...], dict[str, Any]]:

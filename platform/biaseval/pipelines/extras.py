@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, how_to_install
 from biaseval.pipelines.kind import AnyKind, Need
 from biaseval.spec import AnySpec
 
@@ -26,7 +26,7 @@ def refuse_missing_extras(kind: AnyKind, spec: AnySpec) -> None:
         if lacking := [name for name in need.packages if not _is_installed(name)]:
             line = f"{need.why} {' and '.join(lacking)}, which {'are' if len(lacking) > 1 else 'is'} not installed"
             missing.setdefault(need.extra, []).append(line)
-    problems = [f"{'; '.join(lines)}: pip install 'biaseval[{extra}]'" for extra, lines in missing.items()]
+    problems = [f"{'; '.join(lines)}; {how_to_install(extra)}" for extra, lines in missing.items()]
     if problems:
         raise InputError.of(problems)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,14 @@ from biaseval.outputs.scored import Outputs
 from biaseval.outputs.table import read_table
 from biaseval.pipelines.kind import Description, Kind, Plan, Stage
 from biaseval.pipelines.label_bias import HEADLINE, LABEL_BIAS
-from biaseval.spec import ImportedSection, ImportedSpec, Source
+from biaseval.prompting.labels import label_cautions
+from biaseval.spec import ImportedSection, ImportedSpec, OnBadRow, Source
 from biaseval.store import Run
 
-READERS: Mapping[Source, Callable[[Sequence[Path]], Outputs]] = {"lm-eval": read_samples, "table": read_table}
-"""What reads the files of each source."""
+
+def _read_outputs(source: Source, files: Sequence[Path], on_bad_row: OnBadRow) -> Outputs:
+    """Return what files of a source hold."""
+    return read_table(files, on_bad_row=on_bad_row) if source == "table" else read_samples(files)
 
 
 _SUMS = "A label's score is the sum over its tokens, without EOS, so that longer labels tend to be less likely."
@@ -40,23 +43,26 @@ class ImportedInputs:
     subject: str
 
 
-def imported_spec(source: Source, files: Sequence[Path], name: str | None) -> ImportedSpec:
+def imported_spec(
+    source: Source, files: Sequence[Path], name: str | None, on_bad_row: OnBadRow = "error"
+) -> ImportedSpec:
     """Return the spec of files of scores: it names them by content.
 
     Args:
         source: what they are.
         files: at least one.
         name: of the run; None: what the files call the model, or else the first file's name.
+        on_bad_row: of a table: ``drop`` leaves prompts out that lack their right label.
 
     Raises:
         InputError: a file cannot be read, or does not hold what its source says; the message lists what is wrong.
     """
-    outputs = READERS[source](files)
+    outputs = _read_outputs(source, files, on_bad_row)
     called = name or _name_of(outputs.model or files[0].stem)
     try:
         return ImportedSpec(
             name=called,
-            imported=ImportedSection(source=source, model=outputs.model, sha256=outputs.sha256),
+            imported=ImportedSection(source=source, model=outputs.model, sha256=outputs.sha256, on_bad_row=on_bad_row),
             files_read=tuple(map(str, files)),
         )
     except ValueError as error:
@@ -69,13 +75,16 @@ def _name_of(model: str) -> str:
 
 
 def _read(spec: ImportedSpec) -> ImportedInputs:
-    outputs = READERS[spec.imported.source]([Path(file) for file in spec.files_read])
+    files = [Path(file) for file in spec.files_read]
+    outputs = _read_outputs(spec.imported.source, files, spec.imported.on_bad_row)
     if outputs.sha256 != spec.imported.sha256:
         raise InputError(f"{spec.files_read[0]}: changed while it was read; run the same command again")
     tasks = plan_outputs(outputs)
     n_prompts = sum(tables["prompts"].num_rows for tables in tasks)
     has_bias_score = any(prompt.purpose == "bias_score" for prompt in outputs.prompts)
     notes = [_SUMS, *([] if has_bias_score else [_NO_BIAS_SCORE]), *outputs.notes]
+    rows = [row for tables in tasks for row in tables["tasks"].to_pylist()]
+    notes += [f"{row['task']}: {caution}." for row in rows for caution in label_cautions(row["labels"])]
     return ImportedInputs(tasks, notes, outputs.facts, f"{n_prompts:,} scored prompts")
 
 

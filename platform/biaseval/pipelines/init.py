@@ -14,6 +14,7 @@ from biaseval.examples.survey import MOST_ROWS, Survey, survey
 from biaseval.label_bias.data import FEWEST_MAIN_ROWS
 from biaseval.models import ModelSource, located
 from biaseval.parsing import yaml_flow, yaml_value
+from biaseval.prompting.labels import label_cautions
 from biaseval.spec import LABEL, WindowsSpec
 
 _MODEL = "MODEL"
@@ -63,10 +64,11 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
         return _of_questions(found, model, folder)
     if found.label is None or not found.fields or not found.counts:
         what = "a label: none has 2 to 45 values" if found.label is None else "a text"
-        raise InputError(
+        problem = (
             f"{file}: no column can be {what} (its columns: {', '.join(found.columns)}); write the spec by hand "
             "(docs/label-bias.md has its keys)"
         )
+        raise InputError.of([problem, *(f"{file}: {note}" for note in found.notes)])
     return _of_labels(found, model, folder)
 
 
@@ -98,7 +100,7 @@ def _of_questions(found: Survey, model: str | None, folder: Path) -> FirstSpec:
             "bootstrap": f"of each of two groups; 800 without, as published, need {_PUBLISHED_QUESTIONS:,} questions",
         },
     )
-    return FirstSpec(text, [f"{_questions(found)} with their contexts"], [], model is not None)
+    return FirstSpec(text, [f"{_questions(found)} with their contexts"], list(found.notes), model is not None)
 
 
 def _window(model: str) -> int | None:
@@ -124,7 +126,8 @@ def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
     else:
         fields, prompt["item"] = _prompt(found)
         data |= {"fields": fields} if fields else {}
-        data |= {} if found.has_text_labels else {"labels": {label: label for label in sorted(found.counts)}}
+        data |= {} if found.has_text_labels else {"labels": _named_labels(found)}
+    data |= {"on_bad_row": "drop"} if found.n_unlabelled else {}
     prompt |= {"n_demos": list(demos), "demo_sets": n_sets, "demos": "balanced"}
     text = _written(
         {
@@ -140,6 +143,7 @@ def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
             "model": "chat: off for plain text",
             "data.train": "test: FILE where measured rows have a file of their own",
             "data.labels": "what prompts show for each",
+            "data.on_bad_row": f"{found.n_unlabelled:,} rows have no label; error refuses the file",
             "prompt.instruction_text": "in your words",
             "prompt.demos": "every set shows each label as often; random: as drawn",
         },
@@ -159,6 +163,11 @@ def _field(column: str) -> str:
     """Return the field of a prompt for a column."""
     name = re.sub(r"\W+", "_", column).strip("_").lower()
     return name if name.isidentifier() and name != LABEL else f"text_{name}"
+
+
+def _named_labels(found: Survey) -> dict[str, str]:
+    """Return what prompts show for each label: the label, but for decimals that say nothing."""
+    return {label: re.sub(r"(?<=\d)\.0+$", "", label) for label in sorted(found.counts)}
 
 
 def _instruction(found: Survey) -> str:
@@ -195,11 +204,11 @@ def _found(found: Survey) -> list[str]:
 
 def _cautions(found: Survey) -> list[str]:
     total = sum(found.counts.values())
-    cautions = []
+    cautions = [*found.notes, *label_cautions(found.counts)]
     if found.n_empty:
         cautions.append(f"{found.n_empty:,} rows have no text: they are left out")
     if found.n_unlabelled:
-        cautions.append(f"{found.n_unlabelled:,} rows have no label: fill it in, or take them out")
+        cautions.append(f"{found.n_unlabelled:,} rows have no label: they are left out (data.on_bad_row: drop)")
     if found.n_repeated:
         contradicting = f", {found.n_contradicting:,} of them with another label" if found.n_contradicting else ""
         cautions.append(f"{found.n_repeated:,} rows repeat an earlier one's text{contradicting}: they are left out")

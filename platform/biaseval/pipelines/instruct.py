@@ -251,7 +251,9 @@ def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
             name="training",
             verb="made",
             noun="steps",
-            units=[Unit(0, plan["n_steps"], (f"{folder}/{_RESULTS[folder]}",))],
+            units=[
+                Unit(0, plan["n_steps"], (f"{folder}/{_RESULTS[folder]}",), beside=("training/part-00000.parquet",))
+            ],
             execution=spec.execution,
             recipe=tuning_recipe(spec),
             work=tune_model,

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow.compute as pc
+
 from biaseval.analysis.causal_draws import derive_label_bias
+from biaseval.analysis.relations import connect
 from biaseval.errors import Problems
 from biaseval.examples.chat import chat_notes
 from biaseval.examples.lm_eval.data import lm_eval_digest
@@ -32,6 +36,7 @@ from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
 from biaseval.pipelines.label_scores import LIKELIHOOD
 from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
+from biaseval.prompting.power import ABOVE_CHANCE, DEVIATION
 from biaseval.spec import LabelBiasSpec, LmEvalDataSpec, break_cautions
 from biaseval.store import Run
 
@@ -61,6 +66,8 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
             left_out=dict(sources.left_out),
             n_bias_score_rows=0,
             n_pool_rows=0,
+            n_gold_labels=0,
+            n_fewest_rows=0,
         ),
         problems=lora_problems(spec),
         pieces=lambda: _pieces(spec, sources, facts.window),
@@ -85,6 +92,7 @@ class _Piece:
         spec, plan = self.spec, plan_task(self.spec, self.begun, tokenizer, self.window)
         training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, self.window)
         n_rows = Counter(plan.splits["role"].to_pylist())
+        golds = Counter(plan.splits.filter(pc.field("role") == "main")["label"].to_pylist())
         return Planned(
             tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},
             parts=plan.parts,
@@ -101,6 +109,8 @@ class _Piece:
                 n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
                 n_bias_score_rows=n_rows["bias_score"],
                 n_pool_rows=n_rows["demonstration"],
+                n_gold_labels=len(golds),
+                n_fewest_rows=min(golds.values(), default=0),
             ),
             problems=[*plan.problems, *untrainable],
             sha256=_recorded(spec, plan),
@@ -121,12 +131,59 @@ def _lm_eval_tasks(spec: LabelBiasSpec) -> dict[str, str]:
 
 def _describe(spec: LabelBiasSpec, inputs: CausalInputs) -> Description:
     described = describe_causal(spec, inputs)
-    if not spec.prompt.formats:
-        return described
-    lines = list(described.lines)
-    names = spec.prompt.all_formats
-    lines.insert(1, ("formats of the prompt", f"{len(names):,} ({', '.join(names)})"))
-    return replace(described, lines=lines)
+    lines, smallest = list(described.lines), _smallest_bias(described.facts)
+    if spec.prompt.formats:
+        names = spec.prompt.all_formats
+        lines.insert(1, ("formats of the prompt", f"{len(names):,} ({', '.join(names)})"))
+    found = ", ".join(
+        f"{name} {'none' if smallest[metric] is None else format(smallest[metric], '.3f')}"
+        for metric, name in (("rsd", "RSD"), ("bias_score", "BiasScore"))
+    )
+    lines += [
+        ("smallest bias found", f"{found}, in four of five such runs"),
+        (
+            "",
+            f"by the tests of one task{'' if described.facts['n_tasks'] == 1 else ' of average size'} without "
+            "demonstrations, if one label is preferred; at an accuracy of "
+            f"{smallest['accuracy']:.2f} ({ABOVE_CHANCE:.0%} of the way from chance to 1), and if probabilities have a "
+            f"standard deviation of {DEVIATION} within a gold label",
+        ),
+    ]
+    return replace(described, lines=lines, facts={**described.facts, "smallest_bias": smallest})
+
+
+def _smallest_bias(facts: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the RSD and the BiasScore that a task of average size would show, and the accuracy that this assumes."""
+    n_tasks = max(facts["n_tasks"], 1)
+    names = ("n_test_rows", "n_fewest_rows", "n_gold_labels", "n_bias_score_rows")
+    n_rows, n_fewest, n_labels, n_bias_score_rows = (facts[name] / n_tasks for name in names)
+    accuracy = 1 / n_labels + ABOVE_CHANCE * (1 - 1 / n_labels) if n_labels else None
+    with closing(connect([])) as connection:
+        found = connection.execute(
+            """
+            select
+                visible_rsd($accuracy, $n_fewest, $n_rows, $n_labels, if($n_labels = 2, 1, $n_labels)),
+                visible_bias_score(
+                    list_transform(
+                        range(round($n_labels)::bigint),
+                        lambda label: {
+                            'error': $deviation / sqrt($n_bias_score_rows),
+                            'df': floor($n_bias_score_rows / $n_labels) - 1
+                        }
+                    ),
+                    if($n_labels = 2, 1, $n_labels)
+                )
+            """,
+            {
+                "accuracy": accuracy,
+                "n_fewest": n_fewest,
+                "n_rows": n_rows,
+                "n_labels": n_labels,
+                "n_bias_score_rows": n_bias_score_rows,
+                "deviation": DEVIATION,
+            },
+        ).fetchall()
+    return {**dict(zip(("rsd", "bias_score"), found[0], strict=True)), "accuracy": accuracy}
 
 
 def _write(run: Run, spec: LabelBiasSpec, inputs: CausalInputs) -> Plan:

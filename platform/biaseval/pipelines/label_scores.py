@@ -6,6 +6,7 @@ it, then puts that adapter in place of the last and scores the part again, from 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from biaseval.execute.tasks import Made, Task
 from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
 from biaseval.pipelines.planning import tokenizer_of
-from biaseval.pipelines.scorer_record import ScorerRecord, known_budgets, with_share
+from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord, known_budgets, with_share
 from biaseval.spec import ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED, run_outputs
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 _FLOPS_OF_A_CORE = 2e10
 """A second, of little models in float32: about a fifth of a plain matrix product's."""
+
+HOW = ("path", "path_beyond_window", "attention", "dtype", *BUDGETS)
+"""What of a scorer's facts a part's file says in its metadata, under the key ``scorer``: numbers may follow from it."""
 
 LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
 
@@ -157,7 +161,9 @@ class LabelScoresWorker:
             if asked:
                 self._use(adapter)
                 for table, rows in part_outputs(self.scorer, prepared, self._predict, asked):
-                    tables[f"{asked[table]}/{missing[asked[table]]}"] = rows
+                    how = {name: self.scorer.facts()[name] for name in HOW}
+                    noted = rows.replace_schema_metadata({"scorer": json.dumps(how)})
+                    tables[f"{asked[table]}/{missing[asked[table]]}"] = noted
         facts = self.scorer.facts()
         return Made(tables, {**facts, "device": with_share(facts["device"], self._num_gpus)})
 

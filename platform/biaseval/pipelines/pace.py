@@ -44,7 +44,7 @@ def rate_of(written: Sequence[tuple[float, int]]) -> float | None:
 def written_units(run: Run, units: Sequence[Unit]) -> list[tuple[float, int]]:
     """Return when each complete unit was written, in seconds since 1970 by the store's clock, and its size."""
     folders = {name.partition("/")[0] for unit in units for name in unit.files}
-    times = {name: time_s for folder in folders for name, time_s in run.written(folder).items()}
+    times = {name: time_ns / 1e9 for folder in folders for name, (_, time_ns) in run.listed(folder).items()}
     return [
         (max(times[name] for name in unit.files), unit.size)
         for unit in units

@@ -7,8 +7,8 @@ known they wait without a name, where they were made.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from biaseval.errors import Problems
 from biaseval.prompting.parts import PlannedPart
 from biaseval.spec import CausalSpec, ModelSpec
-from biaseval.store import Run, parquet_bytes, part_name
+from biaseval.store import Digest, Ledger, Run, parquet_bytes, part_name
 from biaseval.training.rows import adapters_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class PlanSummary:
     """Rows of all tasks that BiasScore is measured on."""
     n_pool_rows: int | None = None
     """Rows of all tasks that demonstrations are drawn from."""
+    n_gold_labels: int | None = None
+    """Gold labels among the test rows, of all tasks together."""
+    n_fewest_rows: int | None = None
+    """Test rows of the gold label that has the fewest, of all tasks together."""
     n_settings: int | None = None
     """Label proportions of a majority-bias run."""
 
@@ -104,12 +108,14 @@ class Outline:
     sha256: dict[str, str]
     adapters: list[dict[str, Any]]
     parts: list[PartFacts]
+    tables: list[str]
+    """That it has a part of, ``prompts`` left out."""
 
     @classmethod
     def of(cls, planned: Planned) -> Outline:
         """Return the outline of what is planned."""
         parts = [PartFacts(part.prompts.num_rows, part.tokens, part.adapter) for part in planned.parts]
-        return cls(planned.summary, planned.problems, planned.sha256, planned.adapters, parts)
+        return cls(planned.summary, planned.problems, planned.sha256, planned.adapters, parts, list(planned.tables))
 
 
 @dataclass(frozen=True)
@@ -221,7 +227,7 @@ class CausalInputs:
         with problems.noted():
             for outline, write in spread(self.pieces(), make, _write, spec.execution, "planning", hands_on=with_files):
                 problems.found += outline.problems
-                yield outline, lambda run, *numbers, write=write: write(run.uri, *numbers)
+                yield outline, functools.partial(_have_written, outline, write)
         problems.refuse()
 
 
@@ -235,8 +241,17 @@ def _made(model: ModelSpec, with_files: bool, piece: Piece) -> tuple[Outline, Fi
     return Outline.of(planned), Files.of(planned) if with_files else None
 
 
-def _write(files: Files, run_uri: str, number: int, first: int) -> None:
-    files.write(Run.open(run_uri), number, first)
+def _have_written(outline: Outline, write: Callable[..., None], run: Run, number: int, first: int) -> None:
+    """Have an actor write its files, whose names this process notes."""
+    write(run.uri, run.ledger.known if run.keeps else None, number, first)
+    files = [f"{table}/{part_name(number)}" for table in outline.tables]
+    files += [f"prompts/{part_name(part)}" for part in range(first, first + len(outline.parts))]
+    run.ledger.files.update(dict.fromkeys(files))
+
+
+def _write(files: Files, run_uri: str, known: Mapping[str, Digest] | None, number: int, first: int) -> None:
+    run = Run.open(run_uri)
+    files.write(run if known is None else replace(run, keeps=True, ledger=Ledger(known=known)), number, first)
 
 
 @functools.lru_cache(maxsize=1)

@@ -15,6 +15,8 @@ from biaseval.parsing import ParseError, json_value
 from biaseval.pipelines.causal import model_inputs, part_entry
 from biaseval.pipelines.kind import Description, Kind, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
+from biaseval.progress import say
+from biaseval.prompting.beginnings import bos_cautions
 from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.spec import ExecutionSpec, ModelSpec, ScoreSpec
@@ -34,6 +36,8 @@ class PromptsInputs:
     """``prompt_id``, ``text``, ``labels``."""
     facts: dict[str, Any]
     subject: str
+    notes: list[str]
+    """What a reader of the scores should know, in words."""
 
 
 def score_spec(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path) -> ScoreSpec:
@@ -70,15 +74,19 @@ def _read(spec: ScoreSpec) -> PromptsInputs:
     with problems.noted():
         _refuse_long_prompts(path, prompts, TokenCounter(tokenizer), facts.window)
     problems.refuse()
-    return PromptsInputs(prompts, {"model_facts": asdict(facts)}, f"{prompts.num_rows:,} prompts")
+    notes = [f"{path}: {caution}" for caution in bos_cautions(tokenizer, prompts["text"].to_pylist())]
+    return PromptsInputs(prompts, {"model_facts": asdict(facts)}, f"{prompts.num_rows:,} prompts", notes)
 
 
 def _describe(spec: ScoreSpec, inputs: PromptsInputs) -> Description:
     n_prompts = inputs.prompts.num_rows
-    return Description([("prompts", f"{n_prompts:,}")], [], {"n_prompts": n_prompts})
+    notes = [f"note: {note}" for note in inputs.notes]
+    return Description([("prompts", f"{n_prompts:,}")], notes, {"n_prompts": n_prompts})
 
 
 def _write(run: Run, spec: ScoreSpec, inputs: PromptsInputs) -> Plan:
+    for note in inputs.notes:
+        say(f"note: {note}")
     asked = spec.execution.part_rows
     part_rows = _PART_ROWS if asked == "auto" else asked
     # One empty context: the text is the prompt.

@@ -14,6 +14,7 @@ from biaseval.analysis.table_files import csv_file, markdown_file
 from biaseval.errors import InputError
 from biaseval.pipelines.directory import read_spec
 from biaseval.pipelines.kinds import kind_of
+from biaseval.plain import in_markdown
 from biaseval.progress import say
 from biaseval.report.compare_figures import difference_figures
 from biaseval.report.comparison import comparison_figures
@@ -25,6 +26,8 @@ from biaseval.store import Run
 
 def write_figures(run_uris: Sequence[str], out_uri: str, ending: str) -> list[str]:
     """Write the figures of runs, and the marts that say most as CSV and Markdown; the same runs give the same bytes.
+
+    ``captions.md`` says in words what each figure shows. A mart without rows has no file.
 
     Of several runs each has a folder with its figures, beside those that compare the runs, and tables have a column
     ``run``.
@@ -45,17 +48,21 @@ def write_figures(run_uris: Sequence[str], out_uri: str, ending: str) -> list[st
     runs = dict(zip(run_names(run_uris), map(Run.open, run_uris), strict=True))
     _refuse_several_kinds(list(runs.values()))
     out = _folder(out_uri)
-    files: dict[str, bytes] = {}
+    drawn: dict[str, Figure] = {}
     for name, run in runs.items():
         folder = f"{name}/" if len(runs) > 1 else ""
-        files |= {f"{folder}{figure.name}.{ending}": figure.drawing.file(ending) for figure in _figures(run)}
+        drawn |= {f"{folder}{figure.name}.{ending}": figure for figure in _figures(run)}
     tables = _tables(runs)
     if len(runs) > 1:
         figures, compared = _compared(run_uris)
-        files |= {f"{figure.name}.{ending}": figure.drawing.file(ending) for figure in figures}
+        drawn |= {f"{figure.name}.{ending}": figure for figure in figures}
         tables |= compared
+    files = {name: figure.drawing.file(ending) for name, figure in drawn.items()}
+    if drawn:
+        files["captions.md"] = "".join(f"`{name}`: {in_markdown(own.text)}\n\n" for name, own in drawn.items()).encode()
     for name, (full, short) in tables.items():
-        files |= {f"{name}.csv": csv_file(full), f"{name}.md": markdown_file(short)}
+        if full.num_rows:
+            files |= {f"{name}.csv": csv_file(full), f"{name}.md": markdown_file(short)}
     for name, content in files.items():
         out.write_bytes(name, content)
     return [f"{out.uri}/{name}" for name in files]

@@ -10,7 +10,7 @@ from biaseval.errors import InputError
 from biaseval.pipelines.kind import Description
 from biaseval.pipelines.training_plan import TrainingInputs, training_lines
 from biaseval.pipelines.words import costs, price_lines, reference_hours
-from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, smallest_detectable
+from biaseval.prompting.power import CHANGED, EXACT_MATCH, FAMILY_FACTOR, smallest_detectable, smallest_gap
 from biaseval.qa_bias.data import QuestionSet, Role
 from biaseval.qa_bias.predictions import are_of_annotators, read_predictions
 from biaseval.spec import QaBiasSpec, QaModelSpec
@@ -116,12 +116,28 @@ def describe_questions(spec: QaBiasSpec, plan: QuestionsPlan, training: Training
         lines += price_lines(flops_of_all, spec.execution)
     detectable = {name: smallest_detectable(1, n_questions) for name, n_questions in plan.datasets.items()}
     found = "; ".join(f"{100 * smallest:.1f} points of exact match on {name}" for name, smallest in detectable.items())
+    gaps = {
+        name: smallest_gap(n_questions, spec.bootstrap.sample, replacement=spec.bootstrap.replacement)
+        for name, n_questions in plan.datasets.items()
+    }
+    shown_gaps = "; ".join(
+        f"none on {name} (fewer questions than two samples)"
+        if gap is None
+        else f"a gap of {100 * gap:.1f} points of exact match on {name}"
+        for name, gap in gaps.items()
+    )
     lines += [
         ("smallest change found", f"{found}, in four of five such runs"),
         (
             "",
             f"if two models answer {CHANGED:.0%} of the questions otherwise, these being independent; by one test "
             f"alone, and by those of a whole page if it is {FAMILY_FACTOR} times as large",
+        ),
+        ("smallest bias found", f"{shown_gaps}, in four of five such runs"),
+        (
+            "",
+            f"if {EXACT_MATCH:.0%} of the answers are exact and a given threshold halves the questions, which are "
+            "independent; a search takes larger gaps for noise",
         ),
     ]
     notes, facts = (
@@ -131,6 +147,7 @@ def describe_questions(spec: QaBiasSpec, plan: QuestionsPlan, training: Training
             "gpu_hours_at_100_tflops": reference_hours(flops_of_all),
             "costs": costs(flops_of_all, spec.execution),
             "smallest_detectable": detectable,
+            "smallest_gap": gaps,
         },
     )
     if spec.train is None or training is None:

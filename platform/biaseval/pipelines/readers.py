@@ -19,8 +19,8 @@ from biaseval.pipelines.segments import Segments
 from biaseval.pipelines.study import BIAS_MODEL, Guide, Reader, guides_of, measured, readers_of
 from biaseval.pipelines.study_files import StudyFiles, files
 from biaseval.spec import GUIDED, ExecutionSpec, QaBiasSpec, QaTrainSpec
-from biaseval.store import Run
-from biaseval.tables import TRAINED_MODELS
+from biaseval.store import Run, part_name
+from biaseval.tables import EVALUATIONS, TRAINED_MODELS, TRAINING
 from biaseval.training.recipe import reader_recipe
 from biaseval.training.rows import MODEL_CONFIG
 from biaseval.units import Unit, files_of
@@ -202,6 +202,7 @@ class TrainingStages:
                 "guides": {role: list(self._files.logits(name).values()) for role, name in reader.guides.items()},
                 "tokens": self._cost(reader),
             },
+            beside=tuple(f"{table.name}/{part_name(reader.number)}" for table in (TRAINING, EVALUATIONS)),
         )
 
     def _cost(self, reader: Reader) -> int:

@@ -6,31 +6,31 @@ report. What is planned, which stages there are and what is shown differs by kin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from biaseval.analysis.headlines import SUMMARY, summarize
+from biaseval.digests import kept, record
 from biaseval.errors import BiasevalError, InputError
-from biaseval.lease import held
 from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import (
-    Change,
     adopt_analysis,
-    extend_plan,
+    begin,
     is_planned,
+    lost_parts,
     read_plan,
     read_spec,
-    refuse_another,
     refuse_foreign,
-    sweep_unplanned,
-    write_plan,
+    settle_run,
 )
 from biaseval.pipelines.extras import refuse_missing_extras
 from biaseval.pipelines.imported import imported_spec
 from biaseval.pipelines.kind import AnyKind, Description, Stage
 from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.log import logged
 from biaseval.pipelines.prompts_file import score_spec
 from biaseval.pipelines.weights import read_with_weights, weights_notes
 from biaseval.pipelines.words import idle_budget
@@ -39,6 +39,7 @@ from biaseval.spec import (
     AnySpec,
     ExecutionSpec,
     ModelSpec,
+    OnBadRow,
     Source,
     differences,
     of_analysis,
@@ -92,7 +93,13 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     return run
 
 
-def import_scores(source: Source, files: Sequence[Path], run_uri: str, name: str | None = None) -> Run:
+def import_scores(
+    source: Source,
+    files: Sequence[Path],
+    run_uri: str,
+    name: str | None = None,
+    on_bad_row: OnBadRow = "error",
+) -> Run:
     """Make a finished label-bias run of scores that somebody else made; no model, no Ray.
 
     Args:
@@ -100,6 +107,7 @@ def import_scores(source: Source, files: Sequence[Path], run_uri: str, name: str
         files: with scores of one model.
         run_uri: the run's directory; the same files give the same run.
         name: of the run; None: what the files call the model.
+        on_bad_row: of a table: ``drop`` leaves prompts out that lack their right label, counted.
 
     Returns:
         The run, with metrics and report.
@@ -107,7 +115,7 @@ def import_scores(source: Source, files: Sequence[Path], run_uri: str, name: str
     Raises:
         InputError: bad input; nothing is written.
     """
-    spec = imported_spec(source, files, name)
+    spec = imported_spec(source, files, name, on_bad_row)
     kind = kind_of(spec)
     with planned_run(spec, run_uri) as run:
         say("computing the metrics")
@@ -153,17 +161,8 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     inputs = None if is_planned(run) else read_with_weights(kind, spec)
     run.create()
     try:
-        with held(run) as run:
-            run.sweep()
-            if is_planned(run):
-                change = refuse_another(run, kind, spec)
-                sweep_unplanned(run, read_plan(run))
-                if change is Change.MORE:
-                    extend_plan(run, kind, spec)
-                elif change is Change.ANALYSIS:
-                    adopt_analysis(run, spec)
-            else:
-                write_plan(run, kind, spec, read_with_weights(kind, spec) if inputs is None else inputs)
+        with kept(run) as run, logged(run):
+            begin(run, kind, spec, inputs)
             yield run
     finally:
         Cluster.leave()  # where planning began a Ray and nothing was made
@@ -208,13 +207,20 @@ def make_missing(
                 say(f"resuming: {total - left:,} of {total:,} {stage.noun} are {stage.verb}")
             _delete_products(run, missing)
             cluster.settle()
-            with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
+            tokens = sum(unit.work.get("tokens", 0) for unit in missing) if stage.noun == "rows" else 0
+            with making_progress(total, total - left, f"{stage.noun} {stage.verb}", tokens) as progress:
                 own = []
-                for done in stage.make(run, missing, cluster):
-                    progress.advance(done.unit.size, done.tokens)
-                    run.guard()
-                    own.append(done)
+                # Closed with the block: an error that somebody keeps would keep its actors and groups, too.
+                with closing(cast("Generator[Done, None, None]", stage.make(run, missing, cluster))) as making:
+                    for done in making:
+                        for name in (*done.unit.files, *done.unit.beside):
+                            run.ledger.files.setdefault(name, None)
+                        run.ledger.files.update(done.digests)
+                        progress.advance(done.unit.size, done.tokens, done.busy_s, done.n_actors)
+                        run.guard()
+                        own.append(done)
             made += own
+            record(run)
             _refuse_missing(run, stage, missing, own)
             if is_whole_run:
                 refuse_given_up(own)
@@ -228,28 +234,38 @@ def report_run(run_uri: str | Path) -> Run:
         InputError: it holds no run of a kind that has metrics.
         BiasevalError: the run is not finished, or a check failed.
     """
-    run = analyse_run(run_uri)
-    write_report(run.uri)
+    with _finished(run_uri) as (run, kind, spec):
+        analyse(run, kind, spec)
+        _write_page(run, kind)
     return run
 
 
 def analyse_run(run_uri: str | Path) -> Run:
     """Compute the metrics of a finished run anew; Raises: as `report_run`."""
-    run, kind, spec = _opened(run_uri)
-    refuse_unfinished(run)
-    analyse(run, kind, spec)
+    with _finished(run_uri) as (run, kind, spec):
+        analyse(run, kind, spec)
     return run
 
 
-def refuse_unfinished(run: Run) -> None:
-    """Make sure that all that a run's metrics need is made; Raises BiasevalError: it is not."""
-    spec = read_spec(run)
-    stages = list(kind_of(spec).stages(run, spec, read_plan(run)))
-    lacking = [
-        name for stage in stages for unit in missing_units(run, stage.units, needed_only=True) for name in unit.files
-    ]
+@contextmanager
+def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
+    """Yield a finished run of a kind that has metrics, held, with its kind and spec; Raises: as `report_run`."""
+    run, kind, spec = _opened(run_uri)
+    with kept(run) as run, logged(run):
+        _refuse_unfinished(run, kind, spec, settle_run(run, kind, spec))
+        yield run, kind, spec
+
+
+def _refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec, made: Collection[str]) -> None:
+    """Make sure that all that a run's metrics need is there; Raises BiasevalError: it is not."""
+    plan = read_plan(run)
+    stages = list(kind.stages(run, spec, plan))
+    units = [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
+    lacking = [name for unit in units for name in unit.files]
+    total = sum(len(unit.files) for stage in stages for unit in stage.units)
+    if lost := lost_parts(run, plan, made):
+        lacking, total = [*lost, *lacking], len(lost) + total
     if lacking:
-        total = sum(len(unit.files) for stage in stages for unit in stage.units)
         raise BiasevalError(
             f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
         )
@@ -266,16 +282,12 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         InputError: it holds no run of a kind that has metrics, or a key is none of the analysis.
         BiasevalError: the run is not finished, or a check failed.
     """
-    run, kind, _ = _opened(run_uri)
-    with held(run) as run:
-        own = read_spec(run)
+    with _finished(run_uri) as (run, kind, own):
         _refuse(run, of_no_section(own, overrides))
         content = own.model_dump(mode="json")
         override_keys(content, overrides)
         spec = stored_spec(content, "--set")
         _refuse(run, of_analysis(own, spec))
-        sweep_unplanned(run, read_plan(run))
-        refuse_unfinished(run)
         kind.refuse_analysis(run, spec)
         if spec != own:
             for line in differences(own, spec):
@@ -328,6 +340,7 @@ def analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
     if kind.derive is not None:
         kind.derive(run, spec)
     write_marts(run, spec.kind)
+    record(run)
     if kind.conclude is not None:
         kind.conclude(run, spec)
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from biaseval.analysis import query
 from biaseval.analysis.objectives import objective_names
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
+from biaseval.digests import recorded
 from biaseval.errors import InputError, Problems
 from biaseval.parsing import json_value
 from biaseval.pipelines.arithmetic import Computed
-from biaseval.pipelines.directory import read_plan
+from biaseval.pipelines.directory import plan_files, read_plan
 from biaseval.pipelines.extras import needs_of
 from biaseval.pipelines.kind import Description, Inputs, Kind, Page, Plan, Stage
 from biaseval.pipelines.sharing import made_files, methods_of, own_readers, shared_stages, varies
@@ -27,6 +28,7 @@ from biaseval.pipelines.trials import (
     SHARED,
     Came,
     Ended,
+    files_of_trials,
     make_trial,
     refuse_failure,
     refuse_other_points,
@@ -47,6 +49,8 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
+    from biaseval.execute.resources import Resources
+    from biaseval.execute.waiting import Wait
     from biaseval.pipelines.kind import AnyKind
     from biaseval.training.estimate import TrainingCost
 
@@ -118,7 +122,7 @@ def _changes(spec: SearchSpec, environment: Mapping[str, Any]) -> list[str]:
 
 def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
     if any(not varies(spec)(Unit(0, 1, (file,), {}), file) for file in ("qa_attributes/", "label_scores/")):
-        yield SharedWork(spec)
+        yield SharedWork(run, spec)
     yield Computed(spec) if spec.is_arithmetic else Trials(spec, plan)
 
 
@@ -126,14 +130,17 @@ def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
 class SharedWork:
     """The stage that makes what trials share."""
 
+    run: Run
+    """The search's."""
     spec: SearchSpec
     verb: str = "done"
     noun: str = "pieces of shared work"
 
-    @property
+    @cached_property
     def units(self) -> list[Unit]:
-        """All of it."""
-        return [Unit(0, 1, (MADE,))]
+        """All of it, as one; what is lost of it is made again."""
+        shared = recorded(Run.open(f"{self.run.uri}/{SHARED}")) or {}
+        return [Unit(0, 1, (*(f"{SHARED}/{name}" for name in sorted(shared)), MADE))]
 
     def begun(self, run: Run) -> int:
         """Return 0: it is there or it is not."""
@@ -150,16 +157,13 @@ class SharedWork:
 
         kind, spec = _kind(self.spec), self.spec.spec.model_copy(update={"execution": self.spec.execution.of_a_trial})
         if not self.spec.is_arithmetic:
-            _at_once(self.spec, self.spec.n_trials, cluster)  # refuses before anything is made
+            _at_once(self.spec, self.spec.n_trials, cluster.resources())  # refuses before anything is made
         cluster.resources()  # connects, so that stages find Ray running
         with planned_run(spec, f"{run.uri}/{SHARED}") as shared:
-            planned = made_files(shared, spec.kind) if not shared.has("planned.json") else set()
-            if not shared.has("planned.json"):
-                shared.write_json("planned.json", sorted(planned))
             for stage in shared_stages(kind.stages(shared, spec, read_plan(shared)), varies(self.spec)):
                 make_missing(shared, [stage], spec.execution)
-            files = made_files(shared, spec.kind) - set(shared.read_json("planned.json"))
-        run.write_json(MADE, {"files": sorted(files)})
+            files = made_files(shared, spec.kind) - plan_files(read_plan(shared))
+        run.write_sealed(MADE, {"files": sorted(files)})
         yield Done(missing[0])
 
 
@@ -175,7 +179,7 @@ class Trials:
     @cached_property
     def units(self) -> list[Unit]:
         """All trials."""
-        return [Unit(number, 1, (row_of(number),)) for number in range(self.plan["n_trials"])]
+        return [Unit(number, 1, files_of_trials(number)) for number in range(self.plan["n_trials"])]
 
     def begun(self, run: Run) -> int:
         """Return 0: how far a trial is, its own directory says."""
@@ -188,17 +192,23 @@ class Trials:
             InputError: the cluster cannot hold as many as are asked for.
             BiasevalError: no trial of the first batch came to an end, or another version chose the points.
         """
-        spec, at_once = self.spec, _at_once(self.spec, len(missing), cluster)
+        from biaseval.execute.waiting import Wait
+
+        spec, resources = self.spec, cluster.resources()
+        at_once = _at_once(spec, len(missing), resources)
         sampler, left = sampler_of(spec), {unit.number: unit for unit in missing}
         reached: list[list[Reached]] = []
         for numbers in _batches(spec, len(self.units)):
             points = dict(zip(numbers, sampler.ask(len(numbers)), strict=True))
             due = [number for number in numbers if number in left]
+            for number in due:  # of a trial whose values are lost
+                run.delete(row_of(number))
             for number in set(numbers) - set(due):
                 refuse_other_points(run, number, [points[number]])
             if due:
                 asked_of = {} if spec.stop_early is None else cutoffs(spec.stop_early, reached)
-                for number in self._tried(run, due, points, asked_of, at_once):
+                wait = Wait("the search", spec.execution.of_a_trial, resources)
+                for number in self._tried(run, due, points, asked_of, at_once, wait):
                     yield Done(left[number])
             if numbers[0] == 0:
                 refuse_failure(run, *numbers)
@@ -208,14 +218,14 @@ class Trials:
             reached += batch
 
     def _tried(
-        self, run: Run, numbers: Sequence[int], points: Mapping[int, Point], cutoffs: Cutoffs, at_once: int
+        self, run: Run, numbers: Sequence[int], points: Mapping[int, Point], cutoffs: Cutoffs, at_once: int, wait: Wait
     ) -> Iterator[int]:
         """Have trials made, and yield the number of each that has ended; one that Ray Tune gave up has failed."""
         from biaseval.execute.tuning import Attempts, try_all
 
         told = {"run_uri": run.uri, "points": points, "cutoffs": cutoffs, "at_once": at_once}
         attempts = Attempts(make_trial, told, at_once)
-        for number, problem in try_all(numbers, attempts, lambda one: run.has(row_of(one))):
+        for number, problem in try_all(numbers, attempts, lambda one: run.has(row_of(one)), wait):
             if problem is not None:
                 came = Came("failed", problem=problem)
                 write_trials(run, self.spec, number, [Ended(number, points[number], came, 0.0, trial_folder(number))])
@@ -231,13 +241,13 @@ def _batches(spec: SearchSpec, n_trials: int) -> Iterator[range]:
     yield from (range(*pair) for pair in pairwise([*starts, n_trials]))
 
 
-def _at_once(spec: SearchSpec, n_trials: int, cluster: Cluster) -> int:
+def _at_once(spec: SearchSpec, n_trials: int, resources: Resources) -> int:
     """Return how many trials run at a time; Raises InputError: the cluster cannot hold as many as are asked for."""
     from biaseval.execute.resources import runs_at_once
 
     asked = None if spec.execution.at_once == "auto" else spec.execution.at_once
     most = max(map(len, _batches(spec, spec.n_trials)))
-    return runs_at_once(asked, spec.execution.of_a_trial, _gpus(spec), min(n_trials, most), cluster.resources())
+    return runs_at_once(asked, spec.execution.of_a_trial, _gpus(spec), min(n_trials, most), resources)
 
 
 def _shown(point: Point) -> str:
@@ -391,7 +401,9 @@ def _given_up(run: Run, spec: SearchSpec) -> Mapping[str, str]:
 
 
 _HEADLINE = """
-select {scope}objective, trial, parameters, value, value_low, value_high, evaluation, n_within_noise, n_done, n_trials
+select
+    {scope}objective, trial, parameters, value, value_low, value_high, evaluation, {above}n_within_noise, n_done,
+    n_trials
 from search_best
 order by objective, scope
 """
@@ -407,5 +419,7 @@ SEARCH = Kind(
     derive=_derive,
     conclude=_conclude,
     page=_page,
-    headline=lambda spec: _HEADLINE.format(scope="scope, " if spec.per else ""),
+    headline=lambda spec: _HEADLINE.format(
+        scope="scope, " if spec.per else "", above="is_above_constant, " if spec.spec.kind != "qa_bias" else ""
+    ),
 )

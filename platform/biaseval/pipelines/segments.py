@@ -1,9 +1,13 @@
-"""The stage that splits questions by the biases that are addressed, and says which segment is the biased one."""
+"""The stage that splits questions by the biases that are addressed, and says which segment is the biased one.
+
+`segment_problems` says before any training which of these splits cannot work, from the questions alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +17,13 @@ import pyarrow.compute as pc
 from biaseval.analysis.qa_judging import judged
 from biaseval.errors import InputError
 from biaseval.progress import say
-from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS, biased_questions
+from biaseval.qa_bias.annotation import load_annotator
+from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.data import QuestionSet, question_rows
+from biaseval.qa_bias.heuristics import resources_of
+from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS, biased_questions, threshold_grid
+from biaseval.qa_bias.similarity import Tfidf
+from biaseval.qa_bias.text import load_text
 from biaseval.spec import QaBiasSpec, QaTrainSpec
 from biaseval.store import Run
 from biaseval.tables import QA_EXAMPLES, QA_SEGMENTS
@@ -21,6 +31,12 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
+
+_FIRST = 512
+"""Questions that are counted first; twice as many follow for as long as they are too few."""
+
+_MOST_ANNOTATED = 2_000
+"""Questions of a set that a spaCy pipeline reads for a plan, in about 40 seconds; beyond them the run decides."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +75,10 @@ class Segments:
         rows, problems = [], []
         for bias in self.train.biases:
             row = {"base": work["base"], "data": work["data"], "bias": bias, **found[bias]}
-            row |= self._counts(
+            row |= self.counts(
                 row, {role: own.filter(pc.equal(own["heuristic"], bias)) for role, own in values.items()}
             )
-            problems += self._problems(row)
+            problems += self.problems(row)
             rows.append(row)
         if problems:
             raise InputError.of(problems)
@@ -111,22 +127,81 @@ class Segments:
     def _unjudged(self, row: Mapping[str, Any], judge: str, attributes: pa.Table, threshold: float | None) -> str:
         """Return why a standard reader's answers on validation do not say which segment is biased."""
         sample = self.spec.bootstrap.sample
-        if threshold is not None:
-            own = attributes.filter((pc.field("heuristic") == row["heuristic"]) & pc.field("is_measured"))
-            n_lower = pc.sum(pc.less_equal(own["value"], threshold)).as_py() or 0
-            return (
-                f"train.biases: {row['heuristic']} (threshold {threshold:g}): {row['dataset']} has {n_lower:,} lower "
-                f"and {own.num_rows - n_lower:,} higher questions, and judging takes bootstrap.sample, {sample:,}, of "
-                "each; choose another threshold, a larger validation set or a smaller sample, in another --run-dir, or "
-                "leave it out"
-            )
+        own = attributes.filter(pc.field("heuristic") == row["heuristic"])
+        if threshold is not None and (problems := self.unjudgeable(row["heuristic"], row["dataset"], own)):
+            return problems[0]
         return (
             f"train.biases: {row['heuristic']}: {judge} shows no biased segment on {row['dataset']} ({row['status']}; "
             f"each needs bootstrap.sample, {sample:,}, questions); give train.thresholds a number for it, a larger "
             "validation set, or leave it out"
         )
 
-    def _counts(self, row: Mapping[str, Any], values: Mapping[str, pa.Table]) -> dict[str, int]:
+    def threshold(self, bias: str) -> float | None:
+        """Return the threshold that the spec gives, or P3 published; None: it is searched."""
+        if self.train.thresholds == "mikula2024":
+            return PUBLISHED_SEGMENTS[bias][0]
+        return None if self.train.thresholds == "search" else self.train.thresholds.get(bias)
+
+    def untrainable(self, bias: str, data: str, values: pa.Table, *validation: pa.Table) -> list[str]:
+        """Return what keeps methods from addressing a bias whose threshold is known, whichever segment is biased.
+
+        Args:
+            bias: a heuristic.
+            data: the name of the training set.
+            values: rows of ``qa_attributes`` of the bias on this set.
+            validation: the same of each set for validation.
+        """
+        known = _published(self.train).get(bias) if self.train.thresholds == "mikula2024" else None
+        tables = {"parts": values, "validation": pa.concat_tables(validation)}
+        found = []
+        for segment in ("lower", "higher") if known is None else (known["biased_segment"],):
+            row = {"bias": bias, "data": data, "threshold": self.threshold(bias), "biased_segment": segment}
+            found.append(self.problems(row | self.counts(row, tables)))
+        return found[-1] if all(found) else []
+
+    def unjudgeable(self, bias: str, dataset: str, values: pa.Table) -> list[str]:
+        """Return why a validation set cannot say which segment of a bias is the biased one, whatever a reader answers.
+
+        Args:
+            bias: a heuristic, whose threshold is given or searched.
+            dataset: the name of the set.
+            values: rows of ``qa_attributes`` of the bias on this set.
+        """
+        threshold = self.threshold(bias)
+        measured = np.sort(values.filter(values["is_measured"])["value"].to_numpy())
+        sample, place = self.spec.bootstrap.sample, f"train.biases: {bias}"
+        needed = f"judging takes bootstrap.sample, {sample:,}, of each"
+        remedy = "a larger validation set or a smaller sample, in another --run-dir, or leave it out"
+        if threshold is not None:
+            n_lower = int(np.searchsorted(measured, threshold, side="right"))
+            n_higher = len(measured) - n_lower
+            if min(n_lower, n_higher) >= sample:
+                return []
+            found = f"{dataset} has {n_lower:,} lower and {n_higher:,} higher questions"
+            return [f"{place} (threshold {threshold:g}): {found}, and {needed}; choose another threshold, {remedy}"]
+        seen = measured if self.spec.variant == "paper" else values["value"].to_numpy()
+        seen = seen[np.isfinite(seen)]
+        grid = threshold_grid(bias, seen.min(), seen.max(), variant=self.spec.variant) if len(seen) else []
+        lower = np.searchsorted(measured, grid, side="right")
+        smaller = np.minimum(lower, len(measured) - lower)
+        if len(grid) and smaller.max() >= sample:
+            return []
+        best = int(smaller.argmax()) if len(grid) else None
+        found = (
+            f"{len(measured):,} questions of {dataset} have a value, and there is no threshold to try"
+            if best is None
+            else f"of {len(grid):,} thresholds on {dataset} the most even, {grid[best]:g}, has {lower[best]:,} lower "
+            f"and {len(measured) - lower[best]:,} higher questions"
+        )
+        return [f"{place}: {found}, and {needed}; choose {remedy}"]
+
+    def counts(self, row: Mapping[str, Any], values: Mapping[str, pa.Table]) -> dict[str, int]:
+        """Return how many questions lie in each segment.
+
+        Args:
+            row: has ``threshold`` and ``biased_segment``.
+            values: rows of ``qa_attributes`` of the bias: ``parts`` of the training set, and ``validation``.
+        """
         is_biased = {
             role: biased_questions(
                 own["value"].to_numpy(),
@@ -148,8 +223,8 @@ class Segments:
             "n_other_validation": int((~is_biased["validation"]).sum()),
         }
 
-    def _problems(self, row: Mapping[str, Any]) -> list[str]:
-        """Return what keeps methods from addressing a bias."""
+    def problems(self, row: Mapping[str, Any]) -> list[str]:
+        """Return what keeps methods from addressing a bias; ``row`` is one of ``qa_segments``."""
         train, place = self.train, f"train.biases: {row['bias']} (threshold {row['threshold']:g}, {row['data']})"
         advice = "choose another threshold, give more questions, or leave the bias out"
         problems = []
@@ -168,6 +243,64 @@ class Segments:
                     f"{row['n_other_validation']:,} are not, and a bias model is chosen by both; {advice}"
                 )
         return problems
+
+
+def segment_problems(
+    spec: QaBiasSpec, sets: Sequence[tuple[str, QuestionSet]], tfidf: Callable[[], Tfidf]
+) -> list[str]:
+    """Return why training would fail for want of questions in a segment, by the questions alone: no model is read.
+
+    It counts the first questions of a set, and more of them for as long as they are too few. So what it returns is
+    true of whole sets, and a study without a problem is read in part only.
+
+    Args:
+        spec: has a section ``train``.
+        sets: roles (``train``, ``validation``) and questions of training, in the order of the spec.
+        tfidf: fits the document frequencies of ``cos_sim``.
+
+    Returns:
+        Of each heuristic that fails its threshold, the counts, and what to do.
+
+    Raises:
+        InputError: a heuristic of the user's fails, or has too many thresholds to try.
+    """
+    train = spec.train
+    assert train is not None
+    stage = Segments(spec, train, ())
+    training = [own for role, own in sets if role == "train"]
+    validation = [own for role, own in sets if role == "validation"]
+
+    @cache
+    def resource(name: str) -> Any:
+        if name == "annotator":
+            return load_annotator(spec.text.spacy, spec.heuristics)
+        return tfidf() if name == "tfidf" else load_text(spec.text.nltk_data)
+
+    def first_problems(bias: str, asked: Sequence[QuestionSet], check: Callable[..., list[str]]) -> list[str]:
+        """Return what a check says of ever more questions of each set, until it says nothing or has seen them all."""
+        needed = resources_of([bias])
+        is_slow = "annotator" in needed and spec.text.spacy is not None
+        rows = [question_rows(own, "in_distribution") for own in asked]
+        longest, n = max(own.num_rows for own in rows), _FIRST
+        given = {name: resource(name) for name in needed}
+        while True:
+            found = check(*(attributes(own.slice(0, n), [bias], variant=spec.variant, **given) for own in rows))
+            if not found or n >= longest:
+                return found
+            if is_slow and n >= _MOST_ANNOTATED:
+                return []
+            n *= 2
+
+    problems = []
+    for bias in train.biases:
+        found: list[str] = []
+        if train.thresholds != "mikula2024":
+            found = first_problems(bias, validation[:1], partial(stage.unjudgeable, bias, validation[0].name))
+            problems += found
+        if not found and stage.threshold(bias) is not None:
+            for own in training:
+                problems += first_problems(bias, [own, *validation], partial(stage.untrainable, bias, own.name))
+    return problems
 
 
 def _published(train: QaTrainSpec) -> dict[str, dict[str, Any]]:

@@ -162,6 +162,7 @@ def take(run: Run, names: Collection[str], into: Run) -> None:
             os.makedirs(os.path.dirname(into.path(name)), exist_ok=True)
             try:
                 os.link(run.path(name), into.path(name))
+                into.ledger.files[name] = run.ledger.files.get(name)
                 continue
             except OSError:  # another file system, or one without links
                 pass

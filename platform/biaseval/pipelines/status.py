@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from biaseval.errors import TransientError
+from biaseval.digests import inspected
+from biaseval.environment import SPEC, raw_spec
+from biaseval.errors import InputError
 from biaseval.execute.messages import under_way
 from biaseval.lease import Seen, Sight, look
 from biaseval.pipelines.directory import is_planned, read_plan, read_spec
@@ -37,6 +39,8 @@ class UnderWay:
 
     model: str
     n_steps: int
+    n_planned: int | None
+    """Steps that it makes at most; None: an older version began it."""
     loss: float
     step_s: float
     """Seconds of its last step."""
@@ -62,6 +66,10 @@ class Status:
     """Of the stage that is to be made; None: all are."""
     given_up: Mapping[str, str]
     """What it goes on without, and why, as far as that is known yet."""
+    damaged: Sequence[str]
+    """Files that are gone or differ from what was written; the same command makes them again."""
+    is_planned: bool = True
+    """The plan is complete; otherwise a process that works is planning, and there are no stages yet."""
 
     @property
     def is_live(self) -> bool:
@@ -93,12 +101,14 @@ def run_status(run_uri: str) -> Status:
     """Return how far the run at ``run_uri`` is.
 
     Raises:
-        InputError: there is no planned run.
-        TransientError: there is none yet: a process has just begun it.
+        InputError: there is no planned run, and no process is planning one.
+        TransientError: the disk or store does not answer.
     """
-    run = Run.open(run_uri)
+    run = inspected(Run.open(run_uri), with_trained=True)
+    damaged = sorted(run.ledger.damaged | run.ledger.lost)
+    run.ledger.is_whole = False  # what is not recorded yet is made
     if not is_planned(run):
-        _refuse_begun(run)
+        return _planning(run)
     plan = read_plan(run)
     spec = read_spec(run)
     kind = kind_of(spec)
@@ -106,10 +116,10 @@ def run_status(run_uri: str) -> Status:
     stages = [_stage_status(run, stage) for stage in planned]
     has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
     is_made = not any(missing_units(run, stage.units, needed_only=True) for stage in planned)
-    is_complete = is_made and (kind.page is None or (has_marts and has_report))
+    is_complete = is_made and not damaged and (kind.page is None or (has_marts and has_report))
     said = [] if is_made else under_way(run)
     begun = [
-        UnderWay(own["model"], own["n_steps"], own["loss"], own["seconds"])
+        UnderWay(own["model"], own["n_steps"], own.get("n_planned"), own["loss"], own["seconds"])
         for own in said
         if own.get("model") is not None
     ]
@@ -127,14 +137,36 @@ def run_status(run_uri: str) -> Status:
         driver=driver,
         pace=pace,
         given_up=kind.given_up(run, spec),
+        damaged=damaged,
     )
 
 
-def _refuse_begun(run: Run) -> None:
-    """Raise a TransientError where a process has begun on a run and not planned it yet."""
+def _planning(run: Run) -> Status:
+    """Return the status of a run that a process is planning.
+
+    Raises:
+        InputError: no process is; there is no run.
+    """
     driver, _ = look(run)
-    if driver is not None and driver.is_live:
-        raise TransientError(f"{run.uri}: a driver has just begun and is planning ({driver.who}); look again")
+    if driver is None or not driver.is_live:
+        raise InputError(
+            f"{run.uri}: holds no planned run; check the path, or start one (one that has just been started reads its "
+            "inputs before it writes: look again)"
+        )
+    return Status(
+        kind=str(raw_spec(run)["kind"]) if run.has(SPEC) else "",
+        stages=[],
+        has_metrics=False,
+        has_marts=False,
+        has_report=False,
+        is_complete=False,
+        under_way=[],
+        driver=driver,
+        pace=None,
+        given_up={},
+        damaged=[],
+        is_planned=False,
+    )
 
 
 def _stage_status(run: Run, stage: Stage) -> StageStatus:

@@ -12,6 +12,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from biaseval.analysis.objectives import EVERYTHING, Computing, Objectives, Value
+from biaseval.digests import inspected
 from biaseval.errors import BiasevalError, TransientError
 from biaseval.parsing import json_value
 from biaseval.pipelines.directory import read_plan, read_spec
@@ -34,6 +35,11 @@ MADE = f"{SHARED}/made.json"
 def trial_folder(number: int) -> str:
     """Return the directory of a trial, inside the search's."""
     return f"{TRIALS.name}/{number:05d}"
+
+
+def files_of_trials(part: int) -> tuple[str, ...]:
+    """Return the files of the trials of a part, the one that makes them complete last."""
+    return (*(f"{table.name}/{part_name(part)}" for table in (TRIAL_VALUES, TRIAL_EVALUATIONS)), row_of(part))
 
 
 def row_of(part: int) -> str:
@@ -220,7 +226,7 @@ def _made(
     kind = kind_of(spec)
     with planned_run(spec, f"{search_run.uri}/{trial_folder(number)}") as run:
         if search_run.has(MADE):
-            shared = Run.open(f"{search_run.uri}/{SHARED}")
+            shared = inspected(Run.open(f"{search_run.uri}/{SHARED}"))
             take(shared, search_run.read_json(MADE)["files"], run)
         run.write_json(CUTOFFS, cutoffs)
         problem = None

@@ -1,11 +1,18 @@
-"""Labels behind prompts: what stands between the two, and whether a tokenizer tells the labels apart."""
+"""Labels behind prompts: what stands between the two, whether a tokenizer tells labels apart, and whether people do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 _WHITESPACE = (" ", "\n", "\t")
+_UNSEEN = re.compile("[\u034f\u180b-\u180d\ufe00-\ufe0f]")
+"""Marks without a shape of their own, beside those that Unicode calls format characters."""
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_SHOWN = 3
 
 
 def separator(prompt: str, label: str) -> str:
@@ -36,3 +43,43 @@ def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | N
         if len(same) > 1:
             return f"the model's tokenizer gives the labels {' and '.join(map(repr, same))} the same tokens"
     return None
+
+
+def same_number(text: str) -> str | None:
+    """Return what all ways to write a number, true or false have in common (``1`` for ``1.0``); None: it is none."""
+    word = text.strip().casefold()
+    if _NUMBER.fullmatch(word):
+        return format((Decimal(word) + 0).normalize(), "f")
+    return word if word in ("true", "false") else None
+
+
+def looks(label: str) -> str:
+    """Return what is left of a label without case, spaces, what cannot be seen, and ways to write the same number."""
+    text = " ".join(unicodedata.normalize("NFKC", _visible(label).casefold()).split())
+    return same_number(text) or text
+
+
+def label_cautions(labels: Iterable[str]) -> Iterator[str]:
+    """Yield what is odd about labels, a sentence each: some look alike, or have the quotes of a file."""
+    by_look: dict[str, list[str]] = {}
+    for label in labels:
+        by_look.setdefault(looks(label), []).append(label)
+    for same in by_look.values():
+        if len(same) > 1:
+            yield f"the labels {shown_apart(same)} look alike and count as different; if they mean the same, mend them"
+    known = [label for same in by_look.values() for label in same]
+    if quoted := [label for label in known if label.startswith('"') or re.fullmatch("'.*'", label, re.DOTALL)]:
+        shown = ", ".join(map(repr, quoted[:_SHOWN])) + (", …" if len(quoted) > _SHOWN else "")
+        yield f"the quotes of {shown} count as part of the label; where they are only the file's, take them out"
+
+
+def shown_apart(labels: Sequence[str]) -> str:
+    """Return labels that look alike as a message shows them, so that they can be told apart."""
+    is_unseen = len(set(map(_visible, labels))) < len(labels)
+    return " and ".join(map(ascii if is_unseen else repr, labels))
+
+
+def _visible(label: str) -> str:
+    """Return a label without what cannot be seen of it, and with its characters as Unicode's KC form has them."""
+    seen = (each for each in unicodedata.normalize("NFKC", label) if unicodedata.category(each) != "Cf")
+    return unicodedata.normalize("NFKC", _UNSEEN.sub("", "".join(seen)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from biaseval.prompting.beginnings import without_second_bos
+
 JOINT_MARGIN = 8
 """How far one joint of pieces may change the number of tokens."""
 
@@ -21,8 +23,8 @@ class TokenCounter:
         self._tokenizer = tokenizer
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of ``text``, special tokens included."""
-        return len(self._tokenizer(text, verbose=False)["input_ids"])
+        """Return the number of tokens of ``text``, special tokens included, the first of all once."""
+        return len(self._tokenizer(without_second_bos(self._tokenizer, text), verbose=False)["input_ids"])
 
     def count_bare(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""
@@ -33,7 +35,8 @@ class TokenCounter:
 
     def cut(self, text: str, max_tokens: int) -> str:
         """Return the text of the first ``max_tokens`` ids of ``text``, special tokens left out."""
-        ids = self._tokenizer(text, verbose=False)["input_ids"][:max_tokens]
+        own = without_second_bos(self._tokenizer, text)
+        ids = self._tokenizer(own, verbose=False)["input_ids"][:max_tokens]
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
 

@@ -25,7 +25,11 @@ _NO_CONTEXT = "without a context"
 _NO_CHARACTER = "with half a surrogate pair (\\ud800 to \\udfff), which is no character"
 _NO_ANSWER = "without an answer"
 _NO_LISTS = "with answers that are not texts and starts, as many of each"
-_NO_JSON_LIST = 'with answers in brackets that are no JSON list, as ["one", "two"] is'
+_NO_JSON = {
+    "[": 'with answers in brackets that are no JSON list, as ["one", "two"] is',
+    "{": 'with answers in braces that are no JSON object, as {"text": ["one"], "answer_start": [0]} is',
+}
+_NO_TRUTH = "with an is_impossible that is neither true nor false"
 _EMPTY_ANSWER = "with an empty answer"
 _ABSENT_ANSWER = "with an answer that is nowhere in the context"
 _SAME_ID = "with the id of an earlier question"
@@ -72,18 +76,18 @@ def read_questions(
     The format is told by the content: SQuAD's articles (``data[].paragraphs[].qas[]``), MRQA's lines, or rows of a
     table (CSV, TSV, a JSON list, ``{"data": [...]}``, JSON lines, Parquet, as :class:`~biaseval.records.Records` reads
     them). A table has the columns ``question``, ``context`` and ``answers``, and if it likes ``id`` (else the number of
-    the row, from 0), ``title`` and ``answer_start``. Answers are a text, a list of texts (in CSV as JSON), or Hugging
-    Face's two lists ``text`` and ``answer_start``; where the file says no start it is the first place that has the
-    text. Other fields are ignored.
+    the row, from 0), ``title`` and ``answer_start``. Answers are a text, a list of texts, or Hugging
+    Face's two lists ``text`` and ``answer_start`` (in CSV as JSON); where the file says no start it is the first place
+    that has the text. Other fields are ignored.
 
     Where the context does not have an answer's text at its start, the start is moved to the nearest place that has it
     (the first of two equally near). Of an MRQA answer's spans the first counts; where that has the answer in other
     case, punctuation or articles, which is the same to the metric, the answer is written as the span has it. Questions
-    that SQuAD v2 marks ``is_impossible`` are left out: P3's metric has no null answer. All of this is counted in the
-    notes, and so are questions that stand there again under another id, which are kept.
+    that SQuAD v2 marks ``is_impossible`` (``true``, ``True`` or 1) are left out: P3's metric has no null answer. All of
+    this is counted in the notes, and so are questions that stand there again under another id, which are kept.
 
-    Bad are questions without id, text, context or answer, with an answer that the context does not have, or with the
-    id of an earlier question, good or bad.
+    Bad are questions without id, text, context or answer, with an answer that the context does not have, with an
+    ``is_impossible`` that is neither true nor false, or with the id of an earlier question, good or bad.
 
     Args:
         uri: a local path, or one on an object store.
@@ -112,7 +116,7 @@ def read_questions(
     if not found.questions:
         why = bad or ("all are marked is_impossible" if found.n_impossible else "it has none at all")
         raise InputError(f"{uri}: has no question that can be used ({why}); check the path")
-    notes = [f"{name}: {note}" for note in found.notes()]
+    notes = [f"{name}: {note}" for note in (*records.notes, *found.notes())]
     if bad:
         notes.append(f"{name}: left out {n_bad:,} of {found.n_rows:,} questions that cannot be used: {bad}")
     questions = found.questions
@@ -229,6 +233,8 @@ class _Found:
         self.ids.add(example_id)
         if is_same:
             return _SAME_ID
+        if row.is_impossible is None:
+            return _NO_TRUTH
         if not _is_filled(row.question):
             return _NO_QUESTION
         if not _is_filled(row.context):
@@ -255,7 +261,7 @@ class _Found:
                 start, text = named, span
                 n_respelled += 1
             if start is None:
-                return _NO_JSON_LIST if text.startswith("[") else _ABSENT_ANSWER
+                return _NO_JSON.get(text[:1], _ABSENT_ANSWER)
             if answer.start is None:
                 n_ambiguous += context.find(text, start + 1) >= 0
             else:

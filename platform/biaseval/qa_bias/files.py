@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from biaseval.errors import InputError
 from biaseval.parsing import json_value
-from biaseval.records import Records
+from biaseval.records import Records, is_missing
 
 _KNOWN_FORMATS = (
     "SQuAD JSON (v1.1 or v2), MRQA JSON lines, and rows of question, context and answers as CSV, TSV, JSON list, JSON "
@@ -46,7 +46,8 @@ class FileQuestion(NamedTuple):
     context: Any
     answers: list[FileAnswer] | None
     """None where they have no known form."""
-    is_impossible: bool
+    is_impossible: bool | None
+    """None where the file has neither true nor false there."""
 
 
 def file_questions(records: Records, fields: Mapping[str, str]) -> Iterator[FileQuestion]:
@@ -137,7 +138,7 @@ def _flat_row(place: str, row: Mapping[str, Any]) -> FileQuestion:
         question=row.get("question"),
         context=row.get("context"),
         answers=_answers(row.get("detected_answers", row.get("answers")), row.get("answer_start")),
-        is_impossible=row.get("is_impossible") is True,
+        is_impossible=_truth(row.get("is_impossible")),
     )
 
 
@@ -158,15 +159,17 @@ def _kind(value: object) -> str:
 def _answers(value: object, starts: object) -> list[FileAnswer] | None:
     """Return the answers of one question; None where they have no known form."""
     found: list[tuple[Any, ...]]
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if is_missing(value):
         return []
+    if isinstance(value, str) and _are_objects(parsed := _from_json(value)):
+        value = parsed
     if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
         return _plain_answers(value, starts)
     if isinstance(value, dict):
         texts, starts = value.get("text"), value.get("answer_start")
         if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
             return None
-        found = [(text, start, 0) for text, start in zip(texts, starts, strict=True)]
+        found = [(text, _whole(start), 0) for text, start in zip(texts, starts, strict=True)]
     elif isinstance(value, list) and all(isinstance(answer, dict) for answer in value):
         found = [(answer.get("text"), *_span(answer)) for answer in value]
     else:
@@ -188,6 +191,7 @@ def _plain_answers(value: str | list[Any], starts: object) -> list[FileAnswer] |
         texts = [value] if isinstance(value, str) else value
     starts = _from_json(starts)
     places = starts if isinstance(starts, list) else [starts] * (1 if starts is not None else len(texts))
+    places = list(map(_whole, places))
     is_known = len(places) == len(texts) and all(place is None or is_whole(place) for place in places)
     if not is_known or not _are_texts(texts):
         return None
@@ -198,12 +202,20 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
+def _are_objects(value: object) -> bool:
+    """Return whether a cell's JSON is answers as other formats have them: an object with texts, or a list of such."""
+    several = value if isinstance(value, list) else [value]
+    return bool(several) and all(isinstance(each, dict) and "text" in each for each in several)
+
+
 def _from_json(value: object) -> Any:
     """Return what a cell of a CSV says: None where it is empty, itself where it is no JSON."""
+    if is_missing(value):
+        return None
     if not isinstance(value, str):
         return value
     try:
-        return json_value(value) if value.strip() else None
+        return json_value(value)
     except ValueError:
         return value
 
@@ -212,11 +224,24 @@ def _span(answer: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the first character of an answer and the one behind it, or 0 for that where the file does not say."""
     match answer.get("char_spans"):
         case None:
-            return answer.get("answer_start"), 0
+            return _whole(answer.get("answer_start")), 0
         # MRQA's ends are inclusive.
         case [[start, end], *_] if is_whole(end):
             return start, end + 1
     return None, None
+
+
+def _truth(value: object) -> bool | None:
+    """Return whether a value is true (``true``, ``True``, 1 or 1.0); a missing one is not. None: neither."""
+    if is_missing(value):
+        return False
+    word = str(value).strip().casefold()
+    return True if word in ("true", "1", "1.0") else False if word in ("false", "0", "0.0") else None
+
+
+def _whole(value: object) -> object:
+    """Return a number without decimals as a whole one, as pandas makes decimal numbers of a column with gaps."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def is_whole(value: object) -> bool:

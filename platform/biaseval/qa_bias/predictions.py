@@ -45,7 +45,8 @@ def read_predictions(
     """
     predictions: dict[str, object] = {}
     twice: list[str] = []
-    for example_id, text in _pairs(uri):
+    notes: list[str] = []
+    for example_id, text in _pairs(uri, notes):
         if example_id in predictions:
             twice.append(example_id)
         predictions[example_id] = text
@@ -74,7 +75,6 @@ def read_predictions(
             f"{uri}: has no prediction for {len(missing):,} of {len(questions):,} questions ({first_ids(missing)}); "
             "add them, or leave these questions out for this model with on_missing: drop"
         )
-    notes = []
     if missing:
         notes.append(
             f"{uri}: has no prediction for {len(missing):,} of {len(questions):,} questions, which are left out for "
@@ -86,14 +86,14 @@ def read_predictions(
     return found, notes
 
 
-def _pairs(uri: str) -> Iterator[tuple[str, object]]:
-    """Yield the ids and predictions of a file.
+def _pairs(uri: str, notes: list[str]) -> Iterator[tuple[str, object]]:
+    """Yield the ids and predictions of a file, and add to the notes what should be known of how it is written.
 
     Raises:
         InputError: it has none of the formats.
     """
     problems = []
-    for place, row, is_whole in _rows(uri):
+    for place, row, is_whole in _rows(uri, notes):
         fields = row if isinstance(row, dict) else {}
         name = next((name for name in _TEXT_NAMES if name in fields), None)
         if is_id(fields.get("id")) and name is not None:
@@ -107,7 +107,7 @@ def _pairs(uri: str) -> Iterator[tuple[str, object]]:
         raise InputError(f"{uri}: {problems[0]}{more}; {_KNOWN_FORMATS}")
 
 
-def _rows(uri: str) -> Iterator[tuple[str, object, bool]]:
+def _rows(uri: str, notes: list[str]) -> Iterator[tuple[str, object, bool]]:
     """Yield the rows of a file, each with its place and whether it is all of the file.
 
     Raises:
@@ -119,6 +119,7 @@ def _rows(uri: str) -> Iterator[tuple[str, object, bool]]:
             yield place, row, False
         if records.problems:
             raise InputError.of([f"{uri}: {problem}" for problem in records.problems])
+        notes += [f"{uri}: {note}" for note in records.notes]
         return
     for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS):
         if isinstance(value, list) and not place:

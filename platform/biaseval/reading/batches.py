@@ -12,8 +12,9 @@ import torch
 from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError
+from biaseval.models import layer_configs, size_of
 from biaseval.reading.questions import Integers
-from biaseval.scoring.memory import free_bytes, is_out_of_memory
+from biaseval.scoring.memory import free_bytes, is_out_of_memory, widest_layer
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +34,8 @@ def token_budget_of(model: PreTrainedModel, longest: int) -> int:
     """
     if model.device.type != "cuda":
         return _CPU_BUDGET
-    config = model.config.get_text_config()
-    widest = max(getattr(config, "intermediate_size", None) or 4 * config.hidden_size, config.hidden_size)
-    n_heads = getattr(config, "num_attention_heads", 0)
-    per_token = model.dtype.itemsize * 12 * widest + (model.dtype.itemsize + 4) * n_heads * longest
+    n_heads = max(size_of(layer, "num_attention_heads") for layer in layer_configs(model.config))
+    per_token = model.dtype.itemsize * 12 * widest_layer(model) + (model.dtype.itemsize + 4) * n_heads * longest
     devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
     free = min(map(free_bytes, devices))
     return int(min(max(free // 3 // per_token, SMALLEST_BUDGET), _LARGEST_CUDA_BUDGET))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from biaseval.report.findings import METRICS, Findings, Row
 from biaseval.report.summary import (
     MIN_UNITS,
+    beside_constant,
     demonstrations,
     demos,
     join,
@@ -39,17 +40,20 @@ _OTHERS, _THESE = "", "same_tasks_"
 _RISES = "bias falls, accuracy rises"
 _OPEN = "bias falls, loss not ruled out"
 _UNSHOWN = "not shown"
-_NOTHING_LEFT = "do not use: nothing is left to measure"
 _WORSE = "do not use: bias rises or performance falls"
 
 _TITLES = {
     _RISES: "{falls}, accuracy rises",
     "bias falls, no loss": "{falls}, no loss of accuracy beyond {least}",
     _OPEN: "{falls}, a loss of accuracy is not ruled out (band of all tests at once)",
+    "bias falls, accuracy falls": "{falls}, accuracy or macro-F1 falls",
+    "bias falls, not shown to be better than a constant answer": "{falls}, "
+    "and the answers are not shown to be better than one label for all",
+    "bias falls, no better than a constant answer": "{falls}, and the answers are no better than one label for all",
     "mixed": "One of RSD and BiasScore falls, the other rises",
+    "bias rises": "Bias rises, and accuracy or macro-F1 rises",
     _UNSHOWN: "No change of bias is shown",
-    _NOTHING_LEFT: "Do not use, as accuracy is below the majority class, or the answers are nearly all the same",
-    _WORSE: "Do not use, as bias rises, or accuracy or macro-F1 falls",
+    _WORSE: "Do not use: bias rises, or accuracy or macro-F1 falls, and nothing is gained",
 }
 """The column ``advice`` to the title of its line, in the order of lines."""
 
@@ -73,11 +77,12 @@ def advice(findings: Findings) -> list[Conclusion]:
     if scope.n_tasks > 1:
         others = f"None of this is shown for other tasks; measure {MIN_UNITS} tasks or more. "
     if scope.has_words_for_others:
-        shown = _lines(findings, _OTHERS)
-        others = "None of this is shown for other tasks like these. "
-        if shown == items:
+        every = _lines(findings, _OTHERS)
+        shown = [line for line in every if not line.startswith(_TITLES[_UNSHOWN])]
+        others = "No change of bias is shown for other tasks like these. "
+        if shown and every == items:
             others = "All of this is shown for other tasks like these, too. "
-        elif shown := [line for line in shown if not line.startswith(_TITLES[_UNSHOWN])]:
+        elif shown:
             others = ""
             items += [f"For other tasks like these: {line}" for line in _lowered(shown)]
     return [Conclusion(_LEAD, f"on {scope.these}:", tuple(items), f"{others}{_NOT_EACH_OTHER}")]
@@ -131,19 +136,16 @@ def _named(remedies: Sequence[Row], findings: Findings, advised: str, side: str)
 
 def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
     """Return what is shown of a remedy beside the title of its line: what speaks against it, or for it."""
-    asked = [] if advised == _RISES else [(_PERFORMANCES, "higher", "rise")]
-    if advised in (_WORSE, _NOTHING_LEFT):
-        asked = [(_BIASES, "higher", "rise"), (_PERFORMANCES, "lower", "fall")]
     notes = [_band(findings, row, side)] if advised == _OPEN else []
-    if advised == _NOTHING_LEFT:
-        notes.append("accuracy below the majority class" if row["is_told_below_majority"] else "nearly one answer")
-    for metrics, word, verb in asked:
+    asked = [(_BIASES, "higher", "rise"), (_PERFORMANCES, "higher", "rise"), (_PERFORMANCES, "lower", "fall")]
+    for metrics, word, verb in asked[:1] if advised == _RISES else asked:
         found = [METRICS[metric] for metric in metrics if row[f"{metric}_{side}verdict"] == word]
         if found:
             notes.append(f"{join(found)} {verb}{'s' if len(found) == 1 else ''}")
-    is_worth_it = advised not in (_WORSE, _NOTHING_LEFT) and (notes or advised != _UNSHOWN)
-    if row["is_below_majority"] and is_worth_it:
-        notes.append(f"accuracy {row['accuracy']:.3f}, the majority class's {row['majority_accuracy']:.3f}")
+    is_worth_it = advised != _WORSE and (notes or advised != _UNSHOWN)
+    constants = [(row["accuracy"], row["majority_accuracy"]), (row["macro_f1"], row["majority_macro_f1"])]
+    if is_worth_it and any(value is not None and value <= constant for value, constant in constants):
+        notes.append(beside_constant(row))
     return ", ".join(notes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from biaseval.environment import PRIMARY_BEFORE
 from biaseval.report.findings import Findings
 from biaseval.report.formats import Formats
 from biaseval.report.methods import method_name
@@ -36,7 +37,13 @@ def caveats(findings: Findings) -> list[str]:
         )
     if "imported" in findings.spec:
         sentences += findings.plan["notes"]
-    sentences += [*_scoring(findings), *_out_of_reach(findings), *_single_gold(findings), *_without_hit(findings)]
+    sentences += [
+        *_primary(findings),
+        *_scoring(findings),
+        *_out_of_reach(findings),
+        *_single_gold(findings),
+        *_without_hit(findings),
+    ]
     sentences += [*_single_label(findings), *_turned(findings.formats)]
     if n_fewer := findings.n_cut["n_fewer_demos"]:
         of = f" of {findings.plan['n_prompts']:,}" if "n_prompts" in findings.plan else ""
@@ -56,6 +63,21 @@ def caveats(findings: Findings) -> list[str]:
     if findings.adaptation is not None:
         sentences += training_caveats(findings.adaptation)
     return [*sentences, *few_notes(findings.plan)]
+
+
+def _primary(findings: Findings) -> list[str]:
+    """Return that the primary question was named when scores were there already, if so."""
+    asked, before = findings.spec.get("primary"), findings.environment.get(PRIMARY_BEFORE, _AS_IT_IS)
+    if not asked or before in (_AS_IT_IS, asked):
+        return []
+    was = f"before, it was {before['metric']} with {before['method']}" if before else "before, there was none"
+    return [
+        f"The primary question was chosen when the scores were there already ({was}). Its words are as sure as they "
+        "say only if nobody had seen results by then."
+    ]
+
+
+_AS_IT_IS = "the primary question never changed"
 
 
 def _scoring(findings: Findings) -> list[str]:

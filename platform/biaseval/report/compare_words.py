@@ -9,7 +9,7 @@ from biaseval.analysis.compared_kinds import KINDS
 from biaseval.analysis.comparing import Compared
 from biaseval.report.compare_kinds import COMPARED_KINDS, Place, count, some
 from biaseval.report.findings import Row
-from biaseval.report.summary import join, signed
+from biaseval.report.summary import BESIDE_CONSTANT, join, signed
 
 VERDICTS = {
     "higher": "higher",
@@ -26,9 +26,6 @@ _NOT_JUDGED = {None: "not judged", "too few": "not judged"}
 
 TOLD_APART = ("higher", "lower")
 """The verdicts that say that two runs differ."""
-
-_DOUBTS = {"is_constant": "always the same answer", "is_at_baseline": "not above the majority class"}
-"""What a side may be that makes a word no praise: its column to how pages say it."""
 
 _LEVEL = 0.05
 """At which differences are told from 0 (the macro ``verdict``)."""
@@ -88,13 +85,12 @@ def verdict_word(row: Row) -> str:
 
 
 def doubt(row: Row) -> str:
-    """Return what makes the word of a test no praise: what is true of which side; nothing where there is nothing."""
-    sides: dict[str, list[str]] = {}
+    """Return what makes the word of a test no praise: which side is not shown to be better than one label for all."""
+    sides: dict[bool | None, list[str]] = {}
     for prefix in ("", "other_"):
-        found = next((words for column, words in _DOUBTS.items() if row.get(f"{prefix}{column}")), None)
-        if found is not None:
-            sides.setdefault(found, []).append(row[f"{prefix}run"])
-    return "; ".join(f"{words}: {join(runs)}" for words, runs in sides.items())
+        if not row.get(f"{prefix}is_above_constant", True):
+            sides.setdefault(row[f"{prefix}is_above_constant"], []).append(row[f"{prefix}run"])
+    return "; ".join(f"{BESIDE_CONSTANT[is_above]}: {join(runs)}" for is_above, runs in sides.items())
 
 
 def in_brackets(text: str) -> str:
@@ -161,32 +157,18 @@ def is_without_difference(rows: Sequence[Row]) -> bool:
 
 
 def constant_answers(compared: Compared, rows: Sequence[Row]) -> list[str]:
-    """Return where runs give almost always the same answer, whatever the input."""
-    places: dict[str, dict[str, int]] = {}
-    n_tasks = {}
+    """Return where runs are no better than an answer that is always the same."""
+    places: dict[str, list[str]] = {}
     for row in rows:
-        where = place_name(compared.kind, row)
-        for run, number, always in (
-            (row["run"], row.get("n_constant", 0), row.get("is_constant")),
-            (row["other_run"], row.get("n_other_constant", 0), row.get("other_is_constant")),
-        ):
-            if number or always:
-                places.setdefault(where, {})[run] = number
-                n_tasks[where] = row.get("n_tasks")
-    if not places:
+        own = places.setdefault(place_name(compared.kind, row), [])
+        own += [row[f"{side}run"] for side in ("", "other_") if row.get(f"{side}is_above_constant", True) is False]
+    told = [f"{where}: {join(dict.fromkeys(runs))}" for where, runs in places.items() if runs]
+    if not told:
         return []
-    told = [f"{where}: {_runs_of(found, n_tasks[where])}" for where, found in places.items()]
     return [
-        f"Almost always the same answer, in more than 95 % of the rows: {some(told, 3, '; ')}. Differences "
-        "there, of bias as of accuracy and F1, say which answer that is, and little else."
+        f"{BESIDE_CONSTANT[False].capitalize()}: {some(told, 3, '; ')}. Differences there, of bias as of accuracy and "
+        "F1, say little else."
     ]
-
-
-def _runs_of(found: dict[str, int], n_tasks: int | None) -> str:
-    """Return runs, with the number of tasks in which something is so, where there are tasks."""
-    if not any(found.values()):
-        return join(found)
-    return f"{join([f'{run} in {number:,}' for run, number in found.items()])} of {count(n_tasks or 0, 'task')}"
 
 
 def _pair_sentences(compared: Compared, who: str, other: str, shared: Row, rows: Sequence[Row]) -> list[str]:
@@ -280,7 +262,16 @@ def caveats(compared: Compared) -> list[str]:
     tests = [row for row in compared.tests if row["run"] == compared.reference]
     if caveat := kind.caveat(tests):
         told.append(caveat)
+    if n_holding := sum(row["verdict"] in TOLD_APART and _holds_zero(row) for row in tests):
+        told.append(
+            f"The interval of {count(n_holding, 'difference')} that {'is' if n_holding == 1 else 'are'} told apart "
+            "includes 0. Intervals hold for all tests at once, and p is step-down, which finds more; verdicts go by p."
+        )
     return told
+
+
+def _holds_zero(row: Row) -> bool:
+    return row["verdict_low"] is not None and row["verdict_low"] <= 0 <= row["verdict_high"]
 
 
 def not_shared(kind: str, pair: Row, back: Row) -> list[str]:

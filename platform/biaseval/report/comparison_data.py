@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from biaseval.analysis import open_runs, run_names
+from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import InputError
 from biaseval.report.findings import Row
 from biaseval.report.summary import join
@@ -85,7 +86,7 @@ def read_comparison(run_uris: Sequence[str]) -> Comparison:
         by_model, by_setting, effects, verdicts, shared, settings = (
             connection.sql(f"from {name}").to_arrow_table().to_pylist() for name in _READ
         )
-    specs = {name: run.read_yaml("spec.yaml") for name, run in runs.items()}
+    specs = {name: raw_spec(run) for name, run in runs.items()}
     sizes = {row["run"]: row["n_parameters"] for row in by_model}
     comparison = Comparison(
         models=_models(runs, specs, sizes),
@@ -112,7 +113,7 @@ def _models(runs: dict[str, Run], specs: dict[str, Row], sizes: dict[str, int | 
     groups: dict[str, list[str]] = {}
     for name, run in runs.items():
         model = specs[name]["model"]
-        environment = run.read_json("environment.json") if run.has("environment.json") else {}
+        environment = read_environment(run)
         weights = environment.get("model", {}).get("digest") or [model.get("path"), model.get("adapter")]
         groups.setdefault(json.dumps([weights, model.get("dtype"), model.get("quantization")]), []).append(name)
     named = _distinct(

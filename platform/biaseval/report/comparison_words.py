@@ -32,20 +32,21 @@ def sentences(
 def _boundaries(comparison: Comparison, rows: Sequence[Row]) -> str:
     """Return from where to where RB@10 and mean weighted F1 reach on each data set.
 
-    Left out are runs with too few test rows for RB@10, and those that always answer the same, whose RB@10 is no
-    robustness; of these it says how many.
+    Left out are runs with too few test rows for RB@10, and those of which no setting is shown to be better than one
+    label for all, whose RB@10 is no robustness; of these it says how many.
     """
     found, n_constant, n_judged = [], 0, 0
     for dataset in comparison.datasets:
         judged = [row for row in rows if row["run"] in dataset.runs and row["has_enough_rows"]]
-        there = [row for row in judged if not row["is_constant"]]
+        there = [row for row in judged if row["is_any_setting_above_constant"]]
         n_judged += len(judged)
         n_constant += len(judged) - len(there)
         if there:
             f1 = _range([row["mean_f1"] for row in there])
             found.append(f"{_range([row['rb_at_10'] for row in there])} on {dataset.name} (mean weighted F1 {f1})")
     left_out = (
-        f"{n_constant} of {n_judged} with and without instruction always answer the same, and RB@10 says nothing there"
+        f"in {n_constant} of {n_judged} with and without instruction no setting is shown to be better than one label "
+        "for all, and RB@10 says nothing there"
         if n_constant
         else ""
     )
@@ -163,10 +164,10 @@ def caveats(comparison: Comparison) -> list[str]:
 
 
 def _constant_caveats(comparison: Comparison) -> list[str]:
-    """Return which runs give almost always the same answer."""
+    """Return which runs have no setting that is shown to be better than one label for all."""
     by_run: dict[str, list[Row]] = {}
     for row in comparison.by_model:
-        if row["is_constant"]:
+        if not row["is_any_setting_above_constant"]:
             by_run.setdefault(row["run"], []).append(row)
     if not by_run:
         return []
@@ -174,10 +175,10 @@ def _constant_caveats(comparison: Comparison) -> list[str]:
     for run, rows in sorted(by_run.items()):
         ways = list(dict.fromkeys(way_name(row["predict"], row["method"]) for row in rows))
         constant, mean = rows[0]["constant_f1"], max(row["mean_f1"] for row in rows)
-        told.append(f"{run} ({join(ways)}; mean weighted F1 up to {mean:.3f}, the best constant answer {constant:.3f})")
+        told.append(f"{run} ({join(ways)}; mean weighted F1 up to {mean:.3f}, one label for all {constant:.3f})")
     return [
-        f"More than 95% of the predictions are the same answer in {join(told)}: such a model pays no "
-        "attention to the demonstrations, and an RB@10 near 1 is then no robustness."
+        f"No setting is shown to be better than one label for all in {join(told)}: an RB@10 near 1 is then no "
+        "robustness."
     ]
 
 

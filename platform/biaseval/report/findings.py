@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 
 from biaseval.analysis import open_runs
+from biaseval.environment import raw_spec, read_environment
 from biaseval.report.formats import QUERIES as OF_FORMATS
 from biaseval.report.formats import Formats, formats_of
 from biaseval.report.methods import Order, is_adapted, method_order, mitigation_of
@@ -67,9 +68,10 @@ class Findings:
     labels: dict[str, list[Row]]
     """Task to its rows of ``label_bias_by_label_over_sets``, of the method none at the largest n_demos."""
     answers: list[Row]
-    """The label that is predicted most in each task, n_demos and method none: rows of the same."""
+    """The label that is predicted most in each task, n_demos and demonstration set, of the method none."""
     preferred: list[Row]
-    """The label that is predicted most beyond its share of the gold labels: the same."""
+    """By task and n_demos, of the method none: the label that is predicted most beyond its share of the gold labels.
+    ``is_of_all_sets``: it is the same in each demonstration set."""
     wrong: dict[str, list[Row]]
     """Most biased task to its rows of ``wrong_answers``, of the same, where the preferred label is predicted."""
     adaptation: Adaptation | None
@@ -109,6 +111,11 @@ class Findings:
                 return row
         return None
 
+    def preferred_of(self, task: str, n_demos: int) -> Row:
+        """Return the row of ``preferred`` of a task and a number of demonstrations."""
+        [found] = [row for row in self.preferred if (row["task"], row["n_demos"]) == (task, n_demos)]
+        return found
+
 
 def read_findings(run: Run) -> Findings:
     """Return what the report of ``run`` shows.
@@ -116,7 +123,7 @@ def read_findings(run: Run) -> Findings:
     Raises:
         BiasevalError: it has no metrics yet.
     """
-    spec = run.read_yaml("spec.yaml")
+    spec = raw_spec(run)
     with closing(open_runs([run.uri])) as connection:
         means = _rows(connection, "from label_bias_by_model")
         n_demos = tuple(sorted({row["n_demos"] for row in means}))
@@ -171,8 +178,8 @@ def read_findings(run: Run) -> Findings:
         formats=formats,
         queries=queries,
         spec=spec,
-        plan=_read_json(run, "plan.json"),
-        environment=_read_json(run, "environment.json"),
+        plan=run.read_json("plan.json") if run.has("plan.json") else {},
+        environment=read_environment(run),
     )
 
 
@@ -243,11 +250,6 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[
     return rows
 
 
-def _read_json(run: Run, name: str) -> Row:
-    content: Row = run.read_json(name) if run.has(name) else {}
-    return content
-
-
 _TESTED_TASKS = (
     "from label_bias_by_task_over_sets inner join label_bias_task_tests using (model, task, n_demos, method) "
     "where suite = 'all'"
@@ -263,14 +265,33 @@ from tasks
 """
 
 _ANSWERS = """
-from label_bias_by_label_over_sets
+select
+    task,
+    n_demos,
+    demo_set,
+    label,
+    n_predicted / sum(n_predicted) over (partition by task, n_demos, demo_set) as predicted_share
+from label_bias_by_label
 where method = 'none'
-qualify row_number() over (partition by task, n_demos order by predicted_share desc, label) = 1
-order by task, n_demos
+qualify row_number() over (partition by task, n_demos, demo_set order by n_predicted desc, label) = 1
+order by task, n_demos, demo_set
 """
 
 _PREFERRED = """
-from label_bias_by_label_over_sets
+with sets as (
+    from label_bias_by_label
+    where method = 'none'
+    qualify row_number() over (partition by task, n_demos, demo_set order by n_predicted - n_gold desc, label) = 1
+)
+
+select
+    over_sets.*,
+    (
+        select count(distinct sets.label) = 1
+        from sets
+        where sets.task = over_sets.task and sets.n_demos = over_sets.n_demos
+    ) as is_of_all_sets
+from label_bias_by_label_over_sets as over_sets
 where method = 'none'
 qualify row_number() over (partition by task, n_demos order by predicted_share - gold_share desc, label) = 1
 order by task, n_demos

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from biaseval.analysis import open_runs
+from biaseval.environment import raw_spec, read_environment
 from biaseval.report.findings import Adaptation, Row, read_adaptation
 from biaseval.report.ways import REGIONS, row_order, way_order, ways_of
 from biaseval.store import Run
@@ -89,7 +90,7 @@ def read_majority_findings(run: Run) -> MajorityFindings:
     Raises:
         BiasevalError: the run has no metrics yet.
     """
-    spec = run.read_yaml("spec.yaml")
+    spec = raw_spec(run)
     marts = ("by_model", "over_seeds", "instruction_gap", "remedies", "verdicts", "components")
     with closing(open_runs([run.uri])) as connection:
         by_model, by_setting, gaps, remedies, verdicts, components, settings = (
@@ -121,7 +122,7 @@ def read_majority_findings(run: Run) -> MajorityFindings:
         queries=queries,
         spec=spec,
         plan=run.read_json("plan.json") if run.has("plan.json") else {},
-        environment=run.read_json("environment.json") if run.has("environment.json") else {},
+        environment=read_environment(run),
     )
 
 

@@ -9,14 +9,14 @@ from biaseval.report.findings import Row
 from biaseval.report.majority_findings import METRICS_OF_VERDICTS, MajorityFindings
 from biaseval.report.methods import is_adapted, method_name
 from biaseval.report.mitigation import training_caveats
-from biaseval.report.summary import MIN_UNITS, Line, counted, join, p_value, signed
+from biaseval.report.summary import BESIDE_CONSTANT, MIN_UNITS, Line, counted, join, p_value, signed
 from biaseval.report.ways import INSTRUCTIONS, WAYS, way_name
 
 _WORDS = {
     "unclear": "no clear change",
     "too few rows": "too few rows to say",
     "too few seeds": "too few seeds to say",
-    "constant answer": "not judged beside a constant answer",
+    "constant answer": "not judged beside one label for all",
     "no spread": "not judged, as settings are all alike",
 }
 _FALLS_IN = {
@@ -32,7 +32,7 @@ _NO_FALL = {"bias rises": "sd is higher or RB@10 lower", "mixed": "sd and RB@10 
 _WHY_NOT = {
     "too few seeds": f"fewer than {MIN_UNITS} seeds",
     "too few rows": "too few test rows",
-    "constant answer": "a side always answers the same",
+    "constant answer": "no setting of a side is shown to be better than one label for all",
 }
 _N_NAMED = 3
 """Ways of predicting that a sentence names."""
@@ -73,7 +73,7 @@ def verdict_word(verdict: Row) -> str:
 def evidence(row: Row) -> str:
     """Return what the words on a remedy amount to; a row of ``majority_remedies``."""
     notes = ["RB@10 not judged"] * (not row["is_rb_at_10_judged"])
-    notes += ["no more F1 than a constant answer"] * bool(row["is_below_constant"])
+    notes += [BESIDE_CONSTANT[row["is_above_constant"]]] * (not row["is_above_constant"])
     return f"{row['evidence']} ({', '.join(notes)})" if notes else str(row["evidence"])
 
 
@@ -118,23 +118,23 @@ def cautions(findings: MajorityFindings) -> list[str]:
 
 
 def _constant(findings: MajorityFindings) -> list[Line]:
-    rows = [row for row in findings.by_model if row["is_constant"]]
-    if not rows:
-        return []
-    told = [
-        f"{100 * row['share_most_frequent']:.1f} % of the predictions of {_place(row)} (mean weighted F1 "
-        f"{row['mean_f1']:.3f})"
-        for row in rows
-    ]
-    text = f"{_some(told)}; the best constant answer has {rows[0]['constant_f1']:.3f}."
-    return [Line("Nearly always the same answer", f"{text} RB@10 near 1 is then no robustness.")]
+    """Return which ways of predicting are not shown to be better than one label for all."""
+    lines = []
+    for is_above in (False, None):
+        if rows := [row for row in findings.by_model if row["is_above_constant"] is is_above]:
+            told = [
+                f"{_place(row)} (mean weighted F1 {row['mean_f1']:.3f}, accuracy {row['accuracy']:.3f}; "
+                f"{100 * row['share_most_frequent']:.1f} % of the answers over all settings are one label)"
+                for row in rows
+            ]
+            constants = f"one label for all has {rows[0]['constant_f1']:.3f} and {rows[0]['majority_accuracy']:.3f}"
+            lines.append(Line(BESIDE_CONSTANT[is_above].capitalize(), f"{_some(told)}; {constants}."))
+    return lines
 
 
 def _proportions(findings: MajorityFindings) -> list[Line]:
     """Return whether proportions matter at all to the first way of predicting, and what its predictions follow."""
-    rows = [row for row in findings.first() if not row["is_constant"]]
-    if not rows:
-        return []
+    rows = findings.first()
     told = []
     if matter := [row for row in rows if _matters(row)]:
         facts = [
@@ -147,7 +147,7 @@ def _proportions(findings: MajorityFindings) -> list[Line]:
         told.append(f"not shown to matter {_by_instruction(unclear, facts)}")
     if not told:
         told.append("one seed cannot tell whether they matter")
-    tested = [row for row in findings.by_model if row["proportions_p_adjusted"] is not None and not row["is_constant"]]
+    tested = [row for row in findings.by_model if row["proportions_p_adjusted"] is not None]
     of_all = f"; of all ways, in {sum(map(_matters, tested))} of {len(tested)}" if len(tested) > len(rows) else ""
     return [Line(_lead("Proportions", findings), f"{'; '.join(told)}{of_all}.{_followed(rows)}")]
 
@@ -178,13 +178,15 @@ def _boundary(findings: MajorityFindings) -> list[Line]:
 
 def _width(row: Row) -> str:
     inside = f"{row['n_marked']} of {row['n_settings']} settings are within 10 points of the best setting"
-    if row["is_constant"]:
-        return "RB@10 says nothing, as it always gives the same answer,"
-    if not row["n_marked"]:  # the best setting is within 10 points of itself
-        return "RB@10 says nothing, as no answer is right or most outputs are no label,"
+    if row["is_any_setting_above_constant"] is False:
+        return "RB@10 says nothing, as no setting is better than one label for all,"
     if not row["has_enough_rows"]:
         reach = "" if row["half_width"] is None else f" (the settings' intervals reach {row['half_width']:.3f})"
         return f"too few rows for RB@10{reach}"
+    if row["is_any_setting_above_constant"] is None:
+        return "RB@10 says nothing, as no setting is shown to be better than one label for all,"
+    if not row["n_marked"]:  # the best setting is within 10 points of itself
+        return "RB@10 says nothing, as most outputs are no label,"
     return f"{inside}, for these draws of demonstrations (RB@10 {row['rb_at_10']:.3f}),"
 
 
@@ -268,8 +270,8 @@ def _supported(findings: MajorityFindings) -> list[str]:
             groups.setdefault(said, []).append(row)
     if not groups:
         return [
-            "no remedy is shown to lower sd or raise RB@10, to lose less than 0.01 of mean weighted F1, and to beat a "
-            "constant answer."
+            "no remedy is shown to lower sd or raise RB@10, to lose less than 0.01 of mean weighted F1, and to be "
+            "better than one label for all."
         ]
     return [said.format(_some(_remedy(row, findings) for row in rows)) for said, rows in groups.items()]
 
@@ -278,26 +280,28 @@ def _only_better(findings: MajorityFindings) -> list[str]:
     """Return the remedies above a constant answer with which mean F1 is higher, and nothing shows less bias."""
     groups: dict[str, list[Row]] = {}
     for row in findings.remedies:
-        if row["f1_evidence"] == "higher" and not row["is_supported"] and not row["is_below_constant"]:
+        if row["f1_evidence"] == "higher" and not row["is_supported"] and row["is_above_constant"]:
             bias = _NO_FALL.get(row["evidence"], "no lower sd or higher RB@10 is shown")
             groups.setdefault(f"Mean weighted F1 is higher with {{}}, but {bias}{_unjudged(row)}.", []).append(row)
     return [said.format(_some(_remedy(row, findings) for row in rows)) for said, rows in groups.items()]
 
 
 def _below_constant(findings: MajorityFindings) -> list[str]:
-    """Return the remedies of which a gain is shown, and which do not beat a constant answer."""
+    """Return the remedies of which a gain is shown, and which are not shown to be better than one label for all."""
     rows = [
         row
         for row in findings.remedies
-        if row["is_below_constant"] and (row["f1_evidence"] == "higher" or row["bias_falls_in"] is not None)
+        if not row["is_above_constant"] and (row["f1_evidence"] == "higher" or row["bias_falls_in"] is not None)
     ]
-    if not rows:
-        return []
-    named = _some(f"{_remedy(row, findings)} ({row['mean_f1']:.3f})" for row in rows)
-    return [
-        f"Not advised, for the best constant answer has a weighted F1 of {rows[0]['constant_f1']:.3f}, and the mean is "
-        f"no more with {named}."
-    ]
+    told = []
+    for row in rows:
+        gains = [_FALLS_IN[row["bias_falls_in"]]] if row["bias_falls_in"] else []
+        gains += [f"mean weighted F1 rises to {row['mean_f1']:.3f}"] if row["f1_evidence"] == "higher" else []
+        told.append(
+            f"With {_remedy(row, findings)} {join(gains)}; it is still {BESIDE_CONSTANT[row['is_above_constant']]} "
+            f"({row['constant_f1']:.3f})."
+        )
+    return told
 
 
 def _unjudged(row: Row) -> str:

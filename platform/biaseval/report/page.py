@@ -22,7 +22,7 @@ from biaseval.report.formats import METRICS as FORMAT_METRICS
 from biaseval.report.ids import ids_of_methods
 from biaseval.report.methods import explained, method_name, side_by_side
 from biaseval.report.mitigation import cost_groups
-from biaseval.report.summary import measured, preferred_label, remedy_name, scope_of_words, word
+from biaseval.report.summary import measured, remedy_name, scope_of_words, word
 from biaseval.report.verdict import conclude
 
 SUITES = {"all": "All tasks", "semantically_equivalent": "Tasks with semantically equivalent labels"}
@@ -58,7 +58,6 @@ def page_templates() -> Environment:
         "suite": lambda suite: SUITES.get(suite, suite),
         "data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
         "flat": lambda content: list(_flat(content)),
-        "preferred": preferred_label,
         "cut": _cut,
         "word": word,
         "prose": lambda text: Markup(html.escape(text, quote=False)),

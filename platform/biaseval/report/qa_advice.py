@@ -64,16 +64,24 @@ def _of_biases(findings: QaFindings, tests: list[Row], *, is_trained: bool) -> l
         noise = [row["null_high"] for row in tested]
         least, most = number(min(noise)), number(max(noise))
         reach = least if least == most else f"{least} to {most}"
-        if not max(noise):
-            return ["No bias is shown, and none excluded. More questions would show smaller ones."]
+        search = f": a single search takes significances up to {reach} points for noise (by heuristic)"
         return [
-            f"No bias is shown, and none excluded: a single search takes significances up to {reach} points for noise "
-            "(by heuristic). More questions would show smaller ones."
+            f"No bias is shown, and none excluded{search if max(noise) else ''}{_detectable(tested)}. "
+            "More questions would show smaller ones."
         ]
     if any(row["bias_significance"] is not None for row in tests):
         return ["Measure this run again: its biases were not tested."]
     sample = findings.spec["bootstrap"]["sample"]
     return [f"Measure more questions: each group needs {sample:,} of them."] if tests else []
+
+
+def _detectable(tests: list[Row]) -> str:
+    """Return behind a semicolon which significances single tests would mostly find; nothing where that is not known."""
+    found = [row["smallest_detectable"] for row in tests if row["smallest_detectable"]]
+    if not found:
+        return ""
+    least, most = number(min(found)), number(max(found))
+    return f"; four of five such runs find {least if least == most else f'{least} to {most}'} points"
 
 
 def _of_readers(findings: QaFindings, training: QaTraining) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import duckdb
 
 from biaseval.analysis import open_runs
+from biaseval.environment import raw_spec, read_environment
 from biaseval.report.findings import Row
 from biaseval.store import Run
 
@@ -92,7 +93,7 @@ def read_qa_findings(run: Run) -> QaFindings:
     Raises:
         BiasevalError: the run has no metrics yet.
     """
-    spec = run.read_yaml("spec.yaml")
+    spec = raw_spec(run)
     with closing(open_runs([run.uri])) as connection:
         by_heuristic = _rows(connection, "from qa_bias_by_heuristic")
         by_dataset = _rows(connection, "from qa_by_dataset")
@@ -134,8 +135,8 @@ def read_qa_findings(run: Run) -> QaFindings:
         examples=chosen,
         searched_before=_searched_before(run),
         spec=spec,
-        plan=_read_json(run, "plan.json"),
-        environment=_read_json(run, "environment.json"),
+        plan=run.read_json("plan.json") if run.has("plan.json") else {},
+        environment=read_environment(run),
     )
 
 
@@ -201,11 +202,6 @@ def _searched_before(run: Run) -> frozenset[str]:
             fixed = [] if given == "search" else [own for own, value in given.items() if not isinstance(value, list)]
             found |= set(before.get("heuristics", ())) - set(fixed)
     return frozenset(found)
-
-
-def _read_json(run: Run, name: str) -> Row:
-    content: Row = run.read_json(name) if run.has(name) else {}
-    return content
 
 
 _STANDARD_READERS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from biaseval.report.findings import Row
@@ -159,9 +160,10 @@ def _place(findings: QaFindings, row: Row) -> str:
 
 
 def _in_noise(findings: QaFindings, row: Row) -> str:
-    value, null = number(row["bias_significance"]), number(row["bias_significance_null"])
+    names = ("bias_significance", "bias_significance_null", "bias_significance_null_high")
+    value, null, high = (number(row[name]) for name in names)
     over = averaged_over(findings, row["model"], row["dataset"])
-    return f"{value} ({null} in answers without bias{f'; {over}' if over else ''})"
+    return f"{value} ({null} in answers without bias, in 95 % of them up to {high}{f'; {over}' if over else ''})"
 
 
 def _named(findings: QaFindings, row: Row) -> str:
@@ -246,31 +248,35 @@ def _comparison(findings: QaFindings, dataset: str) -> str:
         for model in findings.models
         if (row := findings.averages.get((model, dataset))) and row["bias_significance"] is not None
     }
-    gaps, matches = _pairs(findings, dataset, "gap", "mean"), _pairs(findings, dataset, "exact_match")
+    gaps = [row for heuristic in findings.heuristics for row in _pairs(findings, dataset, "gap", heuristic)]
+    matches = _pairs(findings, dataset, "exact_match")
     if not matches:
         return ""
     reason = obstacle(averages, findings.compared(dataset, "gap", "mean")) if len(averages) > 1 else "too few have any"
     where = f"On {dataset}: " if len(findings.in_distribution) > 1 else ""
     if reason and not any(row["verdict"] not in (None, "too few") for row in matches):
         return f"{where}no test can compare them: {reason}."
-    told_gaps = [] if reason else [row for row in gaps if _is_told(row)]
+    told_gaps = sorted((row for row in gaps if _is_told(row)), key=lambda row: -abs(row["estimate"]))
     told_matches = [row for row in matches if _is_told(row)]
-    shown = [_differs(row, 100, "the gap between groups", ("smaller", "larger")) for row in told_gaps]
-    shown += [_differs(row, 100, "exact match", ("lower", "higher")) for row in told_matches]
-    if len(shown) > _N_MODELS:
-        shown = [
-            f"{name} differs in {len(told) or 'none'} of {counted(len(matches), 'pair')}"
-            for name, told in (("the gap between groups", told_gaps), ("exact match", told_matches))
-            if told or not reason
-        ]
+    shown = [_differs(row, 100, "exact match", ("lower", "higher")) for row in told_matches]
+    shown += [_differs(row, 100, _gap(findings, row), ("smaller", "larger")) for row in told_gaps]
+    if len(matches) > 1 and len(shown) > _N_MODELS:
+        told = {"exact match": len(told_matches)}
+        told |= Counter(f"the gap by {row['heuristic']}" for row in told_gaps)
+        shown = [f"{name} differs in {n or 'none'} of {counted(len(matches), 'pair')}" for name, n in told.items()]
     sentences = [f"{where}{_some(shown)}." if shown else f"{where}nothing tells them apart."]
-    unseen = [] if reason else [_seen(gaps, 100, "the gap between groups")]
-    unseen.append(_seen(matches, 100, "exact match"))
+    unseen = [_seen(gaps, 100, "the gap by a heuristic"), _seen(matches, 100, "exact match")]
     if not shown and any(unseen):
         sentences.append(f"One test alone would find, four times in five, {join([one for one in unseen if one])}.")
     if reason:
-        sentences.append(f"Their average biases cannot be compared: {reason}.")
+        sentences.append(f"Means over heuristics cannot be compared: {reason}.")
     return " ".join(sentences)
+
+
+def _gap(findings: QaFindings, row: Row) -> str:
+    """Return what the gap of a comparison is called: by its heuristic, and where that splits the questions."""
+    threshold = findings.by_heuristic[row["model"], row["dataset"], row["heuristic"]]["threshold"]
+    return f"the gap by {row['heuristic']} (T = {threshold:g})"
 
 
 def _pairs(findings: QaFindings, dataset: str, metric: str, heuristic: str | None = None) -> list[Row]:

@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 
 from biaseval.analysis import open_runs
+from biaseval.environment import raw_spec, read_environment
 from biaseval.parsing import json_value
 from biaseval.prompting.calibration import Variant
 from biaseval.report.findings import Row
@@ -155,6 +156,11 @@ class SearchFindings:
         return "strength 1, as published" if are_strengths else "the spec’s own values"
 
     @property
+    def has_constant(self) -> bool:
+        """Whether an answer that is always the same can be had of what is searched: QA has none."""
+        return bool(self.settings["searched"] != "qa_bias")
+
+    @property
     def has_several_choices(self) -> bool:
         """Whether a point is chosen for each of several scopes."""
         return bool(self.settings["per"])
@@ -166,7 +172,7 @@ def read_search_findings(run: Run) -> SearchFindings:
     Raises:
         BiasevalError: the run has no metrics yet.
     """
-    spec = run.read_yaml("spec.yaml")
+    spec = raw_spec(run)
     keys = _keys(spec["search"])
     with closing(open_runs([run.uri])) as connection:
         [settings] = _rows(connection, "from search_settings")
@@ -206,7 +212,7 @@ def read_search_findings(run: Run) -> SearchFindings:
         verdicts={row["objective"]: row for row in verdicts},
         settings={**settings, "per": settings["per"] or []},
         spec=spec,
-        environment=run.read_json("environment.json") if run.has("environment.json") else {},
+        environment=read_environment(run),
     )
 
 

@@ -26,7 +26,8 @@ def summarize_search(findings: SearchFindings) -> list[str]:
     [choice] = findings.choices
     sentences.append(_chosen(findings, choice))
     for objective in findings.objectives:
-        sentences += [_worth(findings, choice, objective), told_apart(findings, choice, objective)]
+        sentences += [_worth(findings, choice, objective), _beside_constant(findings, choice, objective)]
+        sentences += [told_apart(findings, choice, objective)]
         sentences += [_gain(findings, choice, objective), _against_reference(findings, choice, objective)]
     return [sentence for sentence in dict.fromkeys((*sentences, _took(findings))) if sentence]
 
@@ -170,6 +171,25 @@ def _worth(findings: SearchFindings, choice: Choice, objective: Objective) -> st
     )
 
 
+_BESIDE_CONSTANT = {
+    False: "is no better than always answering one label",
+    None: "is not shown to be better than always answering one label",
+}
+"""The column ``is_above_constant`` in words, where it is not true."""
+
+
+def _is_praised(findings: SearchFindings, row: Row) -> bool:
+    return not findings.has_constant or row["is_above_constant"] is True
+
+
+def _beside_constant(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+    """Return that the choice may be as good as one label for all; nothing where it is shown to be better."""
+    row = choice.best[objective.name]
+    if _is_praised(findings, row):
+        return ""
+    return f"By what its {objective.name} is computed of, it {_BESIDE_CONSTANT[row['is_above_constant']]}."
+
+
 def _gain(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
     """Return whether the choice is better than the mean trial on data that it did not see."""
     row = choice.best[objective.name]
@@ -178,11 +198,13 @@ def _gain(findings: SearchFindings, choice: Choice, objective: Objective) -> str
     gain = estimate(row, "evaluation_gain", objective.digits, signed=True)
     return (
         f"On the {findings.samples.evaluation}, it gains {gain} of {objective.name} on the mean of all trials that are "
-        f"done: {_verdict(row)}."
+        f"done: {_verdict(findings, row)}."
     )
 
 
-def _verdict(row: Row) -> str:
+def _verdict(findings: SearchFindings, row: Row) -> str:
+    if row["evaluation_gain_verdict"] == "higher" and not _is_praised(findings, row):
+        return f"that number is better than their mean, and the trial {_BESIDE_CONSTANT[row['is_above_constant']]}"
     return {
         "higher": "it is better than their mean",
         "lower": "it is worse than their mean",
@@ -209,6 +231,8 @@ def _against_reference(findings: SearchFindings, choice: Choice, objective: Obje
         "none": "they are not told apart, so nothing shows that choosing helps",
         "": "without a test nothing is shown",
     }[against(row, objective)]
+    if against(row, objective) == "chosen" and not _is_praised(findings, best := choice.best[objective.name]):
+        says = f"the chosen number is better there, and the trial {_BESIDE_CONSTANT[best['is_above_constant']]}"
     return f"On the {findings.samples.evaluation}, the {name} differs from that of the chosen one by {shown}: {says}."
 
 
@@ -224,6 +248,12 @@ def _several(findings: SearchFindings) -> list[str]:
             sentences.append(
                 f"By {objective.name}, on the {findings.samples.choice}, in {len(alike):,} of {len(compared):,} the "
                 "intervals of the differences of all other trials from the chosen one, each alone, include 0."
+            )
+        unpraised = [row for row in rows if not _is_praised(findings, row)]
+        if unpraised:
+            sentences.append(
+                f"By what {objective.name} is computed of, the chosen trial {_BESIDE_CONSTANT[None]} in "
+                f"{len(unpraised):,} of {len(rows):,}."
             )
         gains = [row["evaluation_gain_verdict"] for row in rows if row["evaluation_gain_verdict"] is not None]
         if gains:

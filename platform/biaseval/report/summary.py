@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from biaseval.report.findings import Findings, Row
@@ -87,9 +87,25 @@ def remedy_name(row: Row, findings: Findings) -> str:
     return method_name(row["method"], findings.mitigation)
 
 
-def preferred_label(labels: Sequence[Row]) -> Row:
-    """Return the label that is predicted most beyond its share of the gold labels (the first of those, on ties)."""
-    return max(labels, key=lambda label: label["predicted_share"] - label["gold_share"])
+BESIDE_CONSTANT = {
+    True: "better than one label for all",
+    False: "no better than one label for all",
+    None: "not shown to be better than one label for all",
+}
+"""The column ``is_above_constant`` in words."""
+
+
+def beside_constant(row: Row) -> str:
+    """Return accuracy and macro-F1 of a setting beside those of the best answer that is always the same.
+
+    Args:
+        row: of ``label_bias_by_model`` or ``label_bias_remedies``.
+    """
+    macro_f1 = "–" if row["macro_f1"] is None else f"{row['macro_f1']:.3f}"
+    return (
+        f"accuracy {row['accuracy']:.3f} and macro-F1 {macro_f1}, where one label for all has "
+        f"{row['majority_accuracy']:.3f} and {row['majority_macro_f1']:.3f}"
+    )
 
 
 def p_value(p: float | None) -> str:

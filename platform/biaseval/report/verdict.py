@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from biaseval.report.advice import Conclusion, advice, closest
 from biaseval.report.findings import METRICS, Findings, Row
 from biaseval.report.format_words import range_of_formats
-from biaseval.report.summary import MIN_UNITS, demonstrations, demos, join, numbers, p_value, scope_of_words
+from biaseval.report.methods import method_name
+from biaseval.report.summary import (
+    BESIDE_CONSTANT,
+    MIN_UNITS,
+    beside_constant,
+    counted,
+    demos,
+    join,
+    p_value,
+    scope_of_words,
+    signed,
+    word,
+)
 
 _N_NAMED = 3
 """Tasks that a sentence names rather than counts."""
@@ -16,35 +28,75 @@ _N_NAMED = 3
 def conclude(findings: Findings) -> list[Conclusion]:
     """Return the verdict: what the model does without mitigation, how sure that is, and what follows."""
     lines = [*_constant(findings), *_bias(findings, "rsd"), *_bias(findings, "bias_score"), *_wordings(findings)]
-    return [*lines, *_baseline(findings), *_certainty(findings), *advice(findings)]
+    return [*_primary(findings), *lines, *_baseline(findings), *_certainty(findings), *advice(findings)]
+
+
+def _primary(findings: Findings) -> list[Conclusion]:
+    """Return the answer to the primary question of the run, if it has one."""
+    asked, scope = findings.spec.get("primary"), scope_of_words(findings)
+    if not asked:
+        return []
+    rows = [
+        row
+        for by_metric in findings.verdicts.values()
+        for row in by_metric.values()
+        if row["is_primary"] and row["metric"] == asked["metric"]
+    ]
+    lead = f"Primary question, {METRICS[asked['metric']]} with {method_name(asked['method'], findings.mitigation)}"
+    if not rows or not scope.has_words:
+        return [Conclusion(lead, "nothing is measured that could be tested.")]
+    told = f"on {scope.these}, {_by_word(rows, 'same_tasks_')}"
+    if scope.has_words_for_others:
+        told += f"; for other tasks like these, {_by_word(rows, '')}"
+    return [Conclusion(lead, f"{told}. Its p is adjusted for {counted(len(rows), 'test')} alone, those of this line.")]
+
+
+def _by_word(rows: Sequence[Row], side: str) -> str:
+    """Return the words of differences, each with its numbers of demonstrations, the change there and its p."""
+    told: dict[str, list[str]] = {}
+    for row in rows:
+        p = row[f"{side}word_p_adjusted"]
+        shown = "" if p is None else f", adjusted {p_value(p)}"
+        place = f"with {row['n_demos']} ({signed(row['estimate'])}{shown})"
+        told.setdefault(word(row[f"{side}verdict"], row["unit"]), []).append(place)
+    return "; ".join(f"{verdict or 'no word'} {join(places)}" for verdict, places in told.items()) + " demonstrations"
 
 
 def _constant(findings: Findings) -> list[Conclusion]:
-    """Return where the answers are nearly all the same without mitigation."""
-    rows = [row for row in _without_mitigation(findings, findings.n_demos) if row["n_tasks_constant"]]
-    if not rows:
-        return []
+    """Return where the answers are not shown to be better than one label for all, without mitigation."""
+    rows = _without_mitigation(findings, findings.n_demos)
     if findings.scope["n_tasks"] > 1:
-        first, *further = rows
-        told = [f"{first['n_tasks_constant']} of {first['n_tasks']} tasks with {demos(first['n_demos'])}"]
-        told += [f"{row['n_tasks_constant']} with {row['n_demos']}" for row in further]
-        return [
-            Conclusion(
-                "Nearly always the same answer",
-                f"in {join(told)} (more than 95 % of the answers, no {findings.mitigation}).",
-            )
+        if not (there := [row for row in rows if row["n_tasks_not_above"]]):
+            return []
+        first, *further = there
+        told = [f"{first['n_tasks_not_above']} of {first['n_tasks']} tasks with {demos(first['n_demos'])}"]
+        told += [f"{row['n_tasks_not_above']} with {row['n_demos']}" for row in further]
+        return [Conclusion(_NO_BETTER[False], f"in {join(told)} (no {findings.mitigation}).")]
+    lines = []
+    for is_above, lead in _NO_BETTER.items():
+        told = [
+            f"{beside_constant(row)}, with {demos(row['n_demos'])}{_answers(findings, row)}"
+            for row in rows
+            if row["is_above_constant"] is is_above
         ]
-    answers = {row["n_demos"]: row for row in findings.answers}
-    places: dict[str, list[int]] = {}
-    for row in rows:
-        answer = answers[row["n_demos"]]
-        predicted, gold = _percent(answer["predicted_share"]), _percent(answer["gold_share"])
-        shares = f"“{answer['label']}” is {predicted} of the answers and {gold} of the gold labels"
-        places.setdefault(shares, []).append(row["n_demos"])
-    told = [
-        f"{shares} with {numbers(places_of)} {demonstrations(places_of[-1])}" for shares, places_of in places.items()
-    ]
-    return [Conclusion("Nearly always the same answer", f"{'; '.join(told)} (no {findings.mitigation}).")]
+        if told:
+            lines.append(Conclusion(lead, f"{'; '.join(told)} (no {findings.mitigation})."))
+    return lines
+
+
+_NO_BETTER = {
+    is_above: f"{BESIDE_CONSTANT[is_above][0].upper()}{BESIDE_CONSTANT[is_above][1:]}" for is_above in (False, None)
+}
+
+
+def _answers(findings: Findings, row: Row) -> str:
+    """Return in brackets what the only task is mostly answered with, behind each set of demonstrations."""
+    sets = [each for each in findings.answers if each["n_demos"] == row["n_demos"]]
+    shares = [f"“{each['label']}” {_percent(each['predicted_share'])}" for each in sets]
+    if len({each["label"] for each in sets}) == 1:
+        least, most = (_percent(end(each["predicted_share"] for each in sets)) for end in (min, max))
+        return f" (“{sets[0]['label']}” is {least if least == most else f'{least} to {most}'} of the answers)"
+    return f" (the most frequent answer differs between sets of demonstrations: {join(shares)} of the answers)"
 
 
 def _without_mitigation(findings: Findings, n_demos: Iterable[int]) -> list[Row]:
@@ -77,7 +129,7 @@ def _wordings(findings: Findings) -> list[Conclusion]:
     if findings.formats is None:
         return []
     told = [
-        f"{range_of_formats(row)} with {demos(row['n_demos'])}{_spread(row)}"
+        f"{range_of_formats(row, findings.formats)} with {demos(row['n_demos'])}{_spread(row)}"
         for row in findings.formats.spread
         if row["metric"] == "rsd" and row["n_demos"] in findings.ends
     ]
@@ -94,16 +146,20 @@ def _spread(row: Row) -> str:
 
 
 def _baseline(findings: Findings) -> list[Conclusion]:
-    """Return accuracy at the smallest and largest number of demonstrations beside that of the majority class."""
+    """Return the performance at the smallest and largest number of demonstrations beside that of one label for all."""
     rows = _without_mitigation(findings, findings.ends)
     rows = [row for row in rows if row["accuracy"] is not None and row["majority_accuracy"] is not None]
     if not rows:
         return []
     first, *further = rows
-    told = [f"{first['accuracy']:.3f} with {demos(first['n_demos'])}"]
-    told += [f"{row['accuracy']:.3f} with {row['n_demos']}" for row in further]
-    constant = f"always giving the most frequent label has {first['majority_accuracy']:.3f}"
-    return [Conclusion(f"Accuracy, no {findings.mitigation}", f"{'; '.join(told)}; {constant}.")]
+    told = [f"{_performance(first)} with {demos(first['n_demos'])}"]
+    told += [f"{_performance(row)} with {row['n_demos']}" for row in further]
+    constant = f"one label for all has {first['majority_accuracy']:.3f} and {first['majority_macro_f1']:.3f}"
+    return [Conclusion(f"Accuracy and macro-F1, no {findings.mitigation}", f"{'; '.join(told)}; {constant}.")]
+
+
+def _performance(row: Row) -> str:
+    return f"{row['accuracy']:.3f} and {'–' if row['macro_f1'] is None else format(row['macro_f1'], '.3f')}"
 
 
 def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
@@ -119,10 +175,13 @@ def _beside(findings: Findings, row: Row, metric: str, noise: str) -> str:
         if n_tested < row["n_tasks"]:
             of = f"the {n_tested} tasks that can be tested"
         counted = f"{n_above} of {of}{_tasks(findings, row, metric)}"
-        return f", above {noise} ({floor:.3f} on average) in {counted}"
+        smallest = _smallest(row, metric) if n_above < n_tested else ""
+        return f", above {noise} ({floor:.3f} on average) in {counted}{smallest}"
     [task] = [each for each in findings.by_task if (each["n_demos"], each["method"]) == (row["n_demos"], "none")]
-    tested = f", {'above' if n_above else 'not told from'} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])})"
-    return tested + (_preferred(findings, row) if metric == "rsd" and not row["n_tasks_constant"] else "")
+    told = "above" if n_above else "not told from"
+    smallest = "" if n_above else _smallest(row, metric)
+    tested = f", {told} {noise} ({floor:.3f}; {p_value(task[f'{metric}_p'])}{smallest})"
+    return tested + (_preferred(findings, row) if metric == "rsd" and row["is_above_constant"] else "")
 
 
 def _why_not_tested(findings: Findings, row: Row) -> str:
@@ -137,9 +196,19 @@ def _why_not_tested(findings: Findings, row: Row) -> str:
     return f": {n_few} of its {n_rows} rows {'is' if n_few == 1 else 'are'} “{label}”"
 
 
+def _smallest(row: Row, metric: str) -> str:
+    """Return which bias the test of a task would mostly have told, on average over tasks."""
+    found = row[f"{metric}_smallest_detectable"]
+    if found is None:
+        return "; a run of this size cannot show any"
+    return f"; a run of this size shows {found:.3f}{' in a task' if row['n_tasks'] > 1 else ''} in four of five cases"
+
+
 def _preferred(findings: Findings, row: Row) -> str:
-    """Return behind a comma which label the model prefers in the only task."""
+    """Return behind a comma which label the model prefers in the only task, if it is one in all demonstration sets."""
     [label] = [each for each in findings.preferred if each["n_demos"] == row["n_demos"]]
+    if not label["is_of_all_sets"]:
+        return ", with another preferred label in other sets of demonstrations"
     predicted, gold = _percent(label["predicted_share"]), _percent(label["gold_share"])
     return f", with “{label['label']}” {predicted} of the answers and {gold} of the gold labels"
 
@@ -169,9 +238,10 @@ def _certainty(findings: Findings) -> list[Conclusion]:
             )
         ]
     behind = " behind the same demonstrations" if findings.n_demos[-1] else ""
+    twice = ", of the primary question and of the rest each" if findings.spec.get("primary") else ""
     told = (
         f"“lower” and “higher” hold for new rows of {scope.counted}{behind}; the chance that any of them is "
-        f"wrong is about 5 %. “No clear change”: this run cannot tell{_detectable(findings)}."
+        f"wrong is about 5 %{twice}. “No clear change”: this run cannot tell{_detectable(findings)}."
     )
     if scope.n_tasks > 1 and not scope.has_words_for_others:
         told += f" Of other tasks {scope.n_tasks} say nothing; at least {MIN_UNITS} are needed."

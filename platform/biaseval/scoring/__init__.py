@@ -1,6 +1,7 @@
 """Scores labels with a causal language model: per-token log-probabilities, exact and fast. And continues texts.
 
 encoding    prompts and labels -> token ids (CPU; runs anywhere)
+boundary    where in the tokens of its text a label begins
 trie        token ids -> a trie of shared prefixes, and the packs in which it runs
 prepare     both in one call: all that needs no model
 attention   the attention of a pack, without computing what is masked

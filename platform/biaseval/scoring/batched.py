@@ -3,7 +3,8 @@
 A prefix that several texts share is run once; the rest of those texts runs as a batch, padded on the right under a 2-D
 mask, each row behind its own copy of the prefix's keys and values. Right wherever the model's own cache is: also for
 ALiBi (MPT, BLOOM, the first Falcons), where positions cannot be given, and beyond a sliding window. Without cached
-prefixes this is the plain forward pass, right for every causal model and the yardstick of the other paths.
+prefixes this is the plain forward pass, right for every model that takes its mask; of one text at a time it is the
+yardstick of all paths.
 """
 
 from __future__ import annotations
@@ -179,7 +180,8 @@ class _Runner:
             row_of_target = np.repeat(np.arange(len(texts)), [len(own) for own in targets])
             wanted, rows = np.unique(row_of_target * len(kept) + column, return_inverse=True)
             flat = logits.flatten(0, 1)[on_device(wanted, logits.device)]
-            yield Predictions(np.concatenate(targets), rows, flat)
+            is_short = np.array([len(text.nodes) < width for text in texts])
+            yield Predictions(np.concatenate(targets), rows, flat, is_short[row_of_target])
 
 
 def _repeated(cache: DynamicCache, n: int) -> DynamicCache:

@@ -1,9 +1,8 @@
 """Turns prompts and labels into token ids, the whole text at once, without tokenising shared text twice.
 
-The rule (P1's code): the text is prompt + separator + label + EOS, tokenised together; its first
-``len(tokenizer(prompt))`` ids are the context and the rest, label tokens and EOS, is scored. Where that leaves a label
-without a token (all of it merges with the end of the prompt, as after a prompt that was cut behind a space), every
-label of the prompt is scored from the first token on that the texts do not share with the prompt.
+The text is prompt + separator + label + EOS, tokenised together. Its first tokens are the context, and the rest, label
+tokens and EOS, is scored: where a label begins is said in ``boundary``. Behind a prompt that does not end in white
+space, and joins with no label, that is P1's rule: the context is the first ``len(tokenizer(prompt))`` ids.
 
 A few-shot prompt is tokenised with every row and every label, and all but its end is the same each time. Where the
 structure of the tokenizer proves that it never joins anything across "printable ASCII character, space", texts are cut
@@ -20,19 +19,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from biaseval.errors import InputError
 from biaseval.parsing import json_value
+from biaseval.prompting.beginnings import without_second_bos
 from biaseval.prompting.labels import separator
+from biaseval.scoring.boundary import Ids, beginnings, n_context, n_staying, parted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
-
-Ids = npt.NDArray[np.int32]
 
 ENCODED = pa.schema(
     [
@@ -72,7 +70,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
 
     Args:
         tokenizer: one that ``models.load_tokenizer`` accepts.
-        prompts: ``prompt_id`` (unique), ``text``, ``labels`` (list of non-empty strings, at least one).
+        prompts: ``prompt_id`` (unique), ``text``, ``labels`` (list of non-empty strings, at least one). A text may
+            begin with the token that the tokenizer puts before every text; it is there once.
 
     Returns:
         One row per (prompt, label) in the order of ``prompts`` and of the labels: ``prompt_id``, ``label``,
@@ -83,32 +82,38 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
         InputError: missing columns or values, a repeated ``prompt_id``, a prompt without any token before the label,
             a label without a token of its own, or two labels of a prompt with the same tokens.
     """
-    prompt_ids, texts, labels = _columns(prompts)
+    prompt_ids, written, labels = _columns(prompts)
+    texts = [without_second_bos(tokenizer, text) for text in written]
     eos = str(tokenizer.eos_token)
-    endings = [[separator(text, label) + label + eos for label in own] for text, own in zip(texts, labels, strict=True)]
-    encoded = _encoded_texts(tokenizer, texts, endings)
+    bodies, tails = zip(*map(parted, texts), strict=True) if texts else ((), ())
+    endings = [
+        [*beginnings(tail), *(tail + separator(text, label) + label + eos for label in own)]
+        for text, tail, own in zip(texts, tails, labels, strict=True)
+    ]
+    encoded = _encoded_texts(tokenizer, bodies, endings)
 
     rows: dict[str, list[Any]] = {name: [] for name in ENCODED.names}
     problems = []
-    for prompt_id, text, own, (n_context, sequences) in zip(prompt_ids, texts, labels, encoded, strict=True):
-        if min(map(len, sequences)) < n_context + 2:
-            prompt = np.asarray(tokenizer(text, verbose=False)["input_ids"], dtype=np.int32)
-            problems += [
-                f"prompt {prompt_id!r}: label {label!r} adds no token to the prompt; change it, or the tokenizer"
-                for label, ids in zip(own, sequences, strict=True)
-                if np.array_equal(ids[:-1], prompt[: len(ids) - 1])
-            ]
-            n_context = _shared_length(prompt, sequences)
-        if n_context == 0:
-            problems.append(f"prompt {prompt_id!r}: no token before the label; give the prompt a text")
+    for prompt_id, tail, own, (body, found) in zip(prompt_ids, tails, labels, encoded, strict=True):
+        beginning, sequences = [body, *found[: len(tail)]], found[len(tail) :]
+        staying = beginning[: n_staying(tokenizer, len(tokenizer), tail) + 1]
         for label, ids in zip(own, sequences, strict=True):
-            n_label = len(ids) - n_context - 1
-            if n_label < 1 or ids[-1] != tokenizer.eos_token_id:
+            n_before = n_context(staying, ids)
+            n_label = len(ids) - n_before - 1
+            if np.array_equal(ids[:-1], beginning[-1][: len(ids) - 1]):
+                problems.append(
+                    f"prompt {prompt_id!r}: label {label!r} adds no token to the prompt; change it, or the tokenizer"
+                )
+            elif n_label < 1 or ids[-1] != tokenizer.eos_token_id:
                 problems.append(
                     f"prompt {prompt_id!r}: label {label!r} has no token of its own followed by EOS with this "
                     "tokenizer; change the label or the end of the prompt"
                 )
-            for name, value in zip(ENCODED.names, (prompt_id, label, ids, n_context, n_label), strict=True):
+            elif n_before == 0:
+                problems.append(
+                    f"prompt {prompt_id!r}: no token before the label {label!r}; give the prompt a text before it"
+                )
+            for name, value in zip(ENCODED.names, (prompt_id, label, ids, n_before, n_label), strict=True):
                 rows[name].append(value)
         problems += [f"prompt {prompt_id!r}: {problem}" for problem in _indistinct(own, sequences)]
     if problems:
@@ -131,16 +136,6 @@ def _indistinct(labels: Sequence[str], sequences: Sequence[Ids]) -> Iterator[str
         other = first.setdefault(ids.tobytes(), label)
         if other is not label:
             yield f"labels {other!r} and {label!r} have the same tokens; rename one, or use another tokenizer"
-
-
-def _shared_length(prompt: Ids, sequences: Sequence[Ids]) -> int:
-    """Return how many leading ids the prompt and all its texts share, leaving each text a label token and EOS."""
-    shared = len(prompt)
-    for sequence in sequences:
-        n = min(shared, len(sequence) - 2)
-        differing = np.flatnonzero(prompt[:n] != sequence[:n])
-        shared = int(differing[0]) if len(differing) else max(n, 0)
-    return shared
 
 
 def check_prompts(prompts: pa.Table) -> tuple[list[str], list[str]]:
@@ -179,8 +174,8 @@ def _columns(prompts: pa.Table) -> tuple[list[str], list[str], list[list[str]]]:
 
 def _encoded_texts(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], endings: Sequence[Sequence[str]]
-) -> list[tuple[int, list[Ids]]]:
-    """Return, per prompt, its number of tokens and the ids of prompt + ending for each of its endings."""
+) -> list[tuple[Ids, list[Ids]]]:
+    """Return, per text, its ids and those of text + ending for each of its endings."""
     rules = _cutting_rules(tokenizer, len(tokenizer))
     if rules is None or len(texts) <= _N_VERIFIED:
         return _encoded_whole(tokenizer, texts, endings)
@@ -189,9 +184,8 @@ def _encoded_texts(
     by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     sample = [by_length[i * (len(by_length) - 1) // (_N_VERIFIED - 1)] for i in range(_N_VERIFIED)]
     expected = _encoded_whole(tokenizer, [texts[row] for row in sample], [endings[row] for row in sample])
-    for row, (n_context, sequences) in zip(sample, expected, strict=True):
-        same = all(map(np.array_equal, encoded[row][1], sequences))
-        if n_context != encoded[row][0] or not same:
+    for row, (body, sequences) in zip(sample, expected, strict=True):
+        if not all(map(np.array_equal, [encoded[row][0], *encoded[row][1]], [body, *sequences])):
             logger.warning("tokenising in pieces differs from tokenising whole texts; using whole texts")
             return _encoded_whole(tokenizer, texts, endings)
     return encoded
@@ -199,14 +193,13 @@ def _encoded_texts(
 
 def _encoded_whole(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], endings: Sequence[Sequence[str]]
-) -> list[tuple[int, list[Ids]]]:
+) -> list[tuple[Ids, list[Ids]]]:
     wholes = [text + ending for text, own in zip(texts, endings, strict=True) for ending in own]
     distinct = list(dict.fromkeys([*texts, *wholes]))
     ids = tokenizer(distinct, return_attention_mask=False, verbose=False)["input_ids"] if distinct else []
     by_text = {text: np.asarray(own, dtype=np.int32) for text, own in zip(distinct, ids, strict=True)}
     return [
-        (len(by_text[text]), [by_text[text + ending] for ending in own])
-        for text, own in zip(texts, endings, strict=True)
+        (by_text[text], [by_text[text + ending] for ending in own]) for text, own in zip(texts, endings, strict=True)
     ]
 
 
@@ -227,7 +220,7 @@ def _encoded_in_pieces(
     rules: _CuttingRules,
     texts: Sequence[str],
     endings: Sequence[Sequence[str]],
-) -> list[tuple[int, list[Ids]]]:
+) -> list[tuple[Ids, list[Ids]]]:
     numbers: dict[str, int] = {}
 
     def number(piece: str) -> int:
@@ -256,7 +249,6 @@ def _encoded_in_pieces(
     backend.no_padding()
     found = backend.encode_batch_fast(list(numbers), add_special_tokens=False)
     ids = [np.asarray(encoding.ids, dtype=np.int32) for encoding in found]
-    lengths = [len(own) for own in ids]
 
     def joined(pieces: Sequence[int]) -> Ids:
         return np.concatenate([rules.opening_ids, *(ids[piece] for piece in pieces)])
@@ -264,10 +256,7 @@ def _encoded_in_pieces(
     uncut = [row for row, pieces in enumerate(plan) if pieces is None]
     wholes = iter(_encoded_whole(tokenizer, [texts[row] for row in uncut], [endings[row] for row in uncut]))
     return [
-        next(wholes)
-        if pieces is None
-        else (len(rules.opening_ids) + sum(lengths[piece] for piece in pieces[0]), [joined(own) for own in pieces[1]])
-        for pieces in plan
+        next(wholes) if pieces is None else (joined(pieces[0]), [joined(own) for own in pieces[1]]) for pieces in plan
     ]
 
 
@@ -282,8 +271,8 @@ def _pieces(text: str, is_space_prepended: bool) -> Iterator[str]:
 
 
 def _keeps_its_space(rules: _CuttingRules, ending: str) -> bool:
-    """Return whether the tokenizer prepends a space to ``ending[1:]``: not if that begins with an added token."""
-    return rules.added_tokens.match(ending, 1) is None
+    """Return whether the tokenizer prepends a space to ``ending[1:]``: not to nothing, nor to an added token."""
+    return len(ending) > 1 and rules.added_tokens.match(ending, 1) is None
 
 
 @lru_cache(maxsize=8)

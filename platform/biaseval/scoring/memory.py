@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from biaseval.models import layer_configs, size_of
+
 SMALLEST_BUDGET = 32
 _CPU_BUDGET = 512
 _LARGEST_FUSED = 16_384
@@ -43,8 +45,7 @@ def token_budget_of(model: PreTrainedModel) -> int:
     """
     if model.device.type != "cuda":
         return _CPU_BUDGET
-    config = model.config.get_text_config()
-    widest = max(getattr(config, "intermediate_size", None) or 4 * config.hidden_size, config.hidden_size)
+    widest = widest_layer(model)
     per_token = _cache_bytes(model) + model.dtype.itemsize * 8 * widest
     per_token += 2 * (model.dtype.itemsize + 4) * vocabulary_of(model) // 8
     largest = _LARGEST_FUSED if model.config._attn_implementation == "sdpa" else _LARGEST_WITH_SCORES
@@ -63,6 +64,13 @@ def vocabulary_of(model: PreTrainedModel) -> int:
     return int(embeddings.weight.shape[0])
 
 
+def widest_layer(model: PreTrainedModel) -> int:
+    """Return the most numbers that a layer computes of one token in one place."""
+    layers = layer_configs(model.config)
+    hidden = max(size_of(layer, "hidden_size") for layer in layers)
+    return max(hidden, max(size_of(layer, "intermediate_size") for layer in layers) or 4 * hidden)
+
+
 def _third_of_free(model: PreTrainedModel) -> int:
     """Return a third of what is free on the fullest GPU that holds a part of the model."""
     devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
@@ -78,8 +86,8 @@ def free_bytes(device: torch.device) -> int:
 
 def _cache_bytes(model: PreTrainedModel) -> int:
     """Return the bytes of one token's keys and values with a key head for each query head, which is the most."""
-    config = model.config.get_text_config()
-    width = max(
-        config.hidden_size, getattr(config, "num_attention_heads", 0) * (getattr(config, "head_dim", None) or 0)
+    widths = (
+        max(size_of(layer, "hidden_size"), size_of(layer, "num_attention_heads") * size_of(layer, "head_dim"))
+        for layer in layer_configs(model.config)
     )
-    return int(2 * config.num_hidden_layers * width * model.dtype.itemsize)
+    return int(2 * sum(widths) * model.dtype.itemsize)

@@ -16,6 +16,9 @@ from biaseval.tables import ADAPTED, GENERATIONS, LABEL_SCORES
 if TYPE_CHECKING:
     from biaseval.scoring.scorer import LabelScorer
 
+_OF_PROMPT = -1
+"""Stands for a token of the prompt among those of labels."""
+
 
 @dataclass(frozen=True)
 class ReadPart:
@@ -87,13 +90,21 @@ def _generated(scorer: LabelScorer, predicted: pa.Table) -> Iterator[dict[str, o
 
 
 def _constrained(prepared: Prepared, scores: pa.Table, predicted: pa.Table) -> Iterator[dict[str, object]]:
-    """Yield the constrained predictions: what the scores of the labels say that such a decoder would write."""
-    scored: dict[str, list[tuple[str, list[int], list[float]]]] = {}
-    columns = (scores["prompt_id"], scores["label"], scores["token_logprobs"])
+    """Yield the constrained predictions: what the scores of the labels say that such a decoder would write.
+
+    Of labels that begin at other tokens than the rest, those before the later ones are the prompt's, and certain.
+    """
+    scored: dict[str, list[tuple[str, int, list[int], list[float]]]] = {}
+    columns = (scores["prompt_id"], scores["label"], prepared.rows["n_tokens"], scores["token_logprobs"])
     rows = zip(*(column.to_pylist() for column in columns), prepared.target_tokens(), strict=True)
-    for prompt_id, label, logprobs, tokens in rows:
-        scored.setdefault(prompt_id, []).append((label, tokens, logprobs))
+    for prompt_id, label, n_tokens, logprobs, tokens in rows:
+        scored.setdefault(prompt_id, []).append((label, n_tokens - len(tokens), tokens, logprobs))
     for prompt_id in predicted["prompt_id"].to_pylist():
-        labels, tokens, logprobs = zip(*scored[prompt_id], strict=True)
-        label = labels[constrained_choice(tokens, logprobs)]
+        labels, starts, tokens, logprobs = zip(*scored[prompt_id], strict=True)
+        given = [start - min(starts) for start in starts]
+        chosen = constrained_choice(
+            [[_OF_PROMPT] * n + own for n, own in zip(given, tokens, strict=True)],
+            [[0.0] * n + own for n, own in zip(given, logprobs, strict=True)],
+        )
+        label = labels[chosen]
         yield {"prompt_id": prompt_id, "mode": "constrained", "text": label, "prediction": label}

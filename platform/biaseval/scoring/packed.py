@@ -16,6 +16,7 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from biaseval.models import attention_window
 from biaseval.scoring.attention import dense_mask, keys_as_they_are, tree_mask
 from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, likeliest, logits_at
@@ -53,8 +54,7 @@ def takes_packs(model: PreTrainedModel) -> bool:
 
 def sliding_window(model: PreTrainedModel) -> int | None:
     """Return the length in tokens beyond which a token no longer sees all of its ancestors, or None."""
-    window: int | None = getattr(model.config.get_text_config(), "sliding_window", None)
-    return window
+    return attention_window(model.config)
 
 
 def rotary_limit(model: PreTrainedModel) -> int | None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
+from biaseval.models import inputs_taken
 from biaseval.scoring.blocks import on_device
 from biaseval.scoring.trie import Integers, TokenTrie
 
@@ -30,6 +31,8 @@ class Predictions:
     """``[n]`` the row of ``logits`` for each."""
     logits: torch.Tensor
     """``[n_rows, vocabulary]``."""
+    is_padded: npt.NDArray[np.bool_] | None = None
+    """``[n]`` whether the target's text was filled up to the length of a longer one; None: none was."""
 
 
 def write_logprobs(trie: TokenTrie, predictions: Iterable[Predictions], scores: Logprobs) -> None:
@@ -76,10 +79,12 @@ def likeliest(logits: torch.Tensor) -> Integers:
 def logits_at(model: PreTrainedModel, positions: Integers, **inputs: Any) -> torch.Tensor:
     """Run the model and return its logits at ``positions`` of every row, ``[batch, len(positions), vocabulary]``.
 
-    Only the hidden states at these positions go through the head, where the model offers that.
+    Only the hidden states at these positions go through the head, where the model offers that. Inputs that it does not
+    take, as some take no mask, are left out: whether its numbers are right all the same is the self-test's to say.
     """
     width = inputs["input_ids"].shape[1]
     first, n_expected = 0, width
+    inputs = inputs_taken(model, **inputs)
     if "logits_to_keep" in inspect.signature(type(model).forward).parameters:
         if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
             # The hidden states end on another device than the one an index would be on; a slice has no device.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError, InputError
+from biaseval.models import refuse_looking_ahead
 from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
 from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, is_out_of_memory, token_budget_of
 from biaseval.scoring.packed import (
@@ -25,7 +27,14 @@ from biaseval.scoring.packed import (
     write_continuations,
 )
 from biaseval.scoring.prepare import prepare_texts
-from biaseval.scoring.readout import Logprobs, Predictions, largest_logit, write_likeliest, write_logprobs
+from biaseval.scoring.readout import (
+    Logprobs,
+    Predictions,
+    largest_logit,
+    logits_at,
+    write_likeliest,
+    write_logprobs,
+)
 from biaseval.scoring.trie import Integers, TokenTrie, common_chain
 
 logger = logging.getLogger(__name__)
@@ -43,6 +52,13 @@ _STEPS = 2
 
 _N_SELF_TEST = 3
 
+_MAY_BE_WRONG: dict[Path, tuple[str, ...]] = {
+    "packed": ("shared",),
+    "prefix_cache": ("shared", "padded"),
+    "full_text": ("padded",),
+}
+"""What texts that run together have in common where a text alone has none of it; a text alone cannot be wrong."""
+
 
 @dataclass(frozen=True)
 class Texts:
@@ -59,6 +75,15 @@ class Texts:
     def subset(self, is_kept: npt.NDArray[np.bool_]) -> TokenTrie:
         """Return the trie of the texts for which ``[n_texts]`` says so."""
         return self.trie if is_kept.all() else self.trie.subset(np.repeat(is_kept, np.diff(self.offsets)))
+
+    def alone(self, is_kept: npt.NDArray[np.bool_]) -> Iterator[TokenTrie]:
+        """Yield the trie of each of the texts for which ``[n_texts]`` says so, with the text's last token.
+
+        Nothing is predicted there, but what a model computes may follow the length of the text.
+        """
+        for row in np.flatnonzero(is_kept):
+            trie = self.subset(np.arange(len(is_kept)) == row)
+            yield trie.with_last_token() if trie.n_nodes < self.lengths[row] else trie
 
     def slots(self, row: int) -> slice:
         """Return the slots of one text."""
@@ -106,10 +131,23 @@ class Runner:
 
     def forget(self) -> None:
         """Start anew with the model as it is now: test the paths, hold no keys and values."""
-        self._n_to_test: dict[Path, int] = {each: _N_SELF_TEST for each in self.paths if each != "full_text"}
+        self._is_known_causal = False
+        self._n_to_test = {(path, what): _N_SELF_TEST for path in self.paths for what in _MAY_BE_WRONG.get(path, ())}
         self._differences: dict[Path, float] = {}
         self._cache = PathCache()
         self._state = _state(self.model)
+
+    def _renew(self) -> None:
+        """Start anew if the model changed since the last call; refuse a model whose tokens see those behind them."""
+        if _state(self.model) != self._state:
+            self.forget()
+        if not self._is_known_causal:
+            try:
+                refuse_looking_ahead(name_of(self.model), self.model)
+                self._is_known_causal = True
+            except RuntimeError as error:
+                if not is_out_of_memory(error):  # which the first pass meets, too, and says with its text
+                    raise
 
     def test_again(self) -> None:
         """Test the paths once more on what comes next; the differences that were seen stay on record."""
@@ -138,17 +176,16 @@ class Runner:
             BiasevalError: a score is not a finite number, or memory does not suffice.
         """
         scores = self._scores(texts, n_more)
-        self._settle_broken(texts, n_more, scores)
+        self._settle_broken(texts, scores)
         return scores
 
     def _scores(self, texts: Texts, n_more: int) -> Logprobs:
-        if _state(self.model) != self._state:
-            self.forget()
+        self._renew()
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
         for path, is_own in list(self._by_path(texts, n_more)):
             try:
-                self._run(path, texts, is_own, scores)
-                self._self_test(path, texts, is_own, scores)
+                is_padded = self._run(path, texts, is_own, scores)
+                self._self_test(path, texts, is_own, is_padded, scores)
             except _PathFailedError:
                 return self._scores(texts, n_more)
         return scores
@@ -161,12 +198,8 @@ class Runner:
             sequences: token ids.
             n_tokens: at least 1.
         """
-        if _state(self.model) != self._state:
-            self.forget()
-        if any(
-            self._n_to_test.get(path) and _shares(path, texts.subset(is_own))
-            for path, is_own in self._by_path(texts, n_tokens)
-        ):
+        self._renew()
+        if any(self._is_to_be_tested(path, texts, is_own) for path, is_own in self._by_path(texts, n_tokens)):
             self._scores(texts, n_tokens)  # compares with the plain forward pass
         found = np.empty((len(sequences), n_tokens), dtype=np.int64)
         for path, is_own in self._by_path(texts, n_tokens):
@@ -178,6 +211,7 @@ class Runner:
 
     def _packed_continuations(self, texts: Texts, is_own: npt.NDArray[np.bool_], found: Integers) -> None:
         trie = texts.subset(is_own)
+        self._forget_longest()
         self._within_memory(lambda: write_continuations(self.model, trie, self.token_budget, self._cache, found), texts)
 
     def _step_by_step(
@@ -191,7 +225,8 @@ class Runner:
         rows = np.flatnonzero(is_own)
         growing = [sequences[row] for row in rows.tolist()]
         for step in range(found.shape[1]):
-            newest = self._next_tokens(path, prepare_texts(growing), texts)
+            together = [[ids] for ids in growing] if path == "one_by_one" else [growing]
+            newest = np.concatenate([self._next_tokens(path, prepare_texts(own), texts) for own in together])
             found[rows, step] = newest
             growing = [np.append(ids, [max(token, 0)]) for ids, token in zip(growing, newest.tolist(), strict=True)]
 
@@ -222,23 +257,46 @@ class Runner:
             yield "one_by_one", is_alone
 
     def _predictions(self, path: Path, trie: TokenTrie) -> Iterator[Predictions]:
+        self._forget_longest()
         if path == "packed":
             return packed_predictions(self.model, trie, self.token_budget, self._cache)
         budget = 1 if path == "one_by_one" else self.token_budget
         has_prefixes = path == "prefix_cache"
         return batched_predictions(self.model, trie, budget, self.cache_budget, has_prefixes=has_prefixes)
 
-    def _run(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_], scores: Logprobs) -> None:
+    def _forget_longest(self) -> None:
+        """Run one token where rotary embeddings follow the longest text so far, so that they follow the next text."""
+        if self._rotary_limit is not None:
+            one = torch.zeros((1, 1), dtype=torch.long, device=self.model.device)
+            logits_at(self.model, np.zeros(1, dtype=np.int64), input_ids=one)
+
+    def _run(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_], scores: Logprobs) -> npt.NDArray[np.bool_]:
+        """Write the scores of some texts, and return by slot which ran filled up to the length of a longer one."""
+        is_padded = np.zeros(len(scores), dtype=np.bool_)
         if not is_own.any():
-            return
-        trie = texts.subset(is_own)
+            return is_padded
+
+        def noted(trie: TokenTrie) -> Iterator[Predictions]:
+            for each in self._predictions(path, trie):
+                if each.is_padded is not None:
+                    is_padded[trie.target_slot[each.targets]] = each.is_padded
+                yield each
+
         try:
-            self._within_memory(lambda: write_logprobs(trie, self._predictions(path, trie), scores), texts)
+            for trie in texts.alone(is_own) if path == "one_by_one" else [texts.subset(is_own)]:
+                self._within_memory(partial(lambda trie: write_logprobs(trie, noted(trie), scores), trie), texts)
         except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
-            if not self._n_to_test.get(path):
+            if not any(self._n_to_test.get((path, what)) for what in _MAY_BE_WRONG.get(path, ())):
                 raise
             self._leave(path, f"fails with {type(error).__name__}: {error}")
             raise _PathFailedError from error
+        return is_padded
+
+    def _is_to_be_tested(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
+        """Return whether texts run together in a way that was not compared yet with texts that run alone."""
+        if self._n_to_test.get((path, "shared")) and _shares(path, texts.subset(is_own)):
+            return True
+        return bool(self._n_to_test.get((path, "padded"))) and bool(np.ptp(texts.lengths[is_own]))
 
     def _plain(self, texts: Texts, rows: Integers) -> tuple[Logprobs, float]:
         """Return log-probabilities by slot, of some texts, from plain forward passes, and the largest logit in them."""
@@ -248,16 +306,30 @@ class Runner:
         write_logprobs(trie, predictions, scores)
         return scores, largest_logit(trie, predictions)
 
-    def _self_test(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_], scores: Logprobs) -> None:
-        """Compare scores of a few texts with plain forward passes; on a difference, leave the path.
+    def _self_test(
+        self,
+        path: Path,
+        texts: Texts,
+        is_own: npt.NDArray[np.bool_],
+        is_padded: npt.NDArray[np.bool_],
+        scores: Logprobs,
+    ) -> None:
+        """Compare scores of a few texts with plain forward passes, each text alone; on a difference, leave the path.
 
-        Where nothing was shared there is nothing to be wrong about: such texts do not count.
+        Where nothing was shared, or filled up, there is nothing to be wrong about: such texts do not count.
         """
-        testable = np.flatnonzero(is_own & ~_is_broken(texts, scores))
-        n = min(self._n_to_test.get(path, 0), len(testable))
-        if not n or not _shares(path, texts.subset(is_own)):
+        is_testable = is_own & ~_is_broken(texts, scores)
+        chosen: dict[str, Integers] = {}
+        for what in _MAY_BE_WRONG.get(path, ()):
+            is_meant = (
+                is_testable & np.logical_or.reduceat(is_padded, texts.offsets[:-1]) if what == "padded" else is_testable
+            )
+            meant, n_left = np.flatnonzero(is_meant), self._n_to_test[path, what]
+            if n_left and len(meant) and (what == "padded" or _shares(path, texts.subset(is_own))):
+                chosen[what] = meant[np.linspace(0, len(meant) - 1, min(n_left, len(meant))).astype(np.int64)]
+        if not chosen:
             return
-        rows = testable[np.linspace(0, len(testable) - 1, n).astype(np.int64)]
+        rows = np.unique(np.concatenate([*chosen.values()]))
         slots = np.concatenate([np.arange(texts.offsets[row], texts.offsets[row + 1]) for row in rows])
         try:
             plain, largest = np.full_like(scores, np.nan), 0.0
@@ -276,20 +348,19 @@ class Runner:
             torch.cuda.empty_cache()  # whole texts may need more than packs do; another part will have shorter ones
             return
         difference = float(np.abs(scores[slots] - plain[slots]).max())
-        self._n_to_test[path] -= n
+        for what, own_rows in chosen.items():
+            self._n_to_test[path, what] -= len(own_rows)
         self._differences[path] = max(difference, self._differences.get(path, 0.0))
         if not difference <= tolerance:
             self._leave(path, f"is {difference:.2g} nats off the plain forward pass ({tolerance:.2g} allowed)")
             raise _PathFailedError
 
-    def _settle_broken(self, texts: Texts, n_more: int, scores: Logprobs) -> None:
+    def _settle_broken(self, texts: Texts, scores: Logprobs) -> None:
         """Find out which text the model gives no finite score: in a pack, one that has none can spoil others."""
         rows = np.flatnonzero(_is_broken(texts, scores))
         if not len(rows):
             return
-        for path, is_own in list(self._by_path(texts, n_more)):
-            alone: Path = "one_by_one" if path == "one_by_one" else "full_text"
-            self._run(alone, texts, is_own & np.isin(np.arange(len(texts.lengths)), rows), scores)
+        self._run("one_by_one", texts, np.isin(np.arange(len(texts.lengths)), rows), scores)
         broken = np.flatnonzero(_is_broken(texts, scores))
         if len(broken):
             raise BiasevalError(
@@ -297,7 +368,7 @@ class Runner:
                 f"({len(broken)} of {len(texts.lengths)} texts); "
                 f"try another dtype than {str(self.model.dtype).removeprefix('torch.')}"
             )
-        if self.paths[0] != "full_text":
+        if self.paths[0] != "one_by_one":
             self._leave(self.paths[0], "gives scores that are not finite where the plain forward pass does not")
 
     def _leave(self, path: Path, reason: str) -> None:
@@ -330,9 +401,14 @@ class Runner:
             logger.warning("memory ran out; going on with at most %d tokens in a pass", self.token_budget)
 
 
+def name_of(model: PreTrainedModel) -> str:
+    """Return a model's path, or its class where it has none, for messages."""
+    return str(model.name_or_path) or type(model).__name__
+
+
 def _paths(model: PreTrainedModel) -> list[Path]:
     """Return how texts can run through this model, the fastest first."""
-    paths: list[Path] = ["full_text"]
+    paths: list[Path] = ["full_text", "one_by_one"]
     if takes_cached_prefixes(model):
         paths.insert(0, "prefix_cache")
     if takes_packs(model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +12,24 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import AdapterSlot, Loading, ModelSource, load_model, load_tokenizer, model_window
+from biaseval.models import (
+    AdapterSlot,
+    Loading,
+    ModelSource,
+    check_causal,
+    check_source,
+    load_model,
+    load_tokenizer,
+    model_window,
+)
+from biaseval.prompting.beginnings import bos_cautions, without_second_bos
 from biaseval.scoring.encoding import check_prompts
 from biaseval.scoring.memory import vocabulary_of
 from biaseval.scoring.prepare import Prepared, prepare, prepare_texts
-from biaseval.scoring.runner import Path, Runner, Texts
+from biaseval.scoring.runner import Path, Runner, Texts, name_of
 from biaseval.scoring.trie import Integers
+
+logger = logging.getLogger(__name__)
 
 SCORES = pa.schema(
     [
@@ -43,12 +56,14 @@ class LabelScorer:
 
     ``packed``: each shared prefix once, many inputs and labels behind it in one row; for the families that are known
     to take that. ``prefix_cache``: long shared prefixes once, the rest in padded batches; for every other model whose
-    cache is keys and values, and for texts beyond a sliding window. ``full_text``: whole texts in padded batches. (And
-    ``one_by_one`` for texts so long that rotary embeddings would follow the longest of a batch.)
+    cache is keys and values, and for texts beyond a sliding window. ``full_text``: whole texts in padded batches.
+    ``one_by_one``: each text alone, for models that do not heed the mask of a batch, and for texts so long that rotary
+    embeddings would follow the longest of a batch.
 
-    The first two are compared with the plain forward pass on the first texts that share anything, and left for the next
-    where they differ or fail; again so after weights or adapters of the model changed. All give the plain forward
-    pass's scores up to rounding of the dtype, whatever else is in the call and in whatever order.
+    All but the last are compared with the plain forward pass of a text alone on the first texts that share anything, or
+    that a batch fills up, and left for the next where they differ or fail; again so after weights or adapters of the
+    model changed. All give the plain forward pass's scores up to rounding of the dtype, whatever else is in the call
+    and in whatever order.
 
     Args:
         model: a causal language model in eval mode.
@@ -57,6 +72,9 @@ class LabelScorer:
             the device's free memory.
         cache_budget: most tokens whose keys and values a padded batch holds; likewise.
         path: the fastest way to use; by default whatever is fastest for the model.
+
+    Raises:
+        InputError: a model that is not causal, or a path that it does not take.
     """
 
     def __init__(
@@ -68,6 +86,7 @@ class LabelScorer:
         cache_budget: int | None = None,
         path: Path | None = None,
     ) -> None:
+        check_causal(name_of(model), model.config)
         self.model = model
         self.tokenizer = tokenizer
         self._runner = Runner(model, token_budget, cache_budget, path)
@@ -94,6 +113,7 @@ class LabelScorer:
             InputError: what ``models.load_tokenizer`` and ``models.load_model`` refuse.
         """
         source = ModelSource(path, revision, adapter, trust_remote_code)
+        check_source(source)
         tokenizer = load_tokenizer(source)
         model = load_model(source, Loading(dtype, device, quantization, max_memory))
         return cls(model, tokenizer, token_budget=token_budget, cache_budget=cache_budget)
@@ -113,7 +133,7 @@ class LabelScorer:
             InputError: the adapter does not fit the model.
         """
         if self._slot is None:
-            self._slot = AdapterSlot(self.model, str(self.model.name_or_path))
+            self._slot = AdapterSlot(self.model, name_of(self.model))
             self._slot.put(name, config, weights)
             self._runner.test_again()
         else:
@@ -130,7 +150,7 @@ class LabelScorer:
 
     @property
     def path(self) -> Path:
-        """How texts run: ``packed``, ``prefix_cache`` or ``full_text``."""
+        """How texts run: ``packed``, ``prefix_cache``, ``full_text`` or ``one_by_one``."""
         return self._runner.paths[0]
 
     @property
@@ -171,7 +191,10 @@ class LabelScorer:
             InputError: a table that ``encode`` refuses, or a text longer than the model's window.
             BiasevalError: the model gives a score that is not a finite number, or memory does not suffice.
         """
-        return self.score_prepared(prepare(self.tokenizer, prompts))
+        prepared = prepare(self.tokenizer, prompts)
+        for caution in bos_cautions(self.tokenizer, prompts["text"].to_pylist()):
+            logger.warning("%s", caution)
+        return self.score_prepared(prepared)
 
     @torch.inference_mode()
     def score_prepared(self, prepared: Prepared) -> pa.Table:
@@ -212,7 +235,7 @@ class LabelScorer:
         """
         if max_new_tokens < 1:
             raise InputError(f"max_new_tokens: {max_new_tokens}; ask for at least one")
-        _, written = check_prompts(prompts)
+        written = [without_second_bos(self.tokenizer, text) for text in check_prompts(prompts)[1]]
         encoded = self.tokenizer(written, return_attention_mask=False, verbose=False)["input_ids"] if written else []
         sequences = [np.asarray(ids, dtype=np.int64) for ids in encoded]
         empty = [prompts["prompt_id"][row].as_py() for row, ids in enumerate(sequences) if not len(ids)]

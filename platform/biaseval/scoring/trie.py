@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,12 @@ class TokenTrie:
             target_token=self.target_token[chosen],
             target_slot=self.target_slot[chosen],
         )
+
+    def with_last_token(self) -> TokenTrie:
+        """Return the trie of one text with its last token as a node too, which predicts nothing."""
+        n = self.n_nodes + 1
+        last = self.target_token[-1:]
+        return replace(self, token=np.append(self.token, last), depth=np.arange(n), end=np.full(n, n))
 
     def targets(self, start: int, stop: int) -> slice:
         """Return which targets the nodes ``[start, stop)`` predict."""

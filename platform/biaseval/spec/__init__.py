@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import Any, get_args
 
 from biaseval.errors import InputError
-from biaseval.spec.data import BASE, LABEL, DataSpec, FormatSpec, ItemSpec, item_pieces, label_key, template_fields
+from biaseval.spec.data import (
+    BASE,
+    LABEL,
+    DataSpec,
+    FormatSpec,
+    ItemSpec,
+    OnBadRow,
+    is_label,
+    item_pieces,
+    label_key,
+    template_fields,
+)
 from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
 from biaseval.spec.growth import analysed_as, blocking, grown_keys, of_analysis, of_no_section
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
@@ -159,6 +170,7 @@ __all__ = [
     "Method",
     "ModelSpec",
     "ObjectiveSpec",
+    "OnBadRow",
     "Prediction",
     "PromptSpec",
     "QaBaseSpec",
@@ -185,6 +197,7 @@ __all__ = [
     "differences",
     "dump_spec",
     "grown_keys",
+    "is_label",
     "item_pieces",
     "label_key",
     "load_spec",

@@ -10,6 +10,9 @@ from pydantic import AfterValidator, Field, field_validator
 
 from biaseval.spec.sections import Section, refuse
 
+OnBadRow = Literal["error", "drop"]
+"""What to do about rows without a label: refuse them, or leave them out, counted."""
+
 LABEL = "label"
 """The field of an item template where the answer stands."""
 
@@ -34,6 +37,9 @@ class DataSpec(Section):
     """
     max_test: Annotated[int, Field(gt=0)] | None = None
     """At most so many test rows, drawn by the seed, the same for every setting."""
+    on_bad_row: OnBadRow = "error"
+    """Rows without a label, with one that is not in ``labels``, or otherwise of no use: refuse the file, or leave them
+    out, counted. Rows without a text are left out in any case."""
 
     @field_validator("labels", mode="before")
     @classmethod
@@ -100,8 +106,18 @@ class FormatSpec(Section):
     order: Order = "drawn"
 
 
+def is_label(value: object) -> bool:
+    """Return whether a value of a file can be a label: text, true or false, or a number without decimals."""
+    return isinstance(value, str | int) or (isinstance(value, float) and value.is_integer())
+
+
 def label_key(value: object) -> str:
-    """Return a label of a file, or a key of ``data.labels``, as the text that JSON has for it: ``true``, ``0``."""
+    """Return a label of a file, or a key of ``data.labels``, as the text that JSON has for it: ``true``, ``0``.
+
+    A number without decimals is a whole one: pandas makes decimal numbers of a column with gaps.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from biaseval.spec.data import OnBadRow
 from biaseval.spec.sections import ExecutionSpec, Method, ModelSpec, Name, RunSpec, ScoringSpec, Section
 
 Source = Literal["lm-eval", "table"]
@@ -21,6 +22,8 @@ class ImportedSection(Section):
     """What the files call the model; null where they do not say."""
     sha256: str
     """Of all that was read."""
+    on_bad_row: OnBadRow = "error"
+    """Prompts without their right label: refuse the table, or leave them out."""
 
 
 class ImportedSpec(RunSpec):

@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.errors import InputError, did_you_mean
-from biaseval.prompting.calibration import permuting
+from biaseval.prompting.calibration import Variant, leaves_one_out, permuting
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
@@ -182,6 +182,24 @@ class PromptSpec(ItemSpec):
         return self
 
 
+def _as_in_marts(method: str) -> str:
+    """Return the name that the marts have for a method: ``dc`` for ``dc@1``; another name stays as it is."""
+    adaptation, plus, calibration = method.rpartition("+")
+    try:
+        return f"{adaptation}{plus}{Variant.of(calibration)}"
+    except ValueError:
+        return method
+
+
+class PrimarySpec(Section):
+    """The question of the run, which is tested apart from all others: does this method change this metric?"""
+
+    metric: Literal["rsd", "bias_score", "accuracy", "macro_f1"]
+    method: Annotated[str, AfterValidator(_as_in_marts)]
+    """As in the marts: a calibration of the run, ``lora``, or ``lora+`` a calibration; against none, at every number of
+    demonstrations."""
+
+
 class LabelBiasSpec(RunSpec):
     """A label-bias run (P1)."""
 
@@ -199,7 +217,7 @@ class LabelBiasSpec(RunSpec):
     )
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
-    ANALYSIS = ("scoring.*", "suites.*")
+    ANALYSIS = ("scoring.*", "suites.*", "primary.*")
     GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
@@ -219,6 +237,7 @@ class LabelBiasSpec(RunSpec):
     suites: dict[Name, Annotated[list[str], Field(min_length=1)]] = {}
     """Further sets of tasks over which means are taken: name to names of tasks, or globs over them."""
     lora: LoraSpec | None = None
+    primary: PrimarySpec | None = None
     execution: ExecutionSpec = ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:
@@ -361,6 +380,28 @@ class LabelBiasSpec(RunSpec):
                 problems.append("adapters are trained on one format of the prompt; take prompt.formats out, or lora")
         refuse([f"lora: {problem}" for problem in problems], SpecError)
         return lora
+
+    @field_validator("primary")
+    @classmethod
+    def _primary_is_measured(cls, primary: PrimarySpec | None, info: ValidationInfo) -> PrimarySpec | None:
+        if primary is None or "calibration" not in info.data or "lora" not in info.data:
+            return primary
+        methods: list[str] = info.data["calibration"]
+        if info.data["lora"] is not None:
+            methods = [*methods, "lora", *(f"lora+{method}" for method in methods)]
+        if not methods:
+            raise SpecError("primary.method: the run has no method that could change anything; add it to calibration")
+        if primary.method not in methods:
+            known = did_you_mean(primary.method, methods)
+            raise SpecError(f"primary.method: {primary.method!r} is no method of this run{known}")
+        own = primary.method.rpartition("+")[2]
+        n_demos = info.data["prompt"].n_demos if "prompt" in info.data else [1]
+        if own != "lora" and leaves_one_out(Variant.of(own).method) and not any(n_demos):
+            raise SpecError(
+                f"primary.method: {primary.method!r} needs demonstrations, and prompt.n_demos has 0 alone; "
+                "name another method, or add a number"
+            )
+        return primary
 
 
 def _has_options(data: LabelDataSpec | LmEvalDataSpec) -> bool:

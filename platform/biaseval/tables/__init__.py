@@ -56,6 +56,7 @@ __all__ = [
     "EVALUATIONS",
     "GENERATIONS",
     "LABEL_SCORES",
+    "PLANNED",
     "PROMPTS",
     "QA_ATTRIBUTES",
     "QA_BIAS_DRAWS",
@@ -141,6 +142,16 @@ TABLES: dict[str, TableSchema] = {
     )
 }
 """Every table that a run may have, by name."""
+
+
+PLANNED = tuple(
+    table.name
+    for table in (
+        *(TASKS, SPLITS, SETTINGS, CONTEXTS, PROMPTS, TRAINING_ROWS),
+        *(CONVERSATIONS, QA_EXAMPLES, QA_TFIDF, QA_TRAINING_EXAMPLES),
+    )
+)
+"""The tables that planning writes."""
 
 
 ADAPTED = {"label_scores": "adapted_scores", "generations": "adapted_generations"}

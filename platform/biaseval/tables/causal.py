@@ -233,6 +233,8 @@ RUN_SETTINGS = TableSchema(
         "trained_parameters": "null::bigint",
         "scoring_seconds": "null::double",
         "formats": "['base']",
+        "primary_metric": "null::varchar",
+        "primary_method": "null::varchar",
     },
     schema=pa.schema(
         [
@@ -247,6 +249,8 @@ RUN_SETTINGS = TableSchema(
             ("calibration", STRINGS),
             ("adaptations", STRINGS),
             ("formats", STRINGS),
+            ("primary_metric", pa.string()),
+            ("primary_method", pa.string()),
         ]
     ),
 )

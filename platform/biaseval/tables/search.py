@@ -45,8 +45,10 @@ TRIAL_VALUES = TableSchema(
             ("sample", pa.string()),
             ("left_out", pa.int32()),
             ("value", pa.float64()),
+            ("is_above_constant", pa.bool_()),
         ]
     ),
+    later={"is_above_constant": "null::boolean"},
 )
 
 TRIAL_EVALUATIONS = TableSchema(

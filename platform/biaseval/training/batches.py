@@ -24,8 +24,6 @@ class TrainingRow:
 
     prompt: str
     label: str
-    labels: tuple[str, ...]
-    """The label set: where a label merges with its prompt, scoring looks at all of them."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +84,13 @@ def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow])
         {
             "prompt_id": [str(number) for number in range(len(rows))],
             "text": [row.prompt for row in rows],
-            "labels": pa.array([[*dict.fromkeys([*row.labels, row.label])] for row in rows], pa.list_(pa.string())),
+            "labels": [[row.label] for row in rows],
         }
     )
-    by_row = {
-        int(each["prompt_id"]): EncodedRow(np.asarray(each["token_ids"], dtype=np.int64), each["n_context_tokens"])
+    return [
+        EncodedRow(np.asarray(each["token_ids"], dtype=np.int64), each["n_context_tokens"])
         for each in encode(tokenizer, prompts).to_pylist()
-        if each["label"] == rows[int(each["prompt_id"])].label
-    }
-    return [by_row[number] for number in range(len(rows))]
+    ]
 
 
 def collate(rows: Sequence[EncodedRow], weights: Sequence[float]) -> Batch:

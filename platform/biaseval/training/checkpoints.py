@@ -7,9 +7,8 @@ complete when its JSON file exists, which comes last.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
@@ -19,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from biaseval.errors import BiasevalError
-from biaseval.store import Run
+from biaseval.store import Run, sha256_of
 from biaseval.training.loss_scale import LossScale
 from biaseval.training.optimization import State, n_elements
 
@@ -48,6 +47,8 @@ class Checkpoint:
     n_files: int
     loss_scale: LossScale | None = None
     """Of a training in float16."""
+    sha256: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Of its files, by name; older versions wrote none."""
 
     @property
     def folder(self) -> str:
@@ -71,7 +72,13 @@ def newest_checkpoint(run: Run, place: str = CHECKPOINTS) -> Checkpoint | None:
         return None
     found = run.read_json(f"{place}/{max(complete)}/{_MARKER}")
     scale = found.get("loss_scale")
-    return Checkpoint(place, found["n_steps"], found["n_files"], None if scale is None else LossScale(**scale))
+    return Checkpoint(
+        place,
+        found["n_steps"],
+        found["n_files"],
+        None if scale is None else LossScale(**scale),
+        found.get("sha256", {}),
+    )
 
 
 def keep_only(run: Run, place: str, checkpoint: Checkpoint | None) -> None:
@@ -100,6 +107,7 @@ def write_checkpoint(run: Run, place: str, n_steps: int, prepared: Prepared, sha
     sizes = {name: _STATE_BYTES * n_elements(parameter) for name, parameter in trained.items()}
     files = list(in_files(sizes, _FILE_BYTES))
     checkpoint = Checkpoint(place, n_steps, len(files), prepared.optimization.loss_scale)
+    digests: dict[str, str] = {}
     for number, names in enumerate(files):
         own: dict[str, torch.Tensor] = {}
         for name in names:
@@ -107,11 +115,16 @@ def write_checkpoint(run: Run, place: str, n_steps: int, prepared: Prepared, sha
             if number % share.n_workers == share.rank:
                 own |= {f"{key}/{name}": tensor.cpu().contiguous() for key, tensor in state.items()}
         if own:
-            run.write_bytes(checkpoint.file(number), save(own))
+            data = save(own)
+            run.write_bytes(checkpoint.file(number), data)
+            digests[checkpoint.file(number)] = sha256_of(data)
     if share.n_workers > 1:
-        dist.barrier()
+        of_all: list[Any] = [None] * share.n_workers
+        dist.all_gather_object(of_all, digests)  # comes back when all have written
+        digests = {name: digest for own in of_all for name, digest in own.items()}
     if share.rank == 0:
-        run.write_text(f"{checkpoint.folder}/{_MARKER}", json.dumps(asdict(checkpoint)) + "\n")
+        whole = replace(checkpoint, sha256=digests)
+        run.write_sealed(f"{checkpoint.folder}/{_MARKER}", asdict(whole))
         keep_only(run, place, checkpoint)
 
 
@@ -132,7 +145,10 @@ def read_states(
     for number in range(checkpoint.n_files):
         name = checkpoint.file(number)
         try:
-            tensors = load(run.read_bytes(name))
+            data = run.read_bytes(name)
+            if sha256_of(data) != checkpoint.sha256.get(name, sha256_of(data)):
+                raise SafetensorError("it is not what was written")
+            tensors = load(data)
         except (OSError, SafetensorError) as error:
             raise BiasevalError(
                 f"{run.uri}/{name}: cannot be read ({error}); delete {run.uri}/{checkpoint.place} and run the same "

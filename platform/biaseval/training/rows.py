@@ -44,8 +44,8 @@ def encoded_rows(tokenizer: PreTrainedTokenizerBase, rows: pa.Table) -> list[Enc
     """
     from biaseval.training.batches import TrainingRow, encode_rows
 
-    columns = rows.select(["prompt", "label", "labels"]).to_pylist()
-    return encode_rows(tokenizer, [TrainingRow(row["prompt"], row["label"], tuple(row["labels"])) for row in columns])
+    columns = rows.select(["prompt", "label"]).to_pylist()
+    return encode_rows(tokenizer, [TrainingRow(row["prompt"], row["label"]) for row in columns])
 
 
 def with_tokens(

@@ -29,7 +29,8 @@ def of_runs() -> dict[str, str]:
 
 _BY_MODEL = """
 select distinct
-    task as run, n_demos, instruction, predict, method, false as is_constant, true as has_enough_rows,
+    task as run, n_demos, instruction, predict, method, true as is_above_constant,
+    true as is_any_setting_above_constant, true as has_enough_rows,
     null::double as majority_accuracy, null::double as constant_f1
 from majority_predictions
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import biaseval
-from biaseval.environment import describe_environment
+from biaseval.environment import describe_environment, raw_spec
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
 
@@ -57,7 +57,7 @@ def benchmark(run_uri: str, n_starts: int = 3) -> dict[str, Any]:
     run = Run.open(run_uri)
     plan = run.read_json("plan.json")
     tasks = sorted(run.read_table("tasks")["task"].to_pylist())
-    setting = _SETTING.format(task=tasks[len(tasks) // 2], n_demos=max(run.read_yaml("spec.yaml")["prompt"]["n_demos"]))
+    setting = _SETTING.format(task=tasks[len(tasks) // 2], n_demos=max(raw_spec(run)["prompt"]["n_demos"]))
     took = [
         _measured("metrics and results.duckdb", ["-c", _ANALYSE, run.root], 1),
         _measured("page and figures", ["-c", _PAGE, run.root], 1),

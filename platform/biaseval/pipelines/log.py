@@ -1,0 +1,44 @@
+"""The log of a run: what was said while a process worked on it, one line each, with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from biaseval.environment import FILE
+from biaseval.errors import BiasevalError
+from biaseval.lease.record import utc_now
+from biaseval.progress import heard
+from biaseval.store import LOG, Run
+
+
+@contextmanager
+def logged(run: Run) -> Iterator[None]:
+    """Append to ``RUN/run.log`` what is said in the block, and the error that ends it.
+
+    On a local disk each line is there at once. An object store cannot append, so there the file is written when the
+    block ends. A log that cannot be written stops nothing, and a directory that did not become a run has none.
+
+    Args:
+        run: held by this process.
+    """
+    lines: list[str] = []
+
+    def hear(text: str) -> None:
+        line = f"{utc_now()} {text}\n"
+        if not run.is_local:
+            lines.append(line)
+            return
+        with suppress(OSError), open(run.path(LOG), "a", encoding="utf-8") as file:
+            file.write(line)
+
+    try:
+        with heard(hear):
+            yield
+    finally:
+        with suppress(OSError, BiasevalError):
+            if not run.has(FILE):
+                run.delete(LOG)
+            elif lines:
+                before = run.read_bytes(LOG) if run.has(LOG) else b""
+                run.write_bytes(LOG, before + "".join(lines).encode())

@@ -1,0 +1,218 @@
+"""Every setting is held against the best answer that is always the same: by set, format, over tasks, in gates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats  # type: ignore[import-untyped]
+
+from biaseval.analysis.gates import PRESETS
+from tests.label_bias_statistics.answers import Answers, analysed, right_with, rows
+
+SKEWED = ["a"] * 68 + ["b"] * 22 + ["c"] * 10
+"""Gold labels as support tickets have them."""
+
+
+def _answers(gold: Sequence[str], predicted: Sequence[str], labels: str = "abc", **setting: Any) -> list[Answers]:
+    """Return what a model answers, and rows of BiasScore without a preference."""
+    bias_gold = list(labels) * 6
+    even = np.full((len(bias_gold), len(labels)), 1 / len(labels)) + 0.01 * np.resize(
+        np.eye(len(labels)), (len(bias_gold), len(labels))
+    )
+    even /= even.sum(axis=1, keepdims=True)
+    return [
+        Answers("t", labels, list(gold), right_with(predicted, labels), **setting),
+        Answers("t", labels, bias_gold, even, purpose="bias_score", **setting),
+    ]
+
+
+def _by_model(answers: Sequence[Answers]) -> dict[str, Any]:
+    [row] = rows(analysed(answers), "from label_bias_by_model where method = 'none'")
+    return row
+
+
+def test_accuracy_is_tested_as_mcnemar_does_with_edwards_correction() -> None:
+    """Of 12 a and 8 b the model is right on 10 a and 7 b: it wins 7 rows against a constant a, and loses 2."""
+    gold = ["a"] * 12 + ["b"] * 8
+    predicted = ["a"] * 10 + ["b"] * 2 + ["b"] * 7 + ["a"]
+    [row] = rows(
+        analysed(_answers(gold, predicted, "ab")),
+        "select difference, square, largest from label_bias_constant_differences "
+        "where metric = 'accuracy' and demo_set is null",
+    )
+    assert row == {
+        "difference": pytest.approx(5 / 20),
+        "square": pytest.approx(9 / 400),
+        "largest": pytest.approx(1 / 20),
+    }
+    z = (7 - 2 - 1) / math.sqrt(7 + 2)
+    [tested] = rows(
+        analysed(_answers(gold, predicted, "ab")),
+        "select normal_p((difference - largest) / sqrt(square)) / 2 as p from label_bias_constant_differences "
+        "where metric = 'accuracy' and demo_set is null",
+    )
+    assert tested["p"] == pytest.approx(stats.norm.sf(z), rel=1e-6)
+
+
+def test_macro_f1_of_the_constant_answer_and_its_rows_are_those_of_a_jackknife() -> None:
+    """The differences of the rows add up to that of the metric, and each is what leaving the row out changes, about."""
+    rng = np.random.default_rng(0)
+    gold = [str(label) for label in rng.choice(list("abc"), 600, p=[0.6, 0.25, 0.15])]
+    predicted = [label if rng.random() < 0.6 else str(rng.choice(list("abc"))) for label in gold]
+    connection = analysed(_answers(gold, predicted))
+    [row] = rows(connection, "from label_bias_constant_differences where metric = 'macro_f1' and demo_set is null")
+    [task] = rows(connection, "from label_bias_by_task")
+    assert row["difference"] == pytest.approx(task["macro_f1"] - task["majority_macro_f1"])
+
+    def difference(kept: Sequence[int]) -> float:
+        own, answers = np.array(gold)[kept], np.array(predicted)[kept]
+        f1 = [2 * ((own == x) & (answers == x)).sum() / ((own == x).sum() + (answers == x).sum()) for x in "abc"]
+        share = (own == "a").mean()
+        return float(np.mean(f1) - 2 * share / (1 + share) / 3)
+
+    every = list(range(600))
+    left_out = [difference(every[:i] + every[i + 1 :]) for i in every]
+    values = 600 * difference(every) - 599 * np.array(left_out)
+    assert row["square"] == pytest.approx((values**2).sum() / 600**2, rel=0.02)
+
+
+@pytest.mark.parametrize("label", "abc")
+def test_a_constant_answer_is_never_better(label: str) -> None:
+    row = _by_model(_answers(SKEWED, [label] * 100))
+    assert row["is_above_constant"] is False
+    assert (row["n_tasks_not_above"], row["n_demo_sets_not_above"], row["share_most_frequent"]) == (1, 1, 1.0)
+
+
+@pytest.mark.parametrize("counts", [(131, 49, 20), (100, 61, 39), (57, 30, 13), (3000, 61, 7)])
+def test_rounding_is_no_difference_from_a_constant_answer(counts: Sequence[int]) -> None:
+    """Sums over rows of what is 0 each leave about 1e-16, far above what each row leaves."""
+    gold = [label for label, n in zip("abc", counts, strict=True) for _ in range(n)]
+    row = _by_model(_answers(gold, ["a"] * len(gold)))
+    assert (row["is_above_constant"], row["constant_p"]) == (False, 1)
+
+
+def test_there_is_no_cliff_where_answers_are_nearly_all_the_same() -> None:
+    """94 of 100 answers are c, of which few are right: below 95 %, and no better than always answering a."""
+    predicted = ["c"] * 100
+    for place in (0, 70, 71, 72, 73, 74):
+        predicted[place] = "b"
+    row = _by_model(_answers(SKEWED, predicted))
+    assert row["share_most_frequent"] == 0.94
+    assert row["is_above_constant"] is False
+
+
+def test_sets_that_each_repeat_a_label_of_their_own_are_seen() -> None:
+    """Over both sets b and c are half of the answers each; in each set one of them is all."""
+    answers = [
+        each
+        for demo_set, label in enumerate("bc")
+        for each in _answers(SKEWED, [label] * 100, n_demos=4, demo_set=demo_set)
+    ]
+    connection = analysed(answers)
+    [task] = rows(connection, "from label_bias_by_task_over_sets")
+    assert (task["share_most_frequent"], task["is_constant"]) == (1.0, True)
+    assert (task["n_demo_sets_not_above"], task["is_above_constant"]) == (2, False)
+    assert [row["is_above_constant"] for row in rows(connection, "from label_bias_by_task")] == [False, False]
+
+
+def test_a_constant_set_beside_a_good_one_is_counted() -> None:
+    answers = [
+        *_answers(SKEWED, SKEWED, n_demos=4, demo_set=0),
+        *_answers(SKEWED, ["b"] * 100, n_demos=4, demo_set=1),
+    ]
+    [task] = rows(analysed(answers), "from label_bias_by_task_over_sets")
+    assert (task["n_demo_sets"], task["n_demo_sets_not_above"], task["share_most_frequent"]) == (2, 1, 1.0)
+
+
+def test_formats_have_the_constant_answer_beside_them() -> None:
+    answers = [*_answers(SKEWED, SKEWED), *_answers(SKEWED, ["a"] * 100, format="ask")]
+    by_format = {row["format"]: row for row in rows(analysed(answers), "from label_bias_by_format")}
+    assert {name: row["is_above_constant"] for name, row in by_format.items()} == {"base": True, "ask": False}
+    ask = by_format["ask"]
+    assert ask["accuracy"] == ask["majority_accuracy"] == 0.68
+    assert ask["macro_f1"] == pytest.approx(ask["majority_macro_f1"])
+    assert ask["share_most_frequent"] == 1.0
+
+
+def test_better_in_macro_f1_alone_is_better() -> None:
+    """Right on most of each label, and less often than the majority class is: accuracy .6, macro-F1 well above .27."""
+    predicted = ["a"] * 36 + ["b"] * 16 + ["c"] * 16 + ["b"] * 16 + ["c"] * 6 + ["c"] * 8 + ["b"] * 2
+    row = _by_model(_answers(SKEWED, predicted))
+    assert row["accuracy"] < row["majority_accuracy"]
+    assert row["macro_f1"] > row["majority_macro_f1"]
+    assert row["is_above_constant"] is True
+
+
+def test_few_rows_do_not_show_it() -> None:
+    gold, predicted = list("aaabbb"), list("aaabba")
+    assert _by_model(_answers(gold, predicted, "ab"))["is_above_constant"] is None
+
+
+def test_a_lucky_hit_on_a_rare_label_shows_nothing() -> None:
+    """One row of a label of one row, right: macro-F1 jumps by a third, and is not tested with so few rows."""
+    gold = ["a"] * 60 + ["b"] * 39 + ["c"]
+    row = _by_model(_answers(gold, ["a"] * 99 + ["c"]))
+    assert row["macro_f1"] > row["majority_macro_f1"] + 0.3
+    assert row["is_above_constant"] is None
+
+
+def _gate(connection: Any, preset: str) -> bool:
+    condition, selection = PRESETS["label_bias"][preset]
+    [row] = rows(connection, f"select bool_and({condition}) as holds from label_bias_by_model where {selection}")
+    return bool(row["holds"])
+
+
+def test_constant_answers_fall_through_the_ready_made_gates() -> None:
+    for label in "abc":
+        connection = analysed(_answers(SKEWED, [label] * 100))
+        assert not _gate(connection, "better-than-constant")
+        assert not _gate(connection, "unbiased")
+    good = analysed(_answers(SKEWED, SKEWED))
+    assert _gate(good, "better-than-constant")
+    assert _gate(good, "unbiased")
+
+
+@pytest.mark.slow
+def test_an_unbiased_model_on_twenty_rows_seldom_fails_a_ready_made_gate() -> None:
+    """Accuracy .7, two labels, numbers of demonstrations as in the README: at most 5 % of runs fail."""
+    rng = np.random.default_rng(7)
+    n_runs, fallen = 120, 0
+    for _ in range(n_runs):
+        gold = [str(label) for label in rng.choice(["a", "b"], 20)]
+        answers = []
+        for n_demos in (0, 2, 4):
+            predicted = [label if rng.random() < 0.7 else "ba"["ab".index(label)] for label in gold]
+            bias_gold = list("ab" * 10)
+            logits = rng.normal(size=(20, 2)) + 1.5 * np.array([[label == x for x in "ab"] for label in bias_gold])
+            weights = np.exp(logits)
+            answers += [
+                Answers("t", "ab", gold, right_with(predicted, "ab"), n_demos=n_demos),
+                Answers(
+                    "t",
+                    "ab",
+                    bias_gold,
+                    weights / weights.sum(axis=1, keepdims=True),
+                    n_demos=n_demos,
+                    purpose="bias_score",
+                ),
+            ]
+        fallen += not _gate(analysed(answers), "unbiased")
+    assert fallen / n_runs <= 0.05
+
+
+@pytest.mark.slow
+def test_answers_that_are_nearly_constant_by_chance_are_seldom_shown_to_be_better() -> None:
+    """The majority class but for three rows of a hundred, anywhere: one in twenty pages at most says better."""
+    rng = np.random.default_rng(3)
+    found = 0
+    for _ in range(100):
+        gold = [str(label) for label in rng.choice(list("abc"), 100, p=[0.68, 0.22, 0.1])]
+        predicted = ["a"] * 100
+        for place in rng.choice(100, 3, replace=False):
+            predicted[place] = str(rng.choice(["b", "c"]))
+        found += _by_model(_answers(gold, predicted))["is_above_constant"] is True
+    assert found <= 5

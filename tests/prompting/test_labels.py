@@ -1,0 +1,75 @@
+"""Labels that people, but not programs, take for the same, and quotes that belong to a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from biaseval.prompting.labels import label_cautions, same_number
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        ("caf\u00e9", "cafe\u0301", r"'caf\xe9' and 'cafe\u0301'"),
+        ("yes", "yes\u200b", r"'yes' and 'yes\u200b'"),
+        ("\ufeffyes", "yes", r"'\ufeffyes' and 'yes'"),
+        ("co\u00adop", "coop", r"'co\xadop' and 'coop'"),
+        ("\u2764\ufe0f", "\u2764", r"'\u2764\ufe0f' and '\u2764'"),
+        ("e\u200d\u0301t\u00e9", "\u00e9t\u00e9", r"'e\u200d\u0301t\xe9' and '\xe9t\xe9'"),
+        ("\uff39\uff45\uff53", "Yes", r"'\uff39\uff45\uff53' and 'Yes'"),
+        ("not\u00a0good", "not good", r"'not\xa0good' and 'not good'"),
+        ("Yes", "yes", "'Yes' and 'yes'"),
+        ("STRASSE", "Straße", "'STRASSE' and 'Straße'"),
+        ("yes", "yes ", "'yes' and 'yes '"),
+        ("not  good", "not good", "'not  good' and 'not good'"),
+        ("Да", "да", "'Да' and 'да'"),
+        ("1", "1.0", "'1' and '1.0'"),
+        ("-0.50", "-.5", ""),
+        ("01", "+1.00", "'01' and '+1.00'"),
+        ("１", "1.0", "'１' and '1.0'"),
+        ("True", "true", "'True' and 'true'"),
+    ],
+)
+def test_labels_that_look_alike_are_said_so_that_they_can_be_told_apart(one: str, other: str, shown: str) -> None:
+    found = list(label_cautions([one, "something else", other]))
+    expected = f"the labels {shown} look alike and count as different; if they mean the same, mend them"
+    assert found == ([expected] if shown else [])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("yes", "no"),
+        ("1", "10"),
+        ("1", "1.5"),
+        ("resume", "résumé"),
+        ("a b", "ab"),
+        ("-1", "1"),
+        ("C", "C++"),
+        ("", "0"),
+    ],
+)
+def test_labels_that_differ_are_left_alone(labels: tuple[str, ...]) -> None:
+    assert list(label_cautions(labels)) == []
+
+
+def test_all_that_look_alike_come_together() -> None:
+    assert list(label_cautions(["Yes", "no", "YES", "yes", "NO"])) == [
+        "the labels 'Yes' and 'YES' and 'yes' look alike and count as different; if they mean the same, mend them",
+        "the labels 'no' and 'NO' look alike and count as different; if they mean the same, mend them",
+    ]
+
+
+def test_quotes_of_a_file_are_said() -> None:
+    assert list(label_cautions(['"pos"', '"neg', "'x'", "it's", "'tis", 'a "b"'])) == [
+        "the quotes of '\"pos\"', '\"neg', \"'x'\" count as part of the label; where they are only the file's, take "
+        "them out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1.0", "1"), (" 010 ", "10"), ("-0", "0"), ("100", "100"), ("1.50", "1.5"), ("TRUE", "true"), ("x", None)],
+)  # fmt: skip
+def test_ways_to_write_a_number_are_one(text: str, number: str | None) -> None:
+    assert same_number(text) == number

@@ -1,0 +1,165 @@
+"""Every type that transformers loads as a causal language model scores as a plain pass does, or is refused by name."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from transformers import PretrainedConfig
+
+from biaseval.errors import InputError
+from biaseval.models import (
+    REFUSED,
+    ModelSource,
+    causal,
+    describe_model,
+    load_model,
+    load_tokenizer,
+)
+from biaseval.pipelines import describe
+from biaseval.pipelines.prompts_file import score_spec
+from biaseval.scoring import LabelScorer
+from biaseval.spec import ExecutionSpec, ModelSpec
+from tests.causaltypes import TYPES, save_small, small_config
+from tests.scoring.families import EXACT, by_the_rule, largest_difference
+from tests.taskfiles import WORDS
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers says of its own models
+
+FAST = {
+    "bloom", "deepseek_v3", "gemma3n_text", "gemma4", "gemma4_text", "gpt_oss", "jamba", "llama4", "mamba2",
+    "openai-gpt", "qwen3_5_moe", "roberta",
+}  # fmt: skip
+ENCODERS = {
+    "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "rembert",
+    "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm", "xlm-roberta", "xlm-roberta-xl", "xmod",
+}  # fmt: skip
+WITH_ENCODER = {
+    "bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mvp", "pegasus", "plbart",
+    "whisper",
+}  # fmt: skip
+NEEDS = {"gemma3n": "timm"}
+"""Types whose parts need a package that is no dependency."""
+
+LEAVES = {"moshi"}
+"""Types whose cached prefixes the self-test finds wrong, so that texts run whole."""
+
+_DEMOS = "".join(
+    f"Input: the {word} {number}.\nOutput: {'not ' * (number % 2)}sure.\n\n" for number, word in enumerate(WORDS[:9])
+)
+PROMPTS = pa.table(
+    {
+        "prompt_id": ["a", "b", "c", "d"],
+        "text": [f"Say which.\n\n{_DEMOS}Input: {own}\nOutput:" for own in ("one", "one more", "another")] + ["x"],
+        "labels": [["yes", "not sure at all", "no"]] * 4,
+    }
+)
+
+
+def each(types: set[str] | frozenset[str]) -> list[object]:
+    return [pytest.param(own, marks=() if own in FAST else pytest.mark.slow) for own in sorted(types)]
+
+
+def settings_of_a_decoder(model_type: str) -> dict[str, bool]:
+    """Return what makes a causal model of a type that is none by default."""
+    if model_type == "xlm":
+        return {"causal": True}
+    if model_type in ENCODERS:
+        return {"is_decoder": True}
+    return {"is_decoder": True, "is_encoder_decoder": False} if model_type in WITH_ENCODER else {}
+
+
+@pytest.mark.parametrize("model_type", each({*TYPES} - {*REFUSED}))
+def test_every_type_scores_as_a_plain_pass(model_type: str, tmp_path: Path) -> None:
+    package = NEEDS.get(model_type)
+    if package is not None and importlib.util.find_spec(package) is None:
+        with pytest.raises(InputError, match=package):
+            describe_model(config_alone(small_config(model_type), tmp_path))
+        return
+    folder = save_small(small_config(model_type, **settings_of_a_decoder(model_type)), tmp_path / "model")
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in PROMPTS.to_pylist()))
+    planned = describe(score_spec(ModelSpec(path=str(folder)), ExecutionSpec(), file))
+    assert planned.facts["n_prompts"] == 4
+    model, tokenizer = load_model(ModelSource(str(folder))), load_tokenizer(ModelSource(str(folder)))
+    assert describe_model(ModelSource(str(folder))).n_parameters == model.num_parameters()
+    expected = by_the_rule(model, tokenizer, PROMPTS)
+    assert np.concatenate(expected).std() > 0.01
+    for path in (None, "full_text"):
+        scoring = LabelScorer(model, tokenizer, path=path)
+        assert largest_difference(scoring.score(PROMPTS), expected) < EXACT, scoring.facts()
+        assert model_type in LEAVES or not scoring.facts()["paths_left"]
+
+
+def config_alone(config: PretrainedConfig, folder: Path) -> ModelSource:
+    config.save_pretrained(folder)
+    return ModelSource(str(folder))
+
+
+@pytest.mark.parametrize("model_type", sorted(REFUSED))
+def test_types_that_cannot_be_scored_are_refused_by_name(
+    model_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = rf"{model_type}\), as {REFUSED[model_type]}|encoder with a decoder \({model_type}\)"
+    source = config_alone(small_config(model_type), tmp_path)
+    for read in (describe_model, load_model):
+        with pytest.raises(InputError, match=reason):
+            read(source)
+    monkeypatch.setattr(causal, "REFUSED", {})
+    assert not is_scored_right(model_type, tmp_path / "model"), f"take {model_type} off the list of refusals"
+
+
+def test_the_documentation_lists_the_refusals() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scorer.md").read_text()
+    table = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", page.split("| type | reason |")[1].split("\n\n")[0], re.MULTILINE)
+    assert dict(table) == REFUSED
+
+
+def is_scored_right(model_type: str, folder: Path) -> bool:
+    try:
+        source = ModelSource(str(save_small(small_config(model_type), folder)))
+        model, tokenizer = load_model(source), load_tokenizer(source)
+        scores = LabelScorer(model, tokenizer).score(PROMPTS)
+        return largest_difference(scores, by_the_rule(model, tokenizer, PROMPTS)) < EXACT
+    except Exception as error:
+        print(model_type, repr(error))  # for who looks at why
+        return False
+
+
+@pytest.mark.parametrize("model_type", sorted(ENCODERS))
+def test_encoders_are_refused_and_do_look_ahead(
+    model_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_small(small_config(model_type), tmp_path)
+    for read in (describe_model, load_model):
+        with pytest.raises(InputError, match=rf"no causal language model \({model_type}\), as its tokens see"):
+            read(ModelSource(str(folder)))
+    with pytest.raises(InputError, match=rf"no causal language model \({model_type}\), as its tokens see"):
+        LabelScorer.load(str(folder))
+    monkeypatch.setattr(causal, "_ENCODERS", set())
+    with pytest.raises(InputError, match="changes with the tokens behind it"):
+        load_model(ModelSource(str(folder)))
+
+
+@pytest.mark.parametrize("model_type", sorted(WITH_ENCODER))
+def test_encoders_with_a_decoder_are_refused(model_type: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    for read in (describe_model, load_model):
+        with pytest.raises(InputError, match=rf"is an encoder with a decoder \({model_type}\)"):
+            read(ModelSource(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "settings"),
+    [("gemma", {"use_bidirectional_attention": True}), ("gemma4_text", {"use_bidirectional_attention": "all"})],
+)
+def test_decoders_whose_attention_goes_both_ways_are_refused(
+    model_type: str, settings: dict[str, object], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=rf"no causal language model \({model_type}\), as its tokens see"):
+        describe_model(config_alone(small_config(model_type, **settings), tmp_path))

@@ -1,0 +1,275 @@
+"""Tables of lines as other programs write them: pandas, Excel, R, Spark, and files without any quoting."""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from biaseval.records import Records
+
+TEXTS = ['he said "item" twice', '"all of it"', "plain", 'one lone " inside', "it's", "a, b; c | d", 'ends in "it"']
+ROWS = [{"text": f"{text} {number}", "label": ("pos", "neg")[number % 2]} for number, text in enumerate(TEXTS)]
+
+
+def _read(path: Path, content: str | bytes | None = None) -> Records:
+    if content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Records(str(path))
+
+
+def _rows(path: Path, content: str | bytes | None = None) -> list[dict[str, Any]]:
+    records = _read(path, content)
+    rows = [row for _, row in records]
+    assert records.problems == []
+    return rows
+
+
+def _quiet(path: Path, content: str | bytes | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a file of which there is nothing to say."""
+    records = _read(path, content)
+    rows = [row for _, row in records]
+    assert (records.problems, records.notes) == ([], [])
+    return rows
+
+
+@pytest.mark.parametrize("name", ["rows.tsv", "rows.csv"])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+@pytest.mark.parametrize("delimiter", ["\t", ",", ";", "|"])
+def test_what_pandas_writes_is_read_as_it_was(tmp_path: Path, name: str, quoting: int, delimiter: str) -> None:
+    rows = [*ROWS, {"text": f"two\nlines\tand{delimiter} 9", "label": "pos"}]
+    pd.DataFrame(rows).to_csv(tmp_path / name, sep=delimiter, quoting=quoting, index=False)  # type: ignore[arg-type]
+    assert _quiet(tmp_path / name) == rows
+
+
+def test_the_index_that_pandas_writes_has_no_name(tmp_path: Path) -> None:
+    pd.DataFrame(ROWS).to_csv(tmp_path / "rows.csv")
+    assert _quiet(tmp_path / "rows.csv") == [{"": str(number), **row} for number, row in enumerate(ROWS)]
+    pd.DataFrame([list(row.values()) for row in ROWS]).to_csv(tmp_path / "numbered.csv", index=False)
+    assert _quiet(tmp_path / "numbered.csv") == [dict(zip("01", row.values(), strict=True)) for row in ROWS]
+
+
+@pytest.mark.parametrize("name", ["rows.tsv", "rows.csv"])
+@pytest.mark.parametrize("escape", ['\\"', '""'])
+@pytest.mark.parametrize("has_row_names", [True, False])
+def test_what_r_writes_is_read_as_it_was(tmp_path: Path, name: str, escape: str, has_row_names: bool) -> None:
+    """Its write.table escapes quotes with a backslash, and names rows, but not their column."""
+    rows = [*ROWS, {"text": "C:\\temp\\", "label": "pos"}]
+    delimiter = "\t" if name.endswith("tsv") else ","
+
+    def line(*cells: str) -> str:
+        return delimiter.join('"' + cell.replace('"', escape) + '"' for cell in cells) + "\n"
+
+    named = [line(*([str(n)] if has_row_names else []), *row.values()) for n, row in enumerate(rows, 3)]
+    expected = [{**({"": str(n)} if has_row_names else {}), **row} for n, row in enumerate(rows, 3)]
+    assert _quiet(tmp_path / name, line("text", "label") + "".join(named)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'He said "no.',
+        '"He said and went',
+        '"Great" movie, "bad" end',
+        'a "b',
+        '"quoted" and "quoted"',
+        'ends "',
+        '" alone',
+        '"',
+        '""',
+    ],
+)
+def test_a_tsv_without_quoting_keeps_its_quotes(tmp_path: Path, text: str) -> None:
+    rows = [*ROWS[2:], {"text": text, "label": "pos"}, *ROWS[2:4]]
+    lines = "".join(f"{row['text']}\t{row['label']}\n" for row in rows)
+    found = _rows(tmp_path / "rows.tsv", "text\tlabel\n" + lines)
+    # Two quotes that are all of a cell are an empty one, as pandas has it.
+    assert found == [{**row, "text": "" if row["text"] == '""' else row["text"]} for row in rows]
+
+
+def test_quotes_that_span_two_whole_lines_of_a_tsv_are_text(tmp_path: Path) -> None:
+    found = _rows(tmp_path / "rows.tsv", 'text\tlabel\n"he said\tpos\nand she said"\tneg\n')
+    assert found == [{"text": '"he said', "label": "pos"}, {"text": 'and she said"', "label": "neg"}]
+
+
+def test_quotes_that_stay_in_the_texts_of_a_tsv_are_said(tmp_path: Path) -> None:
+    records = _read(tmp_path / "rows.tsv", 'text\tlabel\n"one"\tpos\n"two\tneg\n"three"\tpos\n')
+    assert [row["text"] for _, row in records] == ['"one"', '"two', '"three"']
+    [note] = records.notes
+    assert note.startswith("quotes are read as part of the texts ('\"one\"' in line 2), as not all of them open and")
+
+
+def test_random_texts_without_quoting_are_kept(tmp_path: Path) -> None:
+    """Whatever stands in them: only a file all of whose quotes open and close cells is one with quoting."""
+    draw = random.Random(3)
+    for number in range(300):
+        texts = ["".join(draw.choices('a" ,\\', k=draw.randint(1, 6))) + "x" for _ in range(draw.randint(1, 5))]
+        path = tmp_path / f"{number}.tsv"
+        found = [row["text"] for row in _rows(path, "text\tn\n" + "".join(f"{text}\t1\n" for text in texts))]
+        is_quoted = [text.startswith('"') for text in texts]
+        assert found == texts or (any(is_quoted) and len(found) == len(texts))
+
+
+def test_random_texts_that_are_quoted_come_back(tmp_path: Path) -> None:
+    draw = random.Random(4)
+    for number in range(300):
+        delimiter, name = draw.choice(((",", "csv"), ("\t", "tsv"), (";", "csv"), ("|", "csv")))
+        rows = [{"t": "".join(draw.choices('a" ,;\t|', k=draw.randint(1, 7))) + "x", "n": "1"} for _ in range(4)]
+        path = tmp_path / f"{number}.{name}"
+        pd.DataFrame(rows).to_csv(path, sep=delimiter, index=False)
+        assert _rows(path) == rows, path.read_text()
+
+
+def test_a_space_before_a_quote_is_none_of_the_cell(tmp_path: Path) -> None:
+    assert _quiet(tmp_path / "rows.csv", 'text, label\nitem 0, "pos"\n"a, b", "ne""g"\n') == [
+        {"text": "item 0", "label": "pos"},
+        {"text": "a, b", "label": 'ne"g'},
+    ]
+    assert _quiet(tmp_path / "rows.csv", 'text, label\none,  "a, b"\n') == [{"text": "one", "label": "a, b"}]
+    # Without such a quote spaces stay.
+    assert _quiet(tmp_path / "rows.csv", "text, label\none, two\n") == [{"text": "one", "label": " two"}]
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv"])
+def test_lines_end_as_they_like(tmp_path: Path, name: str, end: str) -> None:
+    path = tmp_path / name
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t" if name == "rows.tsv" else ",", lineterminator=end)
+        writer.writerows([("text", "label"), *(row.values() for row in ROWS)])
+    records = _read(path)
+    assert list(records) == [(f"line {number}", row) for number, row in enumerate(ROWS, 2)]
+
+
+def test_what_excel_writes_is_read_as_it_was(tmp_path: Path) -> None:
+    content = 'sep=;\r\nid;text;label\r\n1;"Grüße; Jürgen";gut\r\n2;„schön“ – 5 €;übel\r\n3;plain;gut\r\n'
+    records = _read(tmp_path / "excel.csv", content.encode("cp1252"))
+    assert [(place, row["text"]) for place, row in records] == [
+        ("line 3", "Grüße; Jürgen"),
+        ("line 4", "„schön“ – 5 €"),
+        ("line 5", "plain"),
+    ]
+    [note] = records.notes
+    assert note == (
+        "is not UTF-8 (byte 27: invalid start byte) and is read as Windows-1252, which Excel writes, as in 'Grüße'; "
+        "where that is wrong, save it as UTF-8"
+    )
+    assert len(_quiet(tmp_path / "utf.csv", b"\xef\xbb\xbf" + content.encode())) == 3
+    assert _quiet(tmp_path / "tab.csv", '"sep=\t"\ntext\tlabel\na,b\tpos\n') == [{"text": "a,b", "label": "pos"}]
+    assert _quiet(tmp_path / "tilde.csv", "sep=~\ntext~label\na,b~pos\n") == [{"text": "a,b", "label": "pos"}]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "text,label\nочень хорошо,да\n".encode("cp1251"),
+        "text,label\nπολύ καλό,ναι\n".encode("cp1253"),
+        "text,label\nbardzo źle się spało,nie\nmiało być miło,tak\n".encode("cp1250"),
+        "text,label\nとても良い,はい\n".encode("shift-jis"),
+        "text,label\n非常好,是\n".encode("gbk"),
+        "text,label\nschön und grün,ja\n".encode("cp850"),
+    ],
+)
+def test_other_encodings_are_refused(tmp_path: Path, content: bytes) -> None:
+    records = _read(tmp_path / "rows.csv", content)
+    assert list(records) == []
+    [problem] = records.problems
+    assert problem.startswith("is not UTF-8 (byte 1")
+    assert problem.endswith("); save it as UTF-8")
+
+
+def test_the_byte_that_is_no_utf_8_is_named_wherever_it_stands(tmp_path: Path) -> None:
+    good = ("text,label\n" + "größer,ja\n" * 200_000).encode()
+    records = _read(tmp_path / "rows.csv", good + "очень".encode("cp1251"))
+    list(records)
+    assert records.problems == [f"is not UTF-8 (byte {len(good)}: invalid continuation byte); save it as UTF-8"]
+
+
+def test_columns_without_name_and_value_are_none(tmp_path: Path) -> None:
+    """Excel writes them where cells once held something."""
+    assert _quiet(tmp_path / "rows.csv", "text,label,,\na,pos,,\nb,neg\nc,pos,\n,,,\n") == [
+        {"text": "a", "label": "pos"},
+        {"text": "b", "label": "neg"},
+        {"text": "c", "label": "pos"},
+    ]
+    # Some rows may be the only ones that are longer.
+    assert len(_quiet(tmp_path / "rows.csv", "text,label\na,pos,,\nb,neg\n")) == 2
+    # One column without a name is one, as pandas' index is.
+    assert _quiet(tmp_path / "rows.csv", "text,label,,\na,pos,seen by Ann,\nb,neg,,\n")[0][""] == "seen by Ann"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            "text,label,,\na,pos,x,y\n",
+            "line 1: column 4 has no name and values below; name each, or take them out",
+        ),
+        (
+            "text,,,label,\na,x,y,pos,\n",
+            "line 1: column 3 has no name and values below; name each, or take them out",
+        ),
+        ("sep=,\ntext,text\na,b\n", "line 2: names the columns 'text' twice; name each once"),
+        ("sep=,\ntext,label\na,b\na,b,c\n", "line 4: has 3 columns and the header 2; mend the commas, or quote texts"),
+        ("text|label\na|b\na|b|c\n", "line 3: has 3 columns and the header 2; mend the bars"),
+        ("text,label\na,b\na\n", "line 3: has 1 columns and the header 2; mend the commas, or quote texts"),
+        # Numbers of rows are distinct; here a text holds a comma.
+        ("text,label\n1,b,c\n1,b,d\n", "line 2: has 3 columns and the header 2; mend the commas, or quote texts"),
+        ("text,label\nhi, you,c\nhello, you,d\n", "line 2: has 3 columns and the header 2; mend the commas"),
+        ('text,label\n"Hi" there,b\n', "line 2: is no row of a table (',' expected after '\"'); mend its quotes"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said(tmp_path: Path, content: str, problem: str) -> None:
+    records = _read(tmp_path / "rows.csv", content)
+    list(records)
+    assert records.problems
+    assert records.problems[0].startswith(problem)
+
+
+def test_blank_lines_before_the_header_are_skipped(tmp_path: Path) -> None:
+    records = _read(tmp_path / "rows.csv", "\n\ntext,label\na,pos\n")
+    assert list(records) == [("line 4", {"text": "a", "label": "pos"})]
+
+
+def test_a_bar_or_another_delimiter_in_a_name_splits_nothing(tmp_path: Path) -> None:
+    assert _quiet(tmp_path / "rows.csv", "a|b,label\nx,pos\n") == [{"a|b": "x", "label": "pos"}]
+    assert _quiet(tmp_path / "rows.csv", '"a,b,c";label\nx;pos\n') == [{"a,b,c": "x", "label": "pos"}]
+    assert _quiet(tmp_path / "rows.tsv", "text,label\nx,pos\n") == [{"text": "x", "label": "pos"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("a fine day,pos\na bad day,neg\nanother,pos\n", "'pos' stands below in its column, 1 time"),
+        ("a fine day;1\na bad day;0\nanother;1\n", "'1' stands below in its column, 1 time"),
+        ("17,a fine day,pos\n18,a bad day,neg\n", "17 is a number"),
+        ("it was a day of good weather,a\nit was a day of bad weather,b\n", "'it was a day of good weather' is a text"),
+    ],
+)
+def test_a_first_line_that_looks_like_a_row_is_said(tmp_path: Path, content: str, why: str) -> None:
+    records = _read(tmp_path / "rows.csv", content)
+    list(records)
+    [note] = records.notes
+    assert note == (
+        f"line 1 looks like a row and not like the names of columns ({why}); where names are missing, write them into "
+        "a first line, such as text,label"
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "text,label\nlabel,text\ntext and label,neg\n",
+        "text,label\na,pos\ntext,label\nb,neg\n",
+        "country,2019,2020\nNorway,1,2\n",
+        "How satisfied were you with our service,label\n1,a\n2,b\n",
+        "What did you like best about our service?,label\nThe people that were there,a\n",
+        "0,1\nfine,1\nbad,0\n",
+    ],
+)
+def test_a_header_is_none(tmp_path: Path, content: str) -> None:
+    _quiet(tmp_path / "rows.csv", content)

@@ -1,0 +1,53 @@
+"""The log of a run: what was said while a process worked on it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from biaseval.digests import kept
+from biaseval.environment import FILE
+from biaseval.errors import BiasevalError, InputError
+from biaseval.pipelines.log import logged
+from biaseval.progress import say
+from biaseval.store import LOG, Run
+
+
+def _sitting(run: Run, text: str, error: BaseException | None = None) -> None:
+    with kept(run) as held, logged(held):
+        held.write_json(FILE, {"versions": {}})
+        say(text)
+        logging.getLogger("biaseval.execute").warning("few %s", "cores")
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_each_sitting_appends_what_it_says(is_local: bool, tmp_path: Path, object_store: str) -> None:
+    run = Run.open(str(tmp_path / "run") if is_local else f"{object_store}/logged")
+    run.create()
+    _sitting(run, "one")
+    with pytest.raises(BiasevalError):
+        _sitting(run, "two", BiasevalError("no room"))
+    say("nobody hears this")
+    lines = run.read_text(LOG).splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line) for line in lines)
+    own = [line.partition(" ")[2] for line in lines]
+    assert own == ["one", "warning: few cores", "two", "warning: few cores", "error: no room"]
+
+
+def test_a_directory_that_became_no_run_has_no_log(tmp_path: Path) -> None:
+    run = Run.open(str(tmp_path / "run"))
+    run.create()
+
+    def plan() -> None:
+        with kept(run) as held, logged(held):
+            say("planning")
+            raise InputError("bad")
+
+    with pytest.raises(InputError):
+        plan()
+    assert not run.has(LOG)

@@ -1,0 +1,320 @@
+"""Weights and configurations that do not belong together, and configurations that are none, are refused by name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    BartConfig,
+    BertConfig,
+    PretrainedConfig,
+)
+
+from biaseval.errors import InputError
+from biaseval.models import (
+    ModelSource,
+    causal,
+    describe_model,
+    describe_reader,
+    fingerprint_model,
+    load_extractive_model,
+    load_model,
+    load_sequence_model,
+    load_tokenizer,
+)
+from biaseval.pipelines import describe
+from biaseval.pipelines.prompts_file import score_spec
+from biaseval.reading import load_reader
+from biaseval.scoring import LabelScorer
+from biaseval.scoring.memory import cache_budget_of
+from biaseval.spec import ExecutionSpec, ModelSpec
+from tests.causaltypes import save_small, small_config
+from tests.scoring.families import few_shot_prompts
+from tests.tinymodels import make_llama, make_tokenizer
+
+SMALL = {
+    "vocab_size": 420,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
+UNUSED = r": 9 weights have no place in LlamaForCausalLM .*first: model\.layers\.1\.input_layernorm\.weight"
+
+
+@pytest.fixture
+def llama(tiny_llama: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_llama, tmp_path / "model"))
+
+
+def configure(folder: Path, **settings: Any) -> ModelSource:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+    return ModelSource(str(folder))
+
+
+def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> ModelSource:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return ModelSource(str(folder))
+
+
+def saved(auto: Any, config: PretrainedConfig, folder: Path) -> Path:
+    torch.manual_seed(0)
+    auto.from_config(config, dtype=torch.float32).save_pretrained(folder)
+    return folder
+
+
+# ---- weights without a place -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_a_configuration_with_fewer_layers_than_the_weights_is_refused(llama: Path, is_sharded: bool) -> None:
+    if is_sharded:
+        model = AutoModelForCausalLM.from_pretrained(llama)
+        (llama / "model.safetensors").unlink()
+        model.save_pretrained(llama, max_shard_size="60KB")
+        assert len(list(llama.glob("model-*.safetensors"))) > 1
+    source = configure(llama, num_hidden_layers=1)
+    for read in (describe_model, load_model, lambda own: LabelScorer.load(own.path)):
+        with pytest.raises(InputError, match=UNUSED):
+            read(source)
+    for read in (lambda: describe_reader(source, "generative"), lambda: load_reader(source, answers="generative")):
+        with pytest.raises(InputError, match=UNUSED):
+            read()
+
+
+def test_readers_are_refused_likewise(tmp_path: Path) -> None:
+    bert = saved(AutoModelForQuestionAnswering, BertConfig(**SMALL), tmp_path / "bert")
+    source = configure(bert, num_hidden_layers=1)
+    unused = r": 16 weights have no place in BertForQuestionAnswering .*first: bert\.encoder\.layer\.1\."
+    for read in (lambda: describe_reader(source, "extractive"), lambda: load_extractive_model(source)):
+        with pytest.raises(InputError, match=unused):
+            read()
+    sizes = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 1, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "max_position_embeddings": 64}
+    config = BartConfig(vocab_size=420, **sizes, **heads)
+    source = configure(saved(AutoModelForSeq2SeqLM, config, tmp_path / "bart"), encoder_layers=1)
+    for read in (lambda: describe_reader(source, "generative"), lambda: load_sequence_model(source)):
+        with pytest.raises(
+            InputError, match=r"weights have no place in BartForCond.*first: model\.encoder\.layers\.1\."
+        ):
+            read()
+
+
+@pytest.mark.parametrize("name", ["lm_head.bias", "model.layers.0.self_attn.q_proj.bias", "model.norm2.weight"])
+def test_a_weight_that_would_change_scores_is_refused(llama: Path, name: str) -> None:
+    source = change_weights(llama, lambda weights: weights.update({name: torch.zeros(8)}))
+    for read in (describe_model, load_model):
+        with pytest.raises(InputError, match=rf": 1 weights have no place in LlamaForCausalLM .*first: {name}\)"):
+            read(source)
+
+
+def test_buffers_and_towers_that_no_score_depends_on_are_passed_over(
+    llama: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = load_model(ModelSource(str(llama)))
+    names = [
+        *("model.layers.0.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", "model.layers.1.attn.bias"),
+        *(
+            "model.layers.1.attn.masked_bias",
+            "vision_tower.encoder.layers.0.weight",
+            "multi_modal_projector.linear.weight",
+        ),
+        *("model.visual.blocks.0.attn.qkv.weight", "model.embed_audio.projection.weight"),
+    ]
+    source = change_weights(llama, lambda weights: weights.update({name: torch.zeros(4) for name in names}))
+    assert describe_model(source).n_parameters == before.num_parameters()
+    ids = torch.arange(5, 30)[None]
+    assert torch.equal(load_model(source)(ids).logits, before(ids).logits)
+    assert "LOAD REPORT" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("settings", [{"tie_word_embeddings": True}, {}])
+def test_tied_and_saved_twice_is_no_surplus(tmp_path: Path, settings: dict[str, Any]) -> None:
+    make_llama(tmp_path)
+    source = configure(tmp_path, **settings)
+    if settings:
+        change_weights(tmp_path, lambda weights: weights.pop("lm_head.weight"))
+    assert describe_model(source).n_parameters == load_model(source).num_parameters()
+
+
+@pytest.mark.parametrize("is_alike", [True, False])
+def test_an_output_layer_that_is_saved_beside_what_it_is_tied_to_is_used(llama: Path, is_alike: bool) -> None:
+    ids = torch.arange(5, 30)[None]
+    if is_alike:
+        change_weights(llama, lambda own: own.update({"lm_head.weight": own["model.embed_tokens.weight"].clone()}))
+    expected = load_model(ModelSource(str(llama)))(ids).logits
+    source = configure(llama, tie_word_embeddings=True)
+    describe_model(source)
+    assert torch.equal(load_model(source)(ids).logits, expected)
+
+
+def test_other_heads_of_a_reader_are_no_surplus(tmp_path: Path) -> None:
+    source = ModelSource(str(saved(AutoModelForMaskedLM, BertConfig(**SMALL), tmp_path)))
+    pooler = {"bert.pooler.dense.weight": torch.zeros(32, 32), "bert.embeddings.position_ids": torch.arange(512)[None]}
+    change_weights(tmp_path, lambda weights: weights.update(pooler))
+    assert describe_reader(source, "extractive").missing == ("qa_outputs.bias", "qa_outputs.weight")
+    load_extractive_model(source, allow_untrained_head=True)
+
+
+# ---- weights that are missing or do not fit --------------------------------------------------------------------------
+
+
+def test_a_configuration_with_more_layers_is_refused_before_weights_are_read(llama: Path) -> None:
+    source = configure(llama, num_hidden_layers=11)
+    with pytest.raises(InputError, match=r"81 weights of LlamaForCausalLM missing \(first: model\.layers\.2\."):
+        describe_model(source)
+
+
+def test_a_shape_that_does_not_fit_is_refused_by_plan_and_by_loading(llama: Path) -> None:
+    source = configure(llama, intermediate_size=48)
+    for read in (describe_model, load_model):
+        with pytest.raises(
+            InputError,
+            match=r": 6 weights do not fit LlamaForCausalLM .*first: model\.layers\.0\.mlp\.down_proj\.weight has the "
+            r"shape \[32, 64\] and should have \[32, 48\]",
+        ):
+            read(source)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (
+            lambda weights, name: weights.update({name: torch.zeros(3, 5)}),
+            "weights of the causal language model cannot be",
+        ),
+        (lambda weights, name: weights.pop(name), "weights of the causal language model cannot be"),
+    ],
+    ids=["shape", "missing"],
+)
+def test_an_expert_that_does_not_fit_the_others_is_named(tmp_path: Path, change: Any, what: str) -> None:
+    save_small(small_config("mixtral"), tmp_path)
+    name = "model.layers.0.block_sparse_moe.experts.1.w1.weight"
+    source = change_weights(tmp_path, lambda weights: change(weights, name))
+    for read in (describe_model, load_model):
+        with pytest.raises(InputError, match=what + r".*first: model\.layers\.0\.mlp\.experts\.gate_up_proj"):
+            read(source)
+
+
+# ---- configurations that are none ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", ['"llama"', "[1]", "7", "null", "{", "", '{"model_type": 5}', '{"model_type": []}'])
+def test_a_file_that_is_no_configuration_is_a_message(llama: Path, content: str) -> None:
+    (llama / "config.json").write_text(content)
+    source = ModelSource(str(llama))
+    reads = (
+        describe_model,
+        load_model,
+        lambda own: LabelScorer.load(own.path),
+        lambda own: describe_reader(own, "extractive"),
+    )
+    for read in reads:
+        with pytest.raises(InputError, match=r"config\.json"):
+            read(source)
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "tokenizer.json"])
+@pytest.mark.parametrize("content", ['"llama"', "[1]", "null"])
+def test_a_tokenizer_file_that_is_none_is_a_message(llama: Path, name: str, content: str) -> None:
+    (llama / name).write_text(content)
+    with pytest.raises(InputError, match=r"no usable tokenizer|tokenizer has no EOS|the tokenizer"):
+        load_tokenizer(ModelSource(str(llama)))
+
+
+@pytest.mark.parametrize("content", ['"x"', "[]", "{}", '{"weight_map": 3}'])
+def test_an_index_of_shards_that_is_none_is_a_message(llama: Path, content: str) -> None:
+    (llama / "model.safetensors").rename(llama / "model-00001-of-00001.safetensors")
+    (llama / "model.safetensors.index.json").write_text(content)
+    for read in (describe_model, load_model):
+        with pytest.raises(InputError, match=r"no usable model\.safetensors\.index\.json"):
+            read(ModelSource(str(llama)))
+    assert fingerprint_model(ModelSource(str(llama)))["model"]["weights"]
+
+
+# ---- windows and sizes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [-1, 0, 10**30])
+def test_a_window_that_is_no_number_of_tokens_sets_no_limit(llama: Path, tmp_path: Path, window: int) -> None:
+    source = configure(llama, max_position_embeddings=window)
+    tokenizer = make_tokenizer()
+    tokenizer.model_max_length = int(1e30)
+    tokenizer.save_pretrained(llama)
+    assert describe_model(source).window == (window if window > 0 else None)
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt_id": "a", "text": "Say which.\nOutput:", "labels": ["yes", "no"]}))
+    assert describe(score_spec(ModelSpec(path=str(llama)), ExecutionSpec(), file)).facts["n_prompts"] == 1
+    assert LabelScorer.load(str(llama)).score(few_shot_prompts()).num_rows
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_position_embeddings": None},
+        {"max_position_embeddings": "long"},
+        {"num_attention_heads": 0},
+        {"num_attention_heads": 5},
+        {"num_key_value_heads": 3},
+        {"hidden_size": -32},
+        {"hidden_size": 0},
+        {"vocab_size": 0},
+        {"num_hidden_layers": -1},
+        {"hidden_act": "no such"},
+        {"rope_parameters": {"rope_type": "no such"}},
+        {"rope_parameters": 3},
+        {"head_dim": 7},
+        {"dtype": "no such"},
+    ],
+    ids=str,
+)
+def test_sizes_that_cannot_be_are_refused_or_planned(llama: Path, settings: dict[str, Any]) -> None:
+    source = configure(llama, **settings)
+    (llama / "model.safetensors").unlink()
+    refused = str(llama)
+    try:
+        describe_model(source)
+    except InputError as error:  # no other error
+        refused = str(error)
+    assert str(llama) in refused
+
+
+def test_a_padding_token_does_not_keep_a_model_from_being_planned(tmp_path: Path) -> None:
+    small_config("gpt2", pad_token_id=3).save_pretrained(tmp_path)
+    assert describe_model(ModelSource(str(tmp_path))).kv_values_per_token == 2 * 4 * 32
+
+
+def test_the_cache_has_room_for_layers_of_other_widths(tmp_path: Path) -> None:
+    config = small_config("gemma4_text", num_hidden_layers=6, head_dim=16, global_head_dim=64)
+    model = load_model(ModelSource(str(save_small(config, tmp_path))))
+    # five layers of 4 heads of 16 numbers, one of 4 heads of 64; keys and values in float32
+    assert cache_budget_of(model) == (1 << 30) // (2 * 4 * (5 * 4 * 16 + 4 * 64))
+
+
+# ---- a plain pass that is none ---------------------------------------------------------------------------------------
+
+
+def test_a_self_test_that_sees_a_difference_asks_whether_the_model_is_causal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bert = AutoModelForCausalLM.from_config(BertConfig(**SMALL, initializer_range=0.3)).eval()
+    with pytest.raises(InputError, match=r"no causal language model \(bert\)"):
+        LabelScorer(bert, make_tokenizer())
+    monkeypatch.setattr(causal, "_ENCODERS", set())
+    scoring = LabelScorer(bert, make_tokenizer())
+    with pytest.raises(InputError, match="changes with the tokens behind it"):
+        scoring.score(few_shot_prompts())
