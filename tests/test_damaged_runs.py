@@ -48,7 +48,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Fini
     folder = tmp_path_factory.mktemp("undisturbed")
     write_csv(folder / "reviews.csv", reviews(30))
     write_csv(folder / "test.csv", reviews(20, "other"))
-    label = own_spec(folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"], execution={"part_rows": 20})
+    label = own_spec(folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"], execution={"part_rows": 10})
     qa = load_spec(write_qa_spec(folder, make_bert(folder / "bert"), bootstrap={"trials": 5, "sample": 5}))
     found: Finished = {"label_bias": (label, folder / "label_bias"), "qa_bias": (qa, folder / "qa_bias")}
     with in_this_process():

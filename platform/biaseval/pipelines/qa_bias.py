@@ -147,8 +147,8 @@ def _write(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> Plan:
 
 
 def _write_tfidf(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> None:
-    """Write the document frequencies, where a heuristic needs them and they are not there."""
-    if "tfidf" in resources_of(spec.heuristics) and not run.parts("qa_tfidf"):
+    """Write the document frequencies, where a heuristic needs them."""
+    if "tfidf" in resources_of(spec.heuristics):
         run.write_part("qa_tfidf", 0, _tfidf(inputs.sets, inputs.train).to_table())
 
 
@@ -171,7 +171,8 @@ def _extend(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs, plan: Plan) -> 
     there = {heuristic for own in measured for heuristic in own["heuristics"]}
     if new := [heuristic for heuristic in spec.heuristics if heuristic not in there]:
         measured = [*measured, {"heuristics": new, "first": len(measured) * plan["n_parts"]}]
-    _write_tfidf(run, spec, inputs)
+    if not run.parts("qa_tfidf"):
+        _write_tfidf(run, spec, inputs)
     return {**plan, **asdict(inputs.plan), "measured": measured}
 
 
