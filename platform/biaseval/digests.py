@@ -63,6 +63,7 @@ def kept(run: Run) -> Iterator[Run]:
                 record(run, reads=False)
             raise
         record(run)
+        run.ledger.is_whole = False  # from here on others may write
 
 
 def _whole(run: Run) -> Run:
@@ -86,6 +87,10 @@ def _whole(run: Run) -> Run:
             pass
     files = {name: digest for name, digest in found.items() if name not in aside}
     remade = {name: digest for name, digest in (known or {}).items() if name.partition("/")[0] in (*_REMADE, _SPEC)}
+    if known and (aside | lost) - remade.keys():
+        # Files that are made again have other bytes. A process that is killed records none of them.
+        known = {**remade, **{name: own for name, own in known.items() if name in files}, **_gone(aside | lost, known)}
+        _write(run, known)
     return replace(run, ledger=Ledger({**remade, **files}, known, lost=frozenset(aside | lost)))
 
 
@@ -170,15 +175,27 @@ def record(run: Run, *, reads: bool = True) -> None:
         fresh |= {name: digest for name, digest in _digests(run, unread, {}).items() if digest is not None}
     ledger.files.clear()
     ledger.files.update(fresh)
-    # What is lost is not forgotten before it is there again.
-    lost = {name for name in ledger.lost - fresh.keys() if name.partition("/")[0] in LASTING}
-    fresh |= {name: (ledger.known or {}).get(name, _UNKNOWN) for name in lost}
+    fresh |= _gone(ledger.lost - fresh.keys(), ledger.known or {})
     if fresh != ledger.known:
-        content = {"files": {name: list(fresh[name]) for name in sorted(fresh)}}
-        text = json.dumps(content)
-        run.write_text(DIGESTS, json.dumps({**content, "own_sha256": sha256_of(text.encode())}) + "\n")
+        _write(run, fresh)
         ledger.known = dict(fresh)
         ledger.files.pop(DIGESTS, None)
+
+
+def _gone(names: Collection[str], known: Mapping[str, Digest]) -> dict[str, Digest]:
+    """Return what stays recorded of files that are lost: their names, and the digests of planned parts."""
+    tables = {name: name.partition("/")[0] for name in names}
+    return {
+        name: known.get(name, _UNKNOWN) if table in PLANNED else _UNKNOWN
+        for name, table in tables.items()
+        if table in LASTING
+    }
+
+
+def _write(run: Run, files: Mapping[str, Digest]) -> None:
+    content = {"files": {name: list(files[name]) for name in sorted(files)}}
+    own = sha256_of(json.dumps(content).encode())
+    run.write_text(DIGESTS, json.dumps({**content, "own_sha256": own}) + "\n")
 
 
 def recorded(run: Run) -> dict[str, Digest] | None:

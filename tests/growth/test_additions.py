@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -25,6 +27,8 @@ from tests.test_pipelines import digests
 
 pytestmark = pytest.mark.usefixtures("here")
 
+CONSTANT = "marts/label_bias_constant_differences.parquet"
+
 
 def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
     run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -34,7 +38,7 @@ def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
     prompt = {"n_demos": [0, 2, 3], "demo_sets": 2}
     more = own_spec(csv_folder, tiny_llama, prompt=prompt, calibration=["cc", "dc", "looc"])
     run_spec(more, run.uri)
-    n_before = sum(row["n"] for row in [{"n": part["n_prompts"]} for part in read_plan(run)["parts"]])
+    n_before = sum(part["n_prompts"] for part in read_plan(run)["parts"])
     fresh = run_spec(more, str(tmp_path / "fresh"))
     assert n_before == sum(part["n_prompts"] for part in read_plan(fresh)["parts"])
     after = kept(run)
@@ -72,9 +76,12 @@ def test_a_format_is_added_and_what_was_there_says_the_same(
     after = kept(run)
     assert {name: after[name] for name in before} == before
     assert sum(part["n_prompts"] for part in read_plan(run)["parts"]) == 2 * n_before
+    of_base = rows(run, "from label_bias_constant_differences where format = 'base' order by all")
+    assert of_base == pq.read_table(pa.BufferReader(marts[CONSTANT])).to_pylist()
     changed = {name for name, content in marts.items() if run.read_bytes(name) != content}
     assert {name.removeprefix("marts/label_bias_format_") for name in changed} == {
         "marts/label_bias_by_format.parquet",
+        CONSTANT,
         "changes.parquet",
         "labels.parquet",
         "spread.parquet",
