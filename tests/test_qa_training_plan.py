@@ -17,6 +17,7 @@ from biaseval.errors import InputError
 from biaseval.pipelines import describe, segments
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.planted import planted_questions
+from biaseval.spec import load_spec
 from tests.commands import call
 from tests.conftest import ROOT
 from tests.smallstudy import METHODS, generated, load, write_spec
@@ -55,6 +56,38 @@ def test_a_plan_refuses_a_threshold_that_leaves_too_few_questions_to_judge_by(be
     found = _refused_plan(write_spec(tmp_path, bert, train=changes))
     assert "train.biases: word_dist (threshold -5): check has 0 lower and 24 higher questions" in found
     assert "judging takes bootstrap.sample, 5, of each; choose another threshold" in found
+
+
+@pytest.mark.parametrize(
+    ("key", "domain", "wrong"),
+    [
+        ("train.thresholds.word_dist", [3, -5], ["with -5: train.biases: word_dist (threshold -5): check has 0 lower"]),
+        (
+            "train.thresholds.word_dist",
+            {"uniform": [-5.0, 90.0]},
+            [
+                "with -5.0: train.biases: word_dist",
+                "with 90.0: train.biases: word_dist (threshold 90): check has 24 lower",
+            ],
+        ),
+        ("train.thresholds", {"choice": [{"word_dist": -5}]}, ["with {'word_dist': -5}: train.biases: word_dist"]),
+        ("bootstrap.sample", {"int": [5, 13]}, ["with 13: train.biases: word_dist"]),
+    ],
+)
+def test_a_plan_of_a_search_refuses_values_that_no_trial_can_run_with(
+    key: str, domain: Any, wrong: list[str], bert: Path, tmp_path: Path
+) -> None:
+    changes = {"methods": ["standard", "resample"], "biases": ["word_dist"], "thresholds": {"word_dist": 3}}
+    study = write_spec(tmp_path, bert, train=changes)
+    content = {"kind": "search", "name": "s", "spec": str(study), "search": {key: domain}, "algorithm": "random"}
+    content |= {"trials": 2, "objective": {"sql": "select avg(f1) as f1 from qa_by_dataset", "maximize": True}}
+    path = tmp_path / "search.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError) as caught:
+        describe(load_spec(path))
+    found = str(caught.value)
+    assert [f"search.{key}: {own}" in found for own in wrong] == [True] * len(wrong), found
+    assert found.count("with ") == len(wrong)
 
 
 @pytest.mark.parametrize("thresholds", ["mikula2024", {"ans_pos": 0}])

@@ -91,6 +91,7 @@ def test_the_page_of_a_large_suite_stays_small(findings: Findings) -> None:
         by_task=by_task,
         ranked=[row for row in by_task if (row["n_demos"], row["method"]) == (16, "none")],
         labels=dict.fromkeys(names, labels),
+        preferred=[{**findings.preferred[0], "task": name, "n_demos": 16} for name in names],
         tasks=[{**findings.tasks[0], "task": name} for name in names],
     )
     page = render_page(large, metric_figures(findings.by_suite))

@@ -123,6 +123,8 @@ class Kind(Generic[S, I]):
 
     read: Callable[[S], I]
     """Validates everything that a spec names but weights; writes nothing. All mistakes come in one error."""
+    problems: Callable[[S, I, str], list[str]] = field(default=lambda spec, inputs, key: [])
+    """Says what keeps a spec from running on what another spec read, from which it differs by this key."""
     needs: Callable[[S], Iterable[Need]] = field(default=lambda spec: ())
     """Returns what a spec needs beside what its sections ``lora`` and ``train`` and its adapters do."""
     describe: Callable[[S, I], Description]

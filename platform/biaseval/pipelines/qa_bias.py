@@ -23,7 +23,7 @@ from biaseval.pipelines.qa_plan import QuestionsPlan, describe_questions, model_
 from biaseval.pipelines.questions import answering_stage, measuring_stage
 from biaseval.pipelines.readers import TrainingStages
 from biaseval.pipelines.readers_summary import refuse_left_out
-from biaseval.pipelines.segments import segment_problems
+from biaseval.pipelines.segments import SEGMENT_KEYS, segment_problems
 from biaseval.pipelines.study import measured, readers_of
 from biaseval.pipelines.training_plan import (
     TrainingInputs,
@@ -37,6 +37,7 @@ from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
 from biaseval.spec import DataSource, QaBiasSpec, break_cautions
+from biaseval.spec.sections import is_among
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
 
@@ -107,13 +108,19 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
         with problems.noted():
             training = read_training(spec, spec.train, {name: own for name, (own, _) in sets.items()})
             notes += training.notes
-    if training is not None and not problems.found:
-        with problems.noted():
-            problems.found += segment_problems(spec, training.sets, lambda: _tfidf(sets, train))
     problems.refuse()
     sizes = {name: len(own.questions) for name, (own, _) in sets.items()}
     plan = QuestionsPlan(sizes, models, list(dict.fromkeys(notes)))
-    return QuestionsInputs(sets=sets, train=train, plan=plan, text=text, training=training)
+    inputs = QuestionsInputs(sets=sets, train=train, plan=plan, text=text, training=training)
+    if found := _problems(spec, inputs):
+        raise InputError.of(found)
+    return inputs
+
+
+def _problems(spec: QaBiasSpec, inputs: QuestionsInputs, key: str = "train.thresholds") -> list[str]:
+    if inputs.training is None or not is_among(key, SEGMENT_KEYS):
+        return []
+    return segment_problems(spec, inputs.training.sets, lambda: _tfidf(inputs.sets, inputs.train))
 
 
 def _notes(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> list[str]:
@@ -360,6 +367,7 @@ def _headline(spec: QaBiasSpec) -> str:
 
 QA_BIAS = Kind(
     read=_read,
+    problems=_problems,
     needs=_needs,
     describe=_describe,
     write=_write,

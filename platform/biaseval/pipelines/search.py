@@ -97,7 +97,19 @@ def _read(spec: SearchSpec) -> SearchInputs:
     with problems.noted():
         searched = _kind(spec).read(spec.spec)
     problems.refuse()
+    problems.found += _impossible(spec, searched)
+    problems.refuse()
     return SearchInputs(names, searched, spec.n_trials)
+
+
+def _impossible(spec: SearchSpec, inputs: Inputs) -> list[str]:
+    """Return which values of a list, and which ends of a range, no trial can run with, and why."""
+    return [
+        f"search.{key}: with {value}: {problem}"
+        for key, domain in spec.search.items()
+        for value in next(iter(domain.values()))
+        for problem in _kind(spec).problems(spec.at({key: value}), inputs, key)
+    ]
 
 
 def _refuse_idle(spec: SearchSpec) -> None:

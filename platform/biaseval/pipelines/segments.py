@@ -32,6 +32,10 @@ from biaseval.units import Done, Unit
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
 
+SEGMENT_KEYS = ("train.thresholds", "train.thresholds.*", "train.methods", "train.batch_size", "train.accumulation",
+                "bootstrap.sample")  # fmt: skip
+"""Keys of a spec on which it depends whether segments have enough questions."""
+
 _FIRST = 512
 """Questions that are counted first; twice as many follow for as long as they are too few."""
 
