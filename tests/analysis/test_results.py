@@ -68,7 +68,7 @@ def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
                 added = "".join(f", {table.later[name]} as {name}" for name in table.optional)
                 connection.execute(f"create view {table.name} as select *{added} from {parts}").fetchall()
         for relation in relations.relations("intermediate", "marts", tables=tables_of("label_bias")):
-            connection.execute(f"create view {relation.name} as {relation.sql}").fetchall()
+            connection.execute(f"create table {relation.name} as {relation.sql}").fetchall()
         found = connection.sql("from label_bias_by_task").to_arrow_table()
     assert found.equals(query([built], "from label_bias_by_task"))
 
