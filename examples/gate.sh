@@ -1,5 +1,6 @@
 #!/bin/sh
-# A gate for continuous integration: it measures, and fails with exit code 3 where a bias is shown.
+# A gate for continuous integration: it measures, and fails with exit code 3 where a bias is shown, or where one label for
+# all does as well.
 #     examples/gate.sh runs/reviews
 set -eu
 run=${1:-runs/reviews}

@@ -63,15 +63,28 @@ def test_a_value_that_is_null_falls_and_says_so(runs: list[str]) -> None:
     assert (gate.holds, gate.n_failed, gate.n_null) == (False, gate.n_rows, gate.n_rows)
 
 
+def test_a_ready_made_gate_says_where_too_few_rows_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four rows, all right: that may be luck."""
+    run = make(label_plan({"few": "1111"}, golds="aabb"), tmp_path / "few")
+    for preset in ("unbiased", "better-than-constant"):
+        [gate] = check_run(run, [], presets=[preset]).gates
+        assert (gate.holds, gate.n_rows, gate.n_unshown) == (True, 1, 1)
+    printed = call(capsys, monkeypatch, "check", run, "--preset", "unbiased", "--junit", str(tmp_path / "gates.xml"))
+    assert (printed.code, "too few rows to tell in 1" in " ".join(printed.out.split())) == (0, True)
+    assert "<system-out>too few rows to tell in 1</system-out>" in (tmp_path / "gates.xml").read_text()
+
+
 WRONG = {
     "rds < 0.5": "label_bias_by_model has no column rds; did you mean rsd?",
     "rsd < 0.5 where metod = 'none'": "label_bias_by_model has no column metod; did you mean method?",
     "recall_p > 0": "label_bias_by_model has no column recall_p; format_labels, label_bias_by_label has:",
     "label_bias_by_tsk.rsd < 1": "there is no label_bias_by_tsk; did you mean label_bias_by_task?",
     "rsd < 0.5 where method = 'dcc'": "label_bias_by_model has no such row; method is one of none",
-    "rsd": "is a value and no condition; compare it, as in rsd < 0.5",
+    "rsd": "is a value and no condition; compare it, as in accuracy > 0.5",
     "rsd <": "cannot be evaluated: syntax error",
-    "": "is no condition; write one such as rsd < 0.5",
+    "": "is no condition; write one such as accuracy > 0.5",
     "rsd[method = 'none'] < 1": "cannot be evaluated: ",
     "rsd < 1; select 1": 'cannot be evaluated: syntax error at or near ";"',
     "label_bias_by_task.rsd < label_bias_by_model.rsd": (

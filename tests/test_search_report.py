@@ -150,10 +150,21 @@ def test_a_chosen_trial_that_may_be_a_constant_answer_is_not_praised(tmp_path: P
             row["is_above_constant"] = is_above
     run = over_strengths(tmp_path / "bare", search)
     words = "is no better than" if is_above is False else "is not shown to be better than"
-    assert f"it {words} always answering one label." in told(run)
+    assert f"the chosen trial {words} always answering one label." in told(run)
     assert "it is better than their mean" not in told(run)
     assert "the chosen one is better there" not in told(run)
     assert best_of(run, "accuracy")["trial"] == 1
+
+
+def test_no_test_compares_trials_by_bias_score(tmp_path: Path) -> None:
+    """Noise alone makes it greater than 0: of accuracy, the same numbers are a gain."""
+    search = strengths({"all": ([0.5, 0.8], [0.5, 0.8])}, [0, 0.5])
+    objective = {"sql": "select avg(bias_score) as accuracy from label_bias_by_task", "maximize": True}
+    run = over_strengths(tmp_path / "noisy", search, objective=objective)
+    assert {row["verdict"] for row in mart(run, "search_trials")} == {None}
+    assert best_of(run, "accuracy")["evaluation_gain_verdict"] is None
+    assert "without a test nothing is shown" in told(run)
+    assert "accuracy: sampling noise alone makes BiasScore greater than 0" in cautions(run)
 
 
 # The page
@@ -266,7 +277,7 @@ def test_the_chosen_point_stands_beside_its_value_on_data_that_it_did_not_see(st
     source = studied.read_text("report.html")
     row = best_of(studied, "f1")
     cells = table(source, "The chosen point").text
-    assert "Half that chose Other half Intervals with 0 Told worse" in cells
+    assert "Half that chose Other half Intervals with 0 Worse number" in cells
     assert (
         f"f1 {estimate(row, 'value', 2)} {estimate(row, 'evaluation', 2)} {row['n_within_noise']} of 11 "
         f"{row['n_told_worse']} of 11" in cells
@@ -327,7 +338,7 @@ def test_pages_do_not_speak_of_what_there_is_not(by_task: Run, studied: Run) -> 
 
 def test_whether_tuning_helps_goes_by_the_published_value_on_unseen_data(by_task: Run) -> None:
     assert (
-        "Against strength 1, as published, on the other half: by accuracy, the chosen point is better in 1 of 2, "
+        "Against strength 1, as published, on the other half: the accuracy of the chosen point is better in 1 of 2, "
         "worse in 0, and not told apart in 1."
     ) in told(by_task)
     cells = table(by_task.read_text("report.html"), "The trial at strength 1, as published, beside the chosen one").text
@@ -382,6 +393,6 @@ def test_held_out_rows_choose_and_main_rows_stand_beside_them(tmp_path: Path) ->
         "which the choice did not see."
     ) in told(run)
     text = page_of(run).text
-    assert "Held-out rows Main rows Better than one label Intervals with 0 Told worse" in text
+    assert "Held-out rows Main rows Better than one label Intervals with 0 Worse number" in text
     assert "other half" not in text
     assert "half that chose" not in text

@@ -141,8 +141,7 @@ select
     tests.is_above_constant,
     tests.n_tasks_not_above,
     tests.n_demo_sets_not_above,
-    coalesce(least_p * sum(n_p) over (partition by estimates.model, estimates.suite, estimates.method) <= 0.05, false)
-        as is_bias_shown,
+    least_p * sum(n_p) over (partition by estimates.model, estimates.suite, estimates.method) <= 0.05 as is_bias_shown,
     counts.squared_preference,
     counts.rsd_smallest_detectable,
     counts.bias_score_smallest_detectable

@@ -141,7 +141,7 @@ select
     n_settings_not_above,
     case when n_settings_above > 0 then true when n_settings_not_above = estimates.n_settings then false end
         as is_any_setting_above_constant,
-    coalesce(proportions_p_adjusted <= 0.05, false) as is_bias_shown
+    proportions_p_adjusted <= 0.05 as is_bias_shown
 from estimates
 inner join intervals using (model, task, n_demos, instruction, predict, method)
 inner join majority_answers using (task, n_demos, instruction, predict, method)

@@ -4,7 +4,8 @@
 -- on the data of the choice, and evaluation_gain on the other half, where both halves are compared with themselves: what
 -- is easier about one of them cancels: its interval (95 %, by leaving out groups) is of data that the choice did not see.
 -- evaluation_gain_p: that evaluation_gain is 0, by Student's t with the error of the jackknife; evaluation_gain_p_adjusted:
--- over all rows together (holm); evaluation_gain_verdict: 'higher' or 'lower' where that is at most 5 %, else 'unclear'.
+-- over all rows together (holm); evaluation_gain_verdict: 'higher' or 'lower' where that is at most 5 %, else 'unclear'. Of bias_score
+-- there is no test: sampling noise alone makes it greater than 0.
 -- n_within_noise: other trials of which the interval of the difference on the data of the choice, each alone, includes 0
 -- (search_trials), of n_compared that have one; n_worse and n_better of them lie to a side, n_better only where there are
 -- several objectives. flat_low and flat_high: the ends of the values of the searched key at those n_within_noise, where it
@@ -87,7 +88,8 @@ tests as (
     from search_trials
     inner join means using (objective, scope)
     inner join gains using (objective, scope)
-    where search_trials.is_chosen
+    inner join search_objectives using (objective)
+    where search_trials.is_chosen and not is_of_bias_score
 
 ),
 

@@ -6,7 +6,8 @@
 -- evaluation_difference_p: that evaluation_difference is 0, by Student's t with the error of the jackknife; of the chosen
 -- trial itself, and where nothing varies, none. evaluation_difference_p_adjusted: over all of these of the search together
 -- (holm). verdict: 'higher' or 'lower' than the chosen trial where that is at most 5 %, else 'unclear'. On the data of the
--- choice there is no test: the chosen trial is chosen for being ahead there.
+-- choice there is no test: the chosen trial is chosen for being ahead there. Nor is there one of bias_score: sampling
+-- noise alone makes it greater than 0.
 -- is_above_constant: the settings that the value is computed of are better than the best answer that is always the same,
 -- on data that the choice did not see, where there are any: true where that is shown of all of them, false where none is
 -- better, else null.
@@ -77,8 +78,9 @@ tests as (
             when abs(difference) <= 1e-12 then 1
         end as p
     from on_evaluation
+    inner join search_objectives using (objective)
     anti join (select trial, scope from search_front where is_chosen) as chosen_trials using (trial, scope)
-    where difference is not null
+    where difference is not null and not is_of_bias_score
 
 ),
 

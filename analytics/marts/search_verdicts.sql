@@ -1,7 +1,8 @@
 -- One row per objective that is chosen for in several scopes: does choosing help over all of them? estimate: the mean over
 -- scopes of evaluation_gain (search_best), on data that the choice did not see, positive where the chosen point is better
 -- than the mean trial. Columns are those of sign_flip_tests over the scopes (n_units), for tasks or models like these;
--- verdict: the word that it supports, whatever its size. Empty where there is one scope, or no such data.
+-- verdict: the word that it supports, whatever its size. Empty where there is one scope, no such data, or the
+-- objective is of bias_score.
 with
 
 scopes as (
@@ -12,7 +13,8 @@ scopes as (
         row_number() over (partition by objective order by scope) - 1 as unit,
         evaluation_gain
     from search_best
-    where evaluation_gain is not null
+    inner join search_objectives using (objective)
+    where evaluation_gain is not null and not is_of_bias_score
 
 ),
 

@@ -111,7 +111,7 @@ def smallest(row: Row) -> str:
     found = row["rsd_smallest_detectable"]
     if found is None:
         return "; a run of this size cannot show any"
-    return f"; a run of this size shows {found:.3f} in a task in four of five cases"
+    return f"; a run of this size shows {found:.3f} in a task tested alone in four of five cases"
 
 
 def detectable(findings: Findings, metric: str) -> float:
@@ -148,7 +148,9 @@ def test_tasks_still_above_the_noise_are_named_where_they_are_few(findings: Find
         3: f" ({names[0]}, {names[1]} and {names[2]})",
         4: "",
     }
-    smallest = f"; a run of this size shows {last['rsd_smallest_detectable']:.3f} in a task in four of five cases"
+    smallest = (
+        f"; a run of this size shows {last['rsd_smallest_detectable']:.3f} in a task tested alone in four of five cases"
+    )
     for n_above, ending in endings.items():
         by_suite = {
             "all": [{**row, "n_tasks_rsd": n_above} if row is last else row for row in findings.by_suite["all"]]

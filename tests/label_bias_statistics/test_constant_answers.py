@@ -161,7 +161,7 @@ def test_a_lucky_hit_on_a_rare_label_shows_nothing() -> None:
 
 
 def _gate(connection: Any, preset: str) -> bool:
-    condition, selection = PRESETS["label_bias"][preset]
+    condition, selection, _ = PRESETS["label_bias"][preset]
     [row] = rows(connection, f"select bool_and({condition}) as holds from label_bias_by_model where {selection}")
     return bool(row["holds"])
 

@@ -210,7 +210,7 @@ def test_a_bias_that_chance_explains_is_not_called_one(tmp_path: Path) -> None:
     assert (test["is_supported"], findings.averages["luck", "squad"]["n_significant"]) == (False, 0)
     average = findings.averages["luck", "squad"]
     assert told(findings)["Biases"] == (
-        "none of 1 is more than chance. Average significance, and what the same search finds: luck "
+        "none of 1 is shown to be more than chance. Average significance, and what the same search finds: luck "
         f"{average['bias_significance']:.2f} ({average['bias_significance_null']:.2f} in answers without bias, in 95 % "
         f"of them up to {average['bias_significance_null_high']:.2f})."
     )
@@ -298,7 +298,7 @@ def test_questions_about_one_article_show_nothing(tmp_path: Path) -> None:
     models = {"fair": right(0.7, 0.7), "strong": right(1, 0.2)}
     findings = read_qa_findings(make_run(tmp_path, models=models, change=one_title))
     assert findings.by_heuristic["strong", "squad", "ans_len"]["bias_significance"] > 30
-    assert told(findings)["Biases"].startswith("none of 6 (2 models) is more than chance.")
+    assert told(findings)["Biases"].startswith("none of 6 (2 models) is shown to be more than chance.")
     assert against(findings).startswith("no test can compare them: ")
     assert any(one.startswith("All questions of squad, trivia and news are about one") for one in qa_caveats(findings))
 
@@ -319,7 +319,9 @@ def test_no_bias_of_a_model_that_answers_hardly_anything_right_is_no_verdict(tmp
         "apart, whatever a model relies on."
     )
     text = told(findings)["Biases"]
-    assert text.startswith("none of 3 is more than chance. Average significance, and what the same search finds: fair ")
+    assert text.startswith(
+        "none of 3 is shown to be more than chance. Average significance, and what the same search finds: fair "
+    )
     assert text.endswith(f" T{few}")
     advice = told(findings)["What to do"]
     assert advice.startswith(
@@ -387,7 +389,7 @@ def test_without_significant_bias_the_page_says_so(tmp_path: Path) -> None:
     text = told(findings)["Biases"]
     none = r"0\.00 \(\d\.\d\d in answers without bias, in 95 % of them up to \d\.\d\d\)"
     assert re.fullmatch(
-        r"none of 6 \(2 models\) is more than chance\. Average significance, and what the same search finds: "
+        r"none of 6 \(2 models\) is shown to be more than chance\. Average significance, and what the same search finds: "  # noqa: E501
         rf"fair {none} and fairer {none}\.",
         text,
     )

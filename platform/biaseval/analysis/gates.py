@@ -32,26 +32,28 @@ _OF_METRIC = {"": "estimate", "_low": "verdict_low", "_high": "verdict_high", "_
 """What may stand behind the name of a metric in `DIFFERENCES`, to the column that this is of that metric."""
 
 _NOT_CONSTANT = "is_above_constant is distinct from false"
+_UNBIASED = f"is_bias_shown is distinct from true and {_NOT_CONSTANT}"
 _SETTINGS = "method = 'none'"
-PRESETS: dict[str, dict[str, tuple[str, str | None]]] = {
+PRESETS: dict[str, dict[str, tuple[str, str | None, str]]] = {
     "label_bias": {
-        "unbiased": (f"not is_bias_shown and {_NOT_CONSTANT}", f"suite = 'all' and {_SETTINGS}"),
-        "better-than-constant": (_NOT_CONSTANT, f"suite = 'all' and {_SETTINGS}"),
+        "unbiased": (_UNBIASED, f"suite = 'all' and {_SETTINGS}", "is_bias_shown is null or is_above_constant is null"),
+        "better-than-constant": (_NOT_CONSTANT, f"suite = 'all' and {_SETTINGS}", "is_above_constant is null"),
     },
     "majority_bias": {
-        "unbiased": (f"not is_bias_shown and {_NOT_CONSTANT}", _SETTINGS),
-        "better-than-constant": (_NOT_CONSTANT, _SETTINGS),
+        "unbiased": (_UNBIASED, _SETTINGS, "is_bias_shown is null or is_above_constant is null"),
+        "better-than-constant": (_NOT_CONSTANT, _SETTINGS, "is_above_constant is null"),
     },
-    "qa_bias": {"unbiased": ("n_significant = 0", None)},
+    "qa_bias": {"unbiased": ("n_significant = 0", None, "n_measurable < n_heuristics")},
 }
-"""Kind to the names of gates that are ready made: the condition, and the selection where none is given.
+"""Kind to the names of gates that are ready made: the condition, the selection where none is given, and where too few
+rows tell.
 
-A setting of which it is not shown that it is better than one label for all passes, and is counted (`Gate.n_unshown`).
+Where too few rows tell, a row that meets the condition passes, and is counted (`Gate.n_unshown`).
 """
 
-_SHOWN_BY = "is_above_constant"
-_GUARDS = dict.fromkeys(("rb_at_10", "rb_at_10_relative"), "is_any_setting_above_constant")
-"""Column to what must be true of its row, else a condition on it cannot be said to be met."""
+_ROBUSTNESS = ("rb_at_10", "rb_at_10_relative")
+_GUARDS = ("is_any_setting_above_constant", "is_above_constant")
+"""Columns of which the first that a mart has must be true of a row, else no condition on `_ROBUSTNESS` is met there."""
 
 _N_VALUES = 12
 """Values of a column that a message lists."""
@@ -76,7 +78,7 @@ class Gate:
     n_null: int
     """Of those, those of which it cannot be said: a value is missing."""
     n_unshown: int
-    """Of a preset: rows that meet it though too few rows tell whether they are better than one label for all."""
+    """Of a preset: rows of the mart that meet it though too few rows of data tell."""
     ranges: dict[str, list[float]]
     """Numbers that the condition names, to the least and the most of them over the selected rows."""
     failed: list[Row]
@@ -119,7 +121,9 @@ def check_run(
     if presets:
         expressions = [*_ready_made(stored_kind(Run.open(run_dir)), presets, against), *expressions]
     if not expressions:
-        raise InputError('no gate is given; write a condition such as "rsd < 0.5", or --preset unbiased')
+        raise InputError(
+            'no gate is given; write a condition such as "accuracy > majority_accuracy", or --preset unbiased'
+        )
     if against is not None:
         gates, problems = _gates(expressions, DIFFERENCES, _open_compared(run_dir, against))
     else:
@@ -131,10 +135,11 @@ def check_run(
 
 
 class _Preset(str):
-    """The expression of a ready-made gate, and the name that it is shown by."""
+    """The expression of a ready-made gate, the name that it is shown by, and where too few rows tell."""
 
-    __slots__ = ("name",)
+    __slots__ = ("name", "unshown")
     name: str
+    unshown: str
 
 
 def _ready_made(kind: str, presets: Sequence[str], against: str | None) -> list[str]:
@@ -155,10 +160,10 @@ def _ready_made(kind: str, presets: Sequence[str], against: str | None) -> list[
                     f"--preset {name.strip()}: a run of {kind} has {' and '.join(known) or 'none'}"
                     f"{did_you_mean(name.strip(), list(known))}"
                 )
-            condition, usual = known[name.strip()]
+            condition, usual, unshown = known[name.strip()]
             where = usual if selection is None else selection
             expression = _Preset(condition if where is None else f"{condition} where {where}")
-            expression.name = f"preset {preset.strip()}"
+            expression.name, expression.unshown = f"preset {preset.strip()}", unshown
             expressions.append(expression)
     problems.refuse()
     return expressions
@@ -217,20 +222,21 @@ def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection)
     try:
         condition, selection = _parted(without_partitions(expression))
         if not condition.strip():
-            raise InputError("is no condition; write one such as rsd < 0.5")
+            raise InputError("is no condition; write one such as accuracy > 0.5")
         source = _source(condition, headline, connection)
         where = "" if selection is None else f"where ({selection}\n)"
         named = [name for name in source.columns if name.lower() in _names(condition)]
         places = _varying(source, connection)
-        guards = {guard for name, guard in _GUARDS.items() if name in named and guard in source.columns}
+        guards = [name for name in _GUARDS if name in source.columns][:1] if {*_ROBUSTNESS} & {*named} else []
         passes = f"({condition}\n)" if not guards else f"case when {' and '.join(guards)} then ({condition}\n) end"
         shown = [*map(_quoted, dict.fromkeys([*places, *named, *guards])), f"{passes} as passes"]
+        shown.insert(-1, f"{getattr(expression, 'unshown', 'false')} as unshown")
         select = f"select {', '.join(shown)} from {source.sql} {where} order by all"
         if len(connection.extract_statements(select)) != 1:
             raise InputError("is not one condition; give each as an argument of its own")
         answer = connection.sql(select)
         if str(answer.types[-1]) != "BOOLEAN":
-            raise InputError("is a value and no condition; compare it, as in rsd < 0.5")
+            raise InputError("is a value and no condition; compare it, as in accuracy > 0.5")
         rows = answer.to_arrow_table().to_pylist()
     except duckdb.BinderException as error:
         raise InputError(f"{expression!r}: {_unknown(error, source, connection)}") from error
@@ -248,11 +254,9 @@ def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection)
         n_rows=len(rows),
         n_failed=len(failed),
         n_null=sum(row["passes"] is None for row in failed),
-        n_unshown=sum(row["passes"] is True and row.get(_SHOWN_BY, True) is None for row in rows)
-        if isinstance(expression, _Preset)
-        else 0,
+        n_unshown=sum(row["passes"] is True and row["unshown"] is True for row in rows),
         ranges={name: ends for name in named if (ends := _ends([row[name] for row in rows]))},
-        failed=[{name: value for name, value in row.items() if name != "passes"} for row in failed],
+        failed=[{name: value for name, value in row.items() if name not in ("passes", "unshown")} for row in failed],
     )
 
 
@@ -330,7 +334,9 @@ def _differences(condition: str, connection: duckdb.DuckDBPyConnection) -> str:
         raise InputError(f"is about {' and '.join(asked)}; a difference is of one metric, give a condition for each")
     if not asked:
         return DIFFERENCES
-    own = ", ".join(f"{column} as {asked[0]}{end}" for end, column in _OF_METRIC.items())
+    has_reason = "reason" in connection.sql(f"from {DIFFERENCES}").columns
+    judged = "reason is distinct from 'constant answer'" if has_reason else "true"
+    own = ", ".join(f"case when {judged} then {column} end as {asked[0]}{end}" for end, column in _OF_METRIC.items())
     return f"(select *, {own} from {DIFFERENCES} where metric = {literal(asked[0])}) as {DIFFERENCES}"
 
 

@@ -17,8 +17,8 @@ from biaseval.store import Run
 SUMMARY = "summary.json"
 """Its name in a run directory."""
 
-SCHEMA_VERSION = 1
-"""Of ``summary.json``: another number where a key changes its meaning or goes; keys and columns may be added."""
+SCHEMA_VERSION = 2
+"""Of ``summary.json``: another number where a key or column changes its meaning or goes; others may be added."""
 
 
 @dataclass(frozen=True)

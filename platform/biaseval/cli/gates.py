@@ -51,6 +51,8 @@ def gates_junit(checked: Checked) -> str:
     for gate in checked.gates:
         place = {"classname": _in_xml(gate.mart), "name": _in_xml(gate.expression)}
         test = ElementTree.SubElement(suite, "testcase", place)
+        if note := _unshown(gate):
+            ElementTree.SubElement(test, "system-out").text = note
         if not gate.holds:
             message = f"not met by {gate.n_failed} of {gate.n_rows} rows"
             fallen = ElementTree.SubElement(test, "failure", {"type": "gate", "message": message})
@@ -66,8 +68,13 @@ def _line(gate: Gate) -> list[str]:
     null = f" ({gate.n_null:,} null)" if gate.n_null else ""
     rows = f"{gate.n_rows - gate.n_failed:,} of {gate.n_rows:,}{null}"
     values = ", ".join(f"{name} {' to '.join(dict.fromkeys(map(as_text, ends)))}" for name, ends in gate.ranges.items())
-    unshown = f" (too few rows to tell in {gate.n_unshown:,})" if gate.n_unshown else ""
-    return [gate.expression, f"holds{unshown}" if gate.holds else "FELL", rows, values, f"{shown}{more}"]
+    note = f" ({unshown})" if (unshown := _unshown(gate)) else ""
+    return [gate.expression, f"holds{note}" if gate.holds else "FELL", rows, values, f"{shown}{more}"]
+
+
+def _unshown(gate: Gate) -> str:
+    """Return in how many rows of a preset too few rows of data tell; an empty text where there are none."""
+    return f"too few rows to tell in {gate.n_unshown:,}" if gate.n_unshown else ""
 
 
 def _row(row: Mapping[str, object]) -> str:

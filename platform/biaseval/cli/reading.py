@@ -220,8 +220,8 @@ def check(
         typer.Option(
             "--preset",
             metavar="NAME",
-            help="A ready-made gate, unbiased or better-than-constant; NAME where SELECTION for other rows than those "
-            "without mitigation.",
+            help="A ready-made gate, unbiased or better-than-constant; write NAME where SELECTION to check rows other "
+            "than those without mitigation.",
         ),
     ] = None,
     against: Annotated[

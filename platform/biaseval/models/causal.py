@@ -46,7 +46,7 @@ REFUSED = {
     "musicgen": "it writes sounds",
     "musicgen_melody": "it writes sounds",
     "prophetnet": "it predicts several tokens at once",
-    "reformer": "it takes texts of some lengths alone",
+    "reformer": "it accepts only texts of certain lengths",
     "xlnet": "its tokens see those behind them",
 }
 """Types that transformers loads as causal language models and that are not scored, with the reason."""

@@ -95,7 +95,7 @@ def refuse_foreign(run: Run) -> None:
             raise
     if own:
         raise InputError(
-            f"{run.uri}/{FILE}: is missing, which says with which model and data the run was made, and "
+            f"{run.uri}/{FILE}: is missing. It names the model and data of the run, but "
             f"{', '.join(own)} are there; restore it, or choose another directory"
         )
     raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")

@@ -228,7 +228,7 @@ def _page(run: Run) -> Page:
 
 
 HEADLINE = """
-select n_demos, method, macro_f1, accuracy, rsd, bias_score, n_tasks, n_demo_sets, n_rows
+select n_demos, method, macro_f1, accuracy, is_above_constant, rsd, bias_score, n_tasks, n_demo_sets, n_rows
 from label_bias_by_model
 where suite = 'all'
 order by n_demos, array_position({methods}, method)

@@ -94,7 +94,8 @@ def _page(run: Run) -> Page:
 
 
 _HEADLINE = """
-select instruction, predict, method, mean_f1, sd_f1, max_f1, rb_at_10, share_majority, share_last, share_no_label,
+select instruction, predict, method, mean_f1, sd_f1, max_f1, is_any_setting_above_constant, rb_at_10,
+    share_majority, share_last, share_no_label,
     n_settings, n_seeds, n_rows
 from majority_by_model
 order by instruction, predict, array_position({methods}, method)

@@ -309,6 +309,7 @@ def _derive(run: Run, spec: SearchSpec) -> None:
         "searched": spec.spec.kind,
         "objectives": read_plan(run)["objectives"],
         "are_maximized": [own.maximize for own in spec.objective],
+        "are_of_bias_score": ["bias_score" in own.sql.casefold() for own in spec.objective],
         "keys": list(spec.search),
         "per": list(spec.per),
         "algorithm": spec.algorithm,

@@ -146,6 +146,13 @@ def _note(row: Row, findings: Findings, advised: str, side: str) -> str:
     constants = [(row["accuracy"], row["majority_accuracy"]), (row["macro_f1"], row["majority_macro_f1"])]
     if is_worth_it and any(value is not None and value <= constant for value, constant in constants):
         notes.append(beside_constant(row))
+    mean = findings.mean(row["n_demos"], row["method"])
+    if is_worth_it and mean is not None and mean["n_demo_sets"] > 1 and (n := mean["n_demo_sets_not_above"]):
+        n_all, what = (
+            mean["n_demo_sets"] * mean["n_tasks"],
+            "pairs of a task and a set" if mean["n_tasks"] > 1 else "sets",
+        )
+        notes.append(f"no better than one label for all in {n:,} of {n_all:,} {what} of demonstrations")
     return ", ".join(notes)
 
 
@@ -164,7 +171,7 @@ def closest(findings: Findings) -> str:
     rows = [
         row
         for place, by_metric in findings.verdicts.items()
-        for metric in ("rsd", "bias_score", "accuracy", "macro_f1")
+        for metric in ("rsd", "accuracy", "macro_f1")  # what is closest of BiasScore may be noise alone
         if place[3] == "none"
         and (row := by_metric[metric])["verdict"] == "unclear"
         and row["word_p_adjusted"] is not None

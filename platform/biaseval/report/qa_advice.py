@@ -64,9 +64,9 @@ def _of_biases(findings: QaFindings, tests: list[Row], *, is_trained: bool) -> l
         noise = [row["null_high"] for row in tested]
         least, most = number(min(noise)), number(max(noise))
         reach = least if least == most else f"{least} to {most}"
-        search = f": a single search takes significances up to {reach} points for noise (by heuristic)"
+        search = f": noise alone reaches {reach} points, depending on the heuristic"
         return [
-            f"No bias is shown, and none excluded{search if max(noise) else ''}{_detectable(tested)}. "
+            f"No bias is shown, but the model may still have one{search if max(noise) else ''}{_detectable(tested)}. "
             "More questions would show smaller ones."
         ]
     if any(row["bias_significance"] is not None for row in tests):

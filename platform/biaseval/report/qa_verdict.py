@@ -119,7 +119,8 @@ def _biases(findings: QaFindings) -> list[Line]:
         return [
             Line(
                 "Biases",
-                f"none of {of} is more than chance. Average significance, and what the same search finds: {averages}."
+                f"none of {of} is shown to be more than chance. Average significance, and what the same search finds: "
+                f"{averages}."
                 f"{f' {_capital(_too_few(findings, few))}.' if few else ''}",
             )
         ]

@@ -52,6 +52,8 @@ class Objective:
     sql: str
     digits: int
     """Decimals that its values are shown with."""
+    is_of_bias_score: bool = False
+    """Whether it reads ``bias_score``, by which no test compares trials."""
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,16 @@ def read_search_findings(run: Run) -> SearchFindings:
         thresholds = _rows(connection, "from search_thresholds order by scope, rule, sample desc")
         lacking = _rows(connection, _WITHOUT_INTERVAL)
         verdicts = _rows(connection, "from search_verdicts")
+        looked_for = _rows(connection, "from search_objectives order by number")
     objectives = tuple(
-        Objective(name, is_maximized, own["sql"], decimals(row["value"] for row in values if row["objective"] == name))
-        for name, is_maximized, own in zip(
-            settings["objectives"], settings["are_maximized"], spec["objective"], strict=True
+        Objective(
+            name=row["objective"],
+            is_maximized=row["is_maximized"],
+            sql=own["sql"],
+            digits=decimals(value["value"] for value in values if value["objective"] == row["objective"]),
+            is_of_bias_score=row["is_of_bias_score"],
         )
+        for row, own in zip(looked_for, spec["objective"], strict=True)
     )
     found = [_by_scope(rows) for rows in (best, reference, values, slices, importance)]
     return SearchFindings(

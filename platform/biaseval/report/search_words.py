@@ -51,6 +51,12 @@ def search_caveats(findings: SearchFindings) -> list[str]:
                 else "So no word is made of them."
             )
         )
+    noisy = [own.name for own in findings.objectives if own.is_of_bias_score]
+    if noisy:
+        sentences.append(
+            f"{join(noisy)}: sampling noise alone makes BiasScore greater than 0, so no test compares trials by it. "
+            "The column squared_preference has no such noise on average."
+        )
     if findings.without_interval:
         sentences.append(
             f"Some values of {join(findings.without_interval)} have no interval: with some articles or rows left out, "
@@ -82,8 +88,8 @@ def told_apart(findings: SearchFindings, choice: Choice, objective: Objective) -
     if not row["n_tested"]:
         return f"{seen}."
     worse, better = row["n_told_worse"], row["n_told_better"]
-    sides = [f"{worse:,} as worse"] if worse else []
-    sides += [f"{better:,} as better"] if better else []
+    sides = [f"{worse:,} by a worse number"] if worse else []
+    sides += [f"{better:,} by a better number"] if better else []
     tested = f"{join(sides)} of {row['n_tested']:,}" if sides else f"none of {row['n_tested']:,}"
     open_ = ": these data do not say which of them is best" if not sides else ""
     return f"{seen}; on the {findings.samples.evaluation}, tests of all together tell {tested} from it{open_}."
@@ -187,7 +193,8 @@ def _beside_constant(findings: SearchFindings, choice: Choice, objective: Object
     row = choice.best[objective.name]
     if _is_praised(findings, row):
         return ""
-    return f"By what its {objective.name} is computed of, it {_BESIDE_CONSTANT[row['is_above_constant']]}."
+    beside = _BESIDE_CONSTANT[row["is_above_constant"]]
+    return f"In the settings behind its {objective.name}, the chosen trial {beside}."
 
 
 def _gain(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
@@ -252,28 +259,28 @@ def _several(findings: SearchFindings) -> list[str]:
         unpraised = [row for row in rows if not _is_praised(findings, row)]
         if unpraised:
             sentences.append(
-                f"By what {objective.name} is computed of, the chosen trial {_BESIDE_CONSTANT[None]} in "
+                f"In the settings behind {objective.name}, the chosen trial {_BESIDE_CONSTANT[None]} in "
                 f"{len(unpraised):,} of {len(rows):,}."
             )
         gains = [row["evaluation_gain_verdict"] for row in rows if row["evaluation_gain_verdict"] is not None]
         if gains:
             sentences.append(
-                f"On the {findings.samples.evaluation}, the chosen trial is better in {objective.name} than the mean "
-                f"of all trials in {gains.count('higher'):,} of {len(gains):,}, worse in {gains.count('lower'):,}."
+                f"On the {findings.samples.evaluation}, the {objective.name} of the chosen trial is better than the "
+                f"mean of all trials in {gains.count('higher'):,} of {len(gains):,}, worse in {gains.count('lower'):,}."
             )
         if (verdict := findings.verdicts.get(objective.name)) is not None:
-            sentences.append(_over_scopes(verdict, objective, per))
+            sentences.append(_over_scopes(verdict, objective, per, are_praised=not unpraised))
         if findings.has_unseen:
             sentences.append(_several_against_reference(findings, objective))
     return [sentence for sentence in sentences if sentence]
 
 
-def _over_scopes(row: Row, objective: Objective, per: str) -> str:
+def _over_scopes(row: Row, objective: Objective, per: str, *, are_praised: bool) -> str:
     """Return whether choosing helps over all scopes together."""
     says = {
-        "higher": "choosing helps",
+        "higher": "choosing helps" if are_praised else f"choosing improves {objective.name}",
         "lower": "choosing hurts",
-        "negligible": "choosing changes nothing",
+        "negligible": "choosing changes less than the smallest effect of interest",
         "unclear": "nothing shows that choosing helps",
         "too few": "fewer than six are too few to say whether choosing helps",
     }[row["verdict"]]
@@ -290,8 +297,8 @@ def _several_against_reference(findings: SearchFindings, objective: Objective) -
     better, worse = sides.count("chosen"), sides.count("other")
     itself = f"; in {len(rows) - len(sides):,} it is the same point" if len(rows) > len(sides) else ""
     return (
-        f"Against {findings.reference}, on the {findings.samples.evaluation}: by {objective.name}, the chosen point is "
-        f"better in {better:,} of {len(rows):,}, worse in {worse:,}, and not told apart in "
+        f"Against {findings.reference}, on the {findings.samples.evaluation}: the {objective.name} of the chosen point "
+        f"is better in {better:,} of {len(rows):,}, worse in {worse:,}, and not told apart in "
         f"{len(sides) - better - worse:,}{itself}."
     )
 

@@ -48,7 +48,7 @@ def _primary(findings: Findings) -> list[Conclusion]:
     told = f"on {scope.these}, {_by_word(rows, 'same_tasks_')}"
     if scope.has_words_for_others:
         told += f"; for other tasks like these, {_by_word(rows, '')}"
-    return [Conclusion(lead, f"{told}. Its p is adjusted for {counted(len(rows), 'test')} alone, those of this line.")]
+    return [Conclusion(lead, f"{told}. Its p is adjusted for the {counted(len(rows), 'test')} of this line only.")]
 
 
 def _by_word(rows: Sequence[Row], side: str) -> str:
@@ -201,14 +201,15 @@ def _smallest(row: Row, metric: str) -> str:
     found = row[f"{metric}_smallest_detectable"]
     if found is None:
         return "; a run of this size cannot show any"
-    return f"; a run of this size shows {found:.3f}{' in a task' if row['n_tasks'] > 1 else ''} in four of five cases"
+    where = " in a task tested alone" if row["n_tasks"] > 1 else ""
+    return f"; a run of this size shows {found:.3f}{where} in four of five cases"
 
 
 def _preferred(findings: Findings, row: Row) -> str:
     """Return behind a comma which label the model prefers in the only task, if it is one in all demonstration sets."""
     [label] = [each for each in findings.preferred if each["n_demos"] == row["n_demos"]]
     if not label["is_of_all_sets"]:
-        return ", with another preferred label in other sets of demonstrations"
+        return "; the preferred label differs between sets of demonstrations"
     predicted, gold = _percent(label["predicted_share"]), _percent(label["gold_share"])
     return f", with “{label['label']}” {predicted} of the answers and {gold} of the gold labels"
 

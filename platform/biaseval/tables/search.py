@@ -84,6 +84,8 @@ SEARCH_SETTINGS = TableSchema(
             ("batch", pa.int32()),
             ("seed", pa.int64()),
             ("shared_steps", pa.int64()),
+            ("are_of_bias_score", pa.list_(pa.bool_())),
         ]
     ),
+    later={"are_of_bias_score": "null::boolean[]"},
 )
