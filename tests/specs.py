@@ -88,5 +88,7 @@ def as_older(folder: str | Path) -> Run:
     run = Run.open(str(folder))
     if run.has("digests.json"):
         run.delete("digests.json")
+    if run.has("environment.json"):
+        run.write_json("environment.json", run.read_json("environment.json"))
     run.write_text("spec.yaml", re.sub(r"# own_sha256: \w+\n\Z", "", run.read_text("spec.yaml")))
     return run

@@ -301,6 +301,27 @@ def test_parts_that_a_killed_run_left_are_read_once_and_made_again_where_they_ar
     assert_same(run_dir, undisturbed)
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, garble])
+def test_a_run_that_lost_its_digests_counts_only_its_own_files(
+    damage: Callable[[Path], None], kind: str, undisturbed: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(run_dir / "digests.json")
+    add(run_dir / SCORES[kind] / "part-00000.parquet")
+    with pytest.raises(BiasevalError, match="run the same command again"):
+        query([run_dir], f"from {SCORES[kind]}")
+    assert f"biaseval report {run_dir} reads all files and writes it again" in capsys.readouterr().err
+    report_run(run_dir)
+    assert_same(run_dir, undisturbed)
+
+
+def test_a_spec_that_is_cut_is_refused_where_digests_are_lost_too(run_dir: Path) -> None:
+    (run_dir / "digests.json").unlink()
+    path = run_dir / "spec.yaml"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+    with pytest.raises(InputError, match=r"spec\.yaml: is damaged"):
+        report_run(run_dir)
+
+
 def test_an_older_run_gets_digests_at_its_next_run(tmp_path: Path) -> None:
     spec, run_dir = copy_older_run("label_bias", tmp_path)
     before = query([run_dir], "from label_scores order by all")

@@ -16,6 +16,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from biaseval.environment import is_sealed
 from biaseval.errors import BiasevalError
 from biaseval.lease import held
 from biaseval.parsing import json_value
@@ -199,14 +200,15 @@ def _write(run: Run, files: Mapping[str, Digest]) -> None:
 
 
 def recorded(run: Run) -> dict[str, Digest] | None:
-    """Return what ``digests.json`` holds; None: there is none, or it is damaged itself."""
-    if not run.has(DIGESTS):
+    """Return what ``digests.json`` holds, nothing where it is lost or damaged; None: an older version wrote the run."""
+    if not is_sealed(run):
         return None
     try:
         return {name: Digest(*own) for name, own in run.read_json(DIGESTS)["files"].items()}
-    except (BiasevalError, LookupError, TypeError, AttributeError):
-        say(f"{run.uri}/{DIGESTS}: is damaged; files are taken as they are, and recorded by the next run")
-        return None
+    except (BiasevalError, LookupError, TypeError, AttributeError, FileNotFoundError) as error:
+        what = "missing" if isinstance(error, FileNotFoundError) else "damaged"
+        say(f"{run.uri}/{DIGESTS}: is {what}; biaseval report {run.uri} reads all files and writes it again")
+        return {}
 
 
 def _seen(run: Run, folders: Collection[str]) -> dict[str, tuple[int, int]]:

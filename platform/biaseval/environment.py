@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.errors import InputError
-from biaseval.store import DIGESTS, Run
+from biaseval.store import DIGESTS, OWN_DIGEST, Run
 
 FILE = "environment.json"
 SPEC = "spec.yaml"
@@ -74,7 +74,7 @@ def raw_spec(run: Run) -> dict[str, Any]:
     """
     if not run.has(SPEC):
         raise InputError(f"{run.uri}: is not a run directory (no {SPEC} in it); name the directory of a run")
-    content = run.read_yaml(SPEC, is_sealed=run.has(DIGESTS))
+    content = run.read_yaml(SPEC, is_sealed=is_sealed(run))
     schema = _SCHEMA.search(run.read_text(SPEC))
     if schema is not None and int(schema[1]) > SCHEMA:
         raise InputError(
@@ -84,6 +84,11 @@ def raw_spec(run: Run) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{run.uri}/{SPEC}: is no spec; name the directory of a run")
     return content
+
+
+def is_sealed(run: Run) -> bool:
+    """Return whether files of a run say themselves whether they are whole; those of older versions do not."""
+    return run.has(DIGESTS) or (run.has(FILE) and OWN_DIGEST.encode() in run.read_bytes(FILE))
 
 
 def write_spec(run: Run, text: str) -> None:

@@ -51,7 +51,7 @@ DIGESTS = "digests.json"
 ASIDE = "aside"
 """The folder of a run for files that differ from what was written, or that it does not know."""
 
-_OWN_DIGEST = "own_sha256"
+OWN_DIGEST = "own_sha256"
 """The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
 
 LOG = "run.log"
@@ -311,11 +311,11 @@ class Run:
 
     def write_sealed(self, name: str, content: Mapping[str, Any]) -> None:
         """Write ``content`` as JSON that ends in a digest of itself, which `read_json` compares."""
-        self.write_json(name, {**content, _OWN_DIGEST: sha256_of(json.dumps(content).encode())})
+        self.write_json(name, {**content, OWN_DIGEST: sha256_of(json.dumps(content).encode())})
 
     def write_sealed_yaml(self, name: str, text: str) -> None:
         """Write YAML that ends in a digest of itself, as a comment, which `read_yaml` compares."""
-        self.write_text(name, f"{text}# {_OWN_DIGEST}: {sha256_of(text.encode())}\n")
+        self.write_text(name, f"{text}# {OWN_DIGEST}: {sha256_of(text.encode())}\n")
 
     def read_bytes(self, name: str) -> bytes:
         """Return the content of ``name``; Raises: as `names`, and FileNotFoundError."""
@@ -344,8 +344,8 @@ class Run:
             content = json_value(self.read_bytes(name))
         except ParseError as error:
             raise self._damaged(name, str(error)) from error
-        if isinstance(content, dict) and _OWN_DIGEST in content:
-            digest = content.pop(_OWN_DIGEST)
+        if isinstance(content, dict) and OWN_DIGEST in content:
+            digest = content.pop(OWN_DIGEST)
             if digest != sha256_of(json.dumps(content).encode()):
                 raise self._damaged(name, "it is not what was written")
         return content
@@ -365,7 +365,7 @@ class Run:
             content = yaml_value(text)
         except ValueError as error:
             raise self._damaged(name, str(error)) from error
-        body, mark, digest = text.rpartition(f"# {_OWN_DIGEST}: ")
+        body, mark, digest = text.rpartition(f"# {OWN_DIGEST}: ")
         if (is_sealed and not mark) or (mark and digest != f"{sha256_of(body.encode())}\n"):
             raise self._damaged(name, "it is not what was written" if mark else "its end is missing")
         return content

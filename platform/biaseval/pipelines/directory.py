@@ -71,7 +71,7 @@ def read_spec(run: Run) -> AnySpec:
     content = raw_spec(run)
     spec = stored_spec(content, source)
     # The last key that any version wrote of such a spec.
-    if "execution" in content or "prompts_sha256" in content or "imported" in content:
+    if content.keys() & {"execution", "prompts_sha256"} or content.keys() >= {"imported", "calibration"}:
         return spec
     raise InputError(f"{source}: is damaged (its end is missing); restore it, or start the run anew elsewhere")
 
@@ -340,7 +340,7 @@ def _stored_plan(run: Run) -> Plan | None:
 
 def _holds_results(run: Run) -> bool:
     """Return whether there is anything in a run that planning does not write; else a killed process was planning it."""
-    return run.ledger.known is not None or any(name.partition("/")[0] not in PLANNED for name in run.ledger.files)
+    return bool(run.ledger.known) or any(name.partition("/")[0] not in PLANNED for name in run.ledger.files)
 
 
 def _restore_spec(run: Run, spec: AnySpec) -> None:
