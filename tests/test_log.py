@@ -39,6 +39,20 @@ def test_each_sitting_appends_what_it_says(is_local: bool, tmp_path: Path, objec
     assert own == ["one", "warning: few cores", "two", "warning: few cores", "error: no room"]
 
 
+def test_warnings_are_still_printed_and_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial of a search is a run within a run; pytest's own handlers would print for it."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    runs = [Run.open(str(tmp_path / name)) for name in ("search", "trial")]
+    for run in runs:
+        run.create()
+    with kept(runs[0]) as held, logged(held):
+        held.write_json(FILE, {"versions": {}})
+        _sitting(runs[1], "one")
+    assert capsys.readouterr().err.count("few cores") == 1
+
+
 def test_a_directory_that_became_no_run_has_no_log(tmp_path: Path) -> None:
     run = Run.open(str(tmp_path / "run"))
     run.create()

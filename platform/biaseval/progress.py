@@ -40,15 +40,20 @@ def heard(hear: Callable[[str], None]) -> Iterator[None]:
     """Tell each line that is said in the block, warnings of the package, and the error that ends it, to a function."""
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: hear(f"warning: {record.getMessage()}")  # type: ignore[method-assign]
+    logger = logging.getLogger("biaseval")
+    # A logger with a handler of its own no longer prints warnings by itself.
+    handlers = [handler] if logger.hasHandlers() or logging.lastResort is None else [handler, logging.lastResort]
     _hearers.append(hear)
-    logging.getLogger("biaseval").addHandler(handler)
+    for each in handlers:
+        logger.addHandler(each)
     try:
         yield
     except BaseException as error:
         hear(f"error: {str(error) or type(error).__name__}")
         raise
     finally:
-        logging.getLogger("biaseval").removeHandler(handler)
+        for each in handlers:
+            logger.removeHandler(each)
         _hearers.remove(hear)
 
 

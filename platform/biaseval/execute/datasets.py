@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -44,6 +44,8 @@ _MOST_DEATHS = 3
 
 _PAUSES_S = (5.0, 25.0)
 
+_TICK_S = 0.1
+
 _CALLS = 2
 """Of an actor at a time: one part is made while another one is written."""
 
@@ -71,8 +73,11 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     n_actors = allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0]
     heard = Versions()
     try:
-        # Closed with the block: an error that somebody keeps would keep the actors, too.
-        with closing(_rows(_mapped(parts, run, missing, allocation, resources))) as rows:
+        with (
+            _looked_after(Wait(parts.name, parts.execution, resources), allocation) as step,
+            # Closed with the block: an error that somebody keeps would keep the actors, too.
+            closing(_rows(_mapped(parts, run, missing, allocation, resources, step))) as rows,
+        ):
             for row in rows:
                 if row["error"] is not None:
                     kind, message = json_value(row["error"])
@@ -103,8 +108,15 @@ def _rows(mapped: ray.data.Dataset) -> Generator[dict[str, Any], None, None]:
         yield from cast(pa.Table, batch).to_pylist()
 
 
-def _looking(wait: Wait, allocation: Allocation) -> type:
-    """Return what Ray Data has look, again and again, whether an actor has its place and gets what it works on."""
+@contextmanager
+def _looked_after(wait: Wait, allocation: Allocation) -> Iterator[type]:
+    """Look in the block, again and again, whether an actor has its place and gets what it works on.
+
+    A thread looks: Ray Data's own loop stands still while there is no node.
+
+    Yields:
+        What Ray Data has to call at each step, where a wait that nothing can end becomes an error.
+    """
     from ray.data._internal.execution.execution_callback import ExecutionCallback
     from ray.data.exceptions import ExecutionTimeoutError
 
@@ -112,22 +124,39 @@ def _looking(wait: Wait, allocation: Allocation) -> type:
 
     amounts = {"CPU": allocation.num_cpus, "GPU": allocation.num_gpus}
     actor, preparing = Ask("an actor", amounts), Ask("a task that prepares", {"CPU": _preparing_cpus(allocation)})
+    ended, executors, problems = threading.Event(), list[Any](), list[TransientError]()
 
-    class Looking(ExecutionCallback):
+    class Step(ExecutionCallback):
         def on_execution_step(self, executor: Any) -> None:
-            if wait.is_due():
-                *before, last = executor._topology  # operators, of which the last one has the actors
-                is_working = last.num_active_tasks() or not any(one.num_active_tasks() for one in before)
-                try:
-                    wait.look(actor if not n_placed(_Actor.__name__) else None if is_working else preparing)
-                except TransientError as error:  # of others Ray Data prints the traceback
-                    raise ExecutionTimeoutError(str(error)) from error
+            executors[:] = [executor]
+            if problems:  # of other errors Ray Data prints the traceback
+                raise ExecutionTimeoutError(str(problems[0])) from problems[0]
 
-    return Looking
+    def asked() -> Ask | None:
+        if not n_placed(_Actor.__name__):
+            return actor
+        n_active = [one.num_active_tasks() for one in executors[0]._topology] if executors else [1]
+        return preparing if any(n_active) and not n_active[-1] else None  # the last operator has the actors
+
+    def look() -> None:
+        while not problems and not ended.wait(_TICK_S):
+            try:
+                if wait.is_due():
+                    wait.look(asked())
+            except TransientError as error:
+                problems.append(error)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield Step
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _mapped(
-    parts: Parts, run: Run, missing: Sequence[Unit], allocation: Allocation, resources: Resources
+    parts: Parts, run: Run, missing: Sequence[Unit], allocation: Allocation, resources: Resources, step: type
 ) -> ray.data.Dataset:
     import ray.data
 
@@ -158,8 +187,7 @@ def _mapped(
             "is_bounded": parts.execution.max_gpu_hours is not None,
         },
     )
-    looking = _looking(Wait(parts.name, parts.execution, resources), allocation)
-    mapped.context.custom_execution_callback_classes = [looking]
+    mapped.context.custom_execution_callback_classes = [step]
     return mapped
 
 
