@@ -418,8 +418,9 @@ def test_whatever_is_damaged_no_number_changes(kind: str, finished: Finished, tm
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_whatever_is_damaged_no_number_changes_in_many_tries(kind: str, finished: Finished, tmp_path: Path) -> None:
-    assert list(damaged_anywhere(kind, finished, tmp_path, 40)) == []
+    assert list(damaged_anywhere(kind, finished, tmp_path, 20)) == []
 
 
 def test_a_run_on_an_object_store_is_mended(
