@@ -64,7 +64,7 @@ def test_the_page_of_a_run_answers_whether_calibration_widens_the_boundary(runs:
         ("lower", None, "lower"),
         ("negligible", None, "negligible"),
         ("unclear", None, "no clear change"),
-        ("unclear", "constant answer", "not judged, as no setting is shown to beat one label for all"),
+        ("unclear", "constant answer", "not judged (not shown to beat one label)"),
         ("too few", "too few seeds", "too few seeds to say"),
         (None, None, "not judged"),
     ],
@@ -346,7 +346,7 @@ def test_tables_fit_a_screen_and_scroll_by_themselves_on_a_small_one(adapted_run
     constant = {"verdict": "unclear", "reason": "constant answer"}
     verdicts = [row | constant if row["metric"] != "mean_f1" else row for row in findings.verdicts]
     source = render_majority_page(replace(findings, verdicts=verdicts), f1_figures(findings))
-    assert "not judged, as no setting is shown to beat one label for all" in source
+    assert "not judged (not shown to beat one label)" in source
     too_wide = "return [...document.querySelectorAll('.wide')].filter(one => one.scrollWidth > one.clientWidth).length"
     assert found_by_script(source, too_wide, tmp_path, 1280) == 0
     page_is = "return document.documentElement.scrollWidth - window.innerWidth"

@@ -25,7 +25,7 @@ def test_an_answer_that_is_always_the_same_is_said_first_and_has_no_boundary(tmp
     assert first.startswith("Verdict No better than one label for all: label likelihood ")
     assert "accuracy 0.750; 100.0 % of the answers over all settings are one label)" in first
     assert "RB@10 says nothing, as no setting is better than one label for all, with instruction" in text
-    assert "not judged, as no setting is shown to beat one label for all in 1 of 2" in text
+    assert "not judged (not shown to beat one label) in 1 of 2" in text
     assert "3 of 3 settings are within" not in text
 
 

@@ -16,7 +16,7 @@ _WORDS = {
     "unclear": "no clear change",
     "too few rows": "too few rows to say",
     "too few seeds": "too few seeds to say",
-    "constant answer": "not judged, as no setting is shown to beat one label for all",
+    "constant answer": "not judged (not shown to beat one label)",
     "no spread": "not judged, as settings are all alike",
 }
 _FALLS_IN = {
