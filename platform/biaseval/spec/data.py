@@ -53,8 +53,8 @@ class DataSpec(Section):
             for key, text in value.items()
             if not isinstance(text, str) or not text or text != text.strip()
         ]
-        twice = [key for key, n_times in Counter(map(label_key, value)).items() if n_times > 1]
-        problems += [f"{key}: stands there twice, quoted and not; keep one" for key in twice]
+        twice = [key for key, n_times in Counter(label_key(key).strip() for key in value).items() if n_times > 1]
+        problems += [f"{key}: stands there twice, with and without quotes or spaces; keep one" for key in twice]
         if not problems and len(set(value.values())) < 2:
             problems.append("holds fewer than two labels; name all that the files have")
         refuse(problems)
