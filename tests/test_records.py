@@ -199,6 +199,21 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content
     assert [own for own in records.problems if own.startswith(problem)], records.problems
 
 
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "rows.parquet.gz"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, name: str) -> None:
+    table, sink = pa.table([["a"], ["pos"], ["neg"]], ["text", "label", "label"]), pa.BufferOutputStream()
+    if name.endswith(".arrow"):
+        with paipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        pq.write_table(table, sink)
+    content = bytes(sink.getvalue())
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    records = Records(str(tmp_path / name))
+    assert list(records) == []
+    assert records.problems == ["names the columns 'label' twice; name each once"]
+
+
 def test_a_hub_that_is_out_of_reach_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     records = Records("hf://datasets/owner/name/train.parquet")

@@ -149,6 +149,8 @@ class Records:
 
     def _named(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], where: str) -> Iterator[Row]:
         """Yield rows with the names of their classes."""
+        if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+            raise InputError(f"names the columns {', '.join(map(repr, twice))} twice; name each once")
         known = class_names(schema) if self._names_classes else {}
         names = {column: own for column, own in known.items() if column in schema.names}
         hidden, number = dict.fromkeys(names, 0), 0
