@@ -38,6 +38,9 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
         {**good, "prompt_id": "d", "labels": []},
         {**good, "prompt_id": "e", "labels": ["yes", " "]},
         {**good, "prompt_id": "f", "labels": ["yes", "yes"]},
+        {**good, "prompt_id": "g", "labels": ["yes", "\ud800"]},
+        {**good, "prompt_id": "\udfff"},
+        {**good, "prompt_id": "h", "labels": ["yes", "\u200b"]},
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(InputError) as raised:
@@ -51,6 +54,9 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
         f"{file}: row 6: {wrong_labels}",
         f"{file}: row 7: {wrong_labels}",
         f"{file}: row 8: labels names a label twice",
+        f"{file}: row 9: labels holds half a surrogate pair, which is no character; take it out",
+        f"{file}: row 10: prompt_id holds half a surrogate pair, which is no character; take it out",
+        f"{file}: row 11: {wrong_labels}",
     ]
     file.write_text("".join(json.dumps({**good, "prompt_id": ""}) + "\n" for _ in range(13)))
     with pytest.raises(InputError) as raised:
@@ -91,6 +97,16 @@ def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_ll
     for other in ("beside one", "no space"):
         assert scores[other, "not sure"] == pytest.approx(scores["two words", "not sure"], abs=1e-5)
     assert scores["no space", "very sure"] == pytest.approx(scores["two words", "very sure"], abs=1e-5)
+
+
+def test_labels_that_look_alike_are_said_once(tmp_path: Path, tiny_llama: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    odd = (["yes", "no"], ["yes", "yes "], ["yes", "yes "], ["yes ", "no", "yes"])
+    rows = [{"prompt_id": str(n), "text": "Is it so?", "labels": labels} for n, labels in enumerate(odd)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    alike = "look alike and count as different; if they mean the same, mend them"
+    [note] = describe(score_spec(ModelSpec(path=str(tiny_llama)), ExecutionSpec(), file)).notes
+    assert note == f"note: {file}: the labels 'yes' and 'yes ' {alike} (first in prompt '1')"
 
 
 def test_prompts_that_begin_with_bos_have_it_once_and_it_is_said(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from biaseval.pipelines.kind import Description, Kind, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
 from biaseval.progress import say
 from biaseval.prompting.beginnings import bos_cautions
-from biaseval.prompting.labels import label_problem
+from biaseval.prompting.labels import label_cautions, label_problem, looks
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.spec import ExecutionSpec, ModelSpec, ScoreSpec
 from biaseval.store import Run
@@ -74,7 +75,8 @@ def _read(spec: ScoreSpec) -> PromptsInputs:
     with problems.noted():
         _refuse_long_prompts(path, prompts, TokenCounter(tokenizer), facts.window)
     problems.refuse()
-    notes = [f"{path}: {caution}" for caution in bos_cautions(tokenizer, prompts["text"].to_pylist())]
+    cautions = [*bos_cautions(tokenizer, prompts["text"].to_pylist()), *islice(_odd_labels(prompts), _SHOWN_PROBLEMS)]
+    notes = [f"{path}: {caution}" for caution in cautions]
     return PromptsInputs(prompts, {"model_facts": asdict(facts)}, f"{prompts.num_rows:,} prompts", notes)
 
 
@@ -127,9 +129,10 @@ def _read_prompts(path: Path) -> pa.Table:
             seen.add(identifier)
         if not isinstance(text, str):
             problems.append(f"row {number}: text is missing or not a string")
-        elif _has_half_surrogate(text):
-            problems.append(f"row {number}: text holds half a surrogate pair, which is no character; take it out")
-        if not isinstance(labels, list) or not labels or not all(isinstance(x, str) and x.strip() for x in labels):
+        for name, value in (("prompt_id", identifier), ("text", text), ("labels", labels)):
+            if _has_half_surrogate(value):
+                problems.append(f"row {number}: {name} holds half a surrogate pair, which is no character; take it out")
+        if not isinstance(labels, list) or not labels or not all(isinstance(x, str) and looks(x) for x in labels):
             problems.append(f"row {number}: labels must be a list of at least one label, each a string with a word")
         elif len(set(labels)) < len(labels):
             problems.append(f"row {number}: labels names a label twice")
@@ -143,8 +146,21 @@ def _read_prompts(path: Path) -> pa.Table:
     return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
 
 
-def _has_half_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+def _has_half_surrogate(value: object) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return any("\ud800" <= character <= "\udfff" for text in texts if isinstance(text, str) for character in text)
+
+
+def _odd_labels(prompts: pa.Table) -> Iterator[str]:
+    """Yield what is odd about labels, each once."""
+    seen: set[object] = set()
+    for row in prompts.to_pylist():
+        labels = tuple(sorted(row["labels"]))
+        for caution in () if labels in seen else label_cautions(labels):
+            if caution not in seen:
+                yield f"{caution} (first in prompt {row['prompt_id']!r})"
+            seen.add(caution)
+        seen.add(labels)
 
 
 def _refuse_indistinct_labels(path: Path, prompts: pa.Table, tokenizer: Any) -> None:
