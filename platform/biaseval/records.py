@@ -239,6 +239,22 @@ def is_missing(value: object) -> bool:
     return not value.strip() if isinstance(value, str) else value is None or value != value
 
 
+def read_columns(uri: str, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Return these columns of all rows of a file, as texts.
+
+    Raises:
+        InputError: the file cannot be read, is written in a way that a reader should know of, or lacks a column.
+    """
+    records = Records(uri)
+    rows = [row for _, row in records]
+    problems = [*records.problems, *records.notes]
+    if missing := [column for column in columns if not all(column in row for row in rows)]:
+        problems.append(f"lacks the columns {', '.join(missing)}; a table has {', '.join(columns)}")
+    if problems or not rows:
+        raise InputError.of([f"{uri}: {problem}" for problem in problems or ["holds no row; check the path"]])
+    return [{name: "" if is_missing(row[name]) else str(row[name]) for name in columns} for row in rows]
+
+
 def read_file(uri: str) -> bytes:
     """Return a file's bytes, from a local disk or an object store.
 
