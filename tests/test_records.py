@@ -63,6 +63,12 @@ def test_every_form_has_the_same_rows(tmp_path: Path, form: str) -> None:
     assert records.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize("content", ['{"n": 1}\r{"n": 2}\r', '[{"n": 1},\r {"n": 2}]\r', '{"n": 1}\r\n{"n": 2}\r\n'])
+def test_lines_of_json_end_as_they_like(tmp_path: Path, content: str) -> None:
+    (tmp_path / "rows.json").write_bytes(content.encode())
+    assert _rows(tmp_path / "rows.json") == [{"n": 1}, {"n": 2}]
+
+
 def test_places_are_those_of_the_file(tmp_path: Path) -> None:
     places = {form: [place for place, _ in Records(str(_write(tmp_path, form)))] for form in ("csv", "jsonl", "json")}
     assert places == {

@@ -330,7 +330,9 @@ def json_values(
     problems: list[str] = []
     try:
         stream = decompressed(content) if isinstance(content, bytes) else content
-        lines = enumerate(stream, 1)
+        # Where no line ends with LF, those of old Macs end with CR.
+        ended = (line.splitlines(keepends=True) if line[-1:] != b"\n" else [line] for line in stream)
+        lines = enumerate(itertools.chain.from_iterable(ended), 1)
         filled = ((number, line) for number, line in lines if line.strip(b" \t\r\n" + _BYTE_ORDER_MARK))
         first, second = next(filled, None), next(filled, None)
         if first is None:
