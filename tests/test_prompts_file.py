@@ -10,7 +10,7 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.pipelines import describe, score_prompts
-from biaseval.pipelines.prompts_file import score_spec
+from biaseval.pipelines.prompts_file import _read_prompts, score_spec
 from biaseval.spec import ExecutionSpec, ModelSpec
 
 
@@ -68,10 +68,10 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "holds no row"),
-        (b"\n[1]\n", "line 2 is not an object with prompt_id, text and labels"),
-        (b'{"prompt_id": "a"\n', "line 1, column 18: is not JSON .*; write one object a line"),
-        (b"\xff\xfe", "line 1, byte 0: is not UTF-8 .*; write one object a line"),
+        (b"", "is empty; .*JSON lines and Parquet are read"),
+        (b"\n[1]\n", r"\[0\]: is no JSON object"),
+        (b'{"prompt_id": "a"\n', "line 2, column 1: is not JSON .*; mend the file"),
+        (b"\xff\xfe", "is UTF-16; save it as UTF-8"),
     ],
 )
 def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
@@ -79,6 +79,13 @@ def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str,
     file.write_bytes(content)
     with pytest.raises(InputError, match=rf"prompts\.jsonl: {message}"):
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
+
+
+def test_lines_may_end_with_cr(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    rows = [{"prompt_id": name, "text": "Is it so?", "labels": ["yes", "no"]} for name in "ab"]
+    file.write_bytes("".join(json.dumps(row) + "\r" for row in rows).encode())
+    assert _read_prompts(file).to_pylist() == rows
 
 
 def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_llama: Path, here: None) -> None:

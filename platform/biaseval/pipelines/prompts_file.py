@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from biaseval.errors import InputError, Problems
-from biaseval.parsing import ParseError, json_value
 from biaseval.pipelines.causal import model_inputs, part_entry
 from biaseval.pipelines.kind import Description, Kind, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
@@ -20,6 +19,7 @@ from biaseval.progress import say
 from biaseval.prompting.beginnings import bos_cautions
 from biaseval.prompting.labels import label_cautions, label_problem, looks
 from biaseval.prompting.lengths import TokenCounter
+from biaseval.records import Records
 from biaseval.spec import ExecutionSpec, ModelSpec, ScoreSpec
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, PROMPTS
@@ -116,7 +116,7 @@ def _stages(run: Run, spec: ScoreSpec, plan: Plan) -> list[Stage]:
 
 def _read_prompts(path: Path) -> pa.Table:
     """Return ``prompt_id``, ``text`` and ``labels`` of a Parquet or JSONL file, validated."""
-    rows = list(_prompt_rows(path))
+    rows = _prompt_rows(path)
     problems = []
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):
@@ -195,24 +195,12 @@ def _refuse_long_prompts(path: Path, prompts: pa.Table, counter: TokenCounter, w
         raise InputError.of(problems[:_SHOWN_PROBLEMS])
 
 
-def _prompt_rows(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
-    try:
-        if path.suffix == ".parquet":
-            yield from pq.read_table(path, partitioning=None).to_pylist()
-            return
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    row = json_value(line.rstrip(), line=number)
-                    if not isinstance(row, dict):
-                        raise InputError(f"{path}: line {number} is not an object with prompt_id, text and labels")
-                    yield row
-    except ParseError as error:
-        raise InputError(f"{path}: {error}; write one object a line") from error
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read as Parquet or UTF-8 JSONL ({error}); check --prompts") from error
+def _prompt_rows(path: Path) -> list[dict[str, Any]]:
+    records = Records(str(path))
+    rows = [row for _, row in records]
+    if records.problems:
+        raise InputError.of([f"{path}: {problem}" for problem in records.problems])
+    return rows
 
 
 SCORE = Kind(read=_read, describe=_describe, write=_write, stages=_stages)
