@@ -146,7 +146,7 @@ def test_quotes_behind_spaces_come_before_row_names(tmp_path: Path, first: str) 
 
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
-@pytest.mark.parametrize("first", ["id", "ID", "tweet_id", "index", "Row"])
+@pytest.mark.parametrize("first", ["id", "ID", "tweetId", "row no.", "index", "Row"])
 def test_a_cell_too_many_is_no_row_name_beside_ids(tmp_path: Path, first: str, delimiter: str) -> None:
     content = f"{first},text,label\n1,good, nice,pos\n2,bad, ugly,neg\n".replace(",", delimiter)
     records = _read(tmp_path / "rows.csv", content)

@@ -40,7 +40,7 @@ _STRANGE = re.compile(r"[¡-ÿŒœŠšŽžŸƒ‚„†‡ˆ‰‹•˜™›]{4
 """Of text in Windows-1252, what another encoding's bytes give rather than a language does."""
 _FOREIGN = re.compile(r"\w*[^\x00-\x7f]\w*")
 _ROW_NAME = re.compile(r"\d+")
-_OF_IDS = re.compile(r"#|(.*[\W_])?(\w?id|idx|index|row|no|nr|number)\.?", re.IGNORECASE)
+_OF_IDS = re.compile(r"#|.*id|(.*[\W_])?(idx|index|row|no|nr|number)\.?", re.IGNORECASE)
 """The name of a column that numbers rows, which need no row names besides."""
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 _YEAR = re.compile(r"(19|20)\d\d")
