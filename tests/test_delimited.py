@@ -66,7 +66,9 @@ def test_what_r_writes_is_read_as_it_was(tmp_path: Path, name: str, escape: str,
 
     named = [line(*([str(n)] if has_row_names else []), *row.values()) for n, row in enumerate(rows, 3)]
     expected = [{**({"": str(n)} if has_row_names else {}), **row} for n, row in enumerate(rows, 3)]
-    assert _quiet(tmp_path / name, line("text", "label") + "".join(named)) == expected
+    records = _read(tmp_path / name, line("text", "label") + "".join(named))
+    assert [row for _, row in records] == expected
+    assert [note.partition(",")[0] for note in records.notes] == ["first cells are read as row names"] * has_row_names
 
 
 @pytest.mark.parametrize(
@@ -132,6 +134,37 @@ def test_a_space_before_a_quote_is_none_of_the_cell(tmp_path: Path) -> None:
     assert _quiet(tmp_path / "rows.csv", 'text, label\none,  "a, b"\n') == [{"text": "one", "label": "a, b"}]
     # Without such a quote spaces stay.
     assert _quiet(tmp_path / "rows.csv", "text, label\none, two\n") == [{"text": "one", "label": " two"}]
+
+
+@pytest.mark.parametrize("first", ["id", "n"])
+def test_quotes_behind_spaces_come_before_row_names(tmp_path: Path, first: str) -> None:
+    content = f'{first}, text, label\n1, "good, nice", pos\n2, "bad, ugly", neg\n'
+    assert _quiet(tmp_path / "rows.csv", content) == [
+        {first: "1", "text": "good, nice", "label": "pos"},
+        {first: "2", "text": "bad, ugly", "label": "neg"},
+    ]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+@pytest.mark.parametrize("first", ["id", "ID", "tweetId", "row no.", "index", "Row"])
+def test_a_cell_too_many_is_no_row_name_beside_ids(tmp_path: Path, first: str, delimiter: str) -> None:
+    content = f"{first},text,label\n1,good, nice,pos\n2,bad, ugly,neg\n".replace(",", delimiter)
+    records = _read(tmp_path / "rows.csv", content)
+    assert list(records) == []
+    assert records.problems[0].startswith("line 2: has 4 columns and the header 3; mend the ")
+    assert len(records.problems) == 2
+
+
+def test_row_names_are_said(tmp_path: Path) -> None:
+    records = _read(tmp_path / "rows.csv", "text,label\n1,good,pos\n2,bad,neg\n")
+    assert [row for _, row in records] == [
+        {"": "1", "text": "good", "label": "pos"},
+        {"": "2", "text": "bad", "label": "neg"},
+    ]
+    assert records.notes == [
+        "first cells are read as row names, as each row has one cell more than the header; if they are none, mend the "
+        "commas, or quote texts that hold one"
+    ]
 
 
 @pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])

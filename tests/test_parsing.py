@@ -67,6 +67,7 @@ def test_keys_are_texts_as_they_are_written() -> None:
         ("- {1: a}\n- '1': a\n  1: b\n", "line 3: has the key '1' a second time, after line 2"),
         ("a: 1\na: 2\nb: 1\n'b': 2\n", "line 2: has the key 'a' a second time, after line 1; line 4: has the key 'b'"),
         ("x: {? a : 1, a: 2}", "line 1: has the key 'a' twice"),
+        ("a: &a {x: 1}\nb: &b {x: 2}\nc:\n  <<: *a\n  <<: *b", "line 5: has the key '<<' a second time, after line 4"),
         ("a: [", "is not valid YAML: while parsing"),
         ("a: !!python/object:os.system {}", "is not valid YAML: could not determine a constructor"),
         (

@@ -102,6 +102,9 @@ _TOLD = "\n, hive_partitioning = false"
     [
         ("from read_parquet('a')", f"from read_parquet('a'{_TOLD})"),
         ("from parquet_scan(f(g('a')), filename=true)", f"from read_parquet(f(g('a')), filename=true{_TOLD})"),
+        ("from read_json_objects_auto('a')", f"from read_json_objects_auto('a'{_TOLD})"),
+        ("from \"read_csv\"('a')", f"from \"read_csv\"('a'{_TOLD})"),
+        ("from main.\"Parquet_Scan\" ('a')", f"from main.\"read_parquet\" ('a'{_TOLD})"),
         ("from read_csv_auto('a'), read_json('b')", f"from read_csv('a'{_TOLD}), read_json('b'{_TOLD})"),
         *((same, same) for same in (
             "from read_parquet('a', hive_partitioning := true)",
@@ -109,6 +112,7 @@ _TOLD = "\n, hive_partitioning = false"
             "select 'read_parquet(''a'')', \"read_csv(\"\"x\", $$read_json('a')$$",
             "select 1 -- read_csv('a')\n/* read_parquet('a') */",
             "select read_parquet, my_read_parquet('a') from t where (x)",
+            "select \"my read_csv\"('a'), \"a\"\"read_csv\"('b'), 'from \"read_csv\"(1)'",
             "select )",
             "from read_parquet()",
         )),
@@ -126,7 +130,8 @@ def test_csv_and_json_beside_runs_have_their_own_columns(runs: tuple[str, str, l
     (folder / "a.jsonl").write_text('{"label": "tea", "n": 1}\n')
     for name in ("a.csv", "a.json", "a.jsonl"):
         file = folder / name
-        for source in (f"'{file}'", f"read_{file.suffix[1:].replace('jsonl', 'ndjson')}('{file}')"):
+        reader = f"read_{file.suffix[1:].replace('jsonl', 'ndjson')}"
+        for source in (f"'{file}'", f"{reader}('{file}')", f"\"{reader}\"('{file}')"):
             assert query([runs[1]], f"select label, n from {source}").to_pylist() == [{"label": "tea", "n": 1}], source
 
 

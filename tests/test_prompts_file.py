@@ -10,7 +10,7 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.pipelines import describe, score_prompts
-from biaseval.pipelines.prompts_file import score_spec
+from biaseval.pipelines.prompts_file import _read_prompts, score_spec
 from biaseval.spec import ExecutionSpec, ModelSpec
 
 
@@ -38,6 +38,9 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
         {**good, "prompt_id": "d", "labels": []},
         {**good, "prompt_id": "e", "labels": ["yes", " "]},
         {**good, "prompt_id": "f", "labels": ["yes", "yes"]},
+        {**good, "prompt_id": "g", "labels": ["yes", "\ud800"]},
+        {**good, "prompt_id": "\udfff"},
+        {**good, "prompt_id": "h", "labels": ["yes", "\u200b"]},
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(InputError) as raised:
@@ -51,6 +54,9 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
         f"{file}: row 6: {wrong_labels}",
         f"{file}: row 7: {wrong_labels}",
         f"{file}: row 8: labels names a label twice",
+        f"{file}: row 9: labels holds half a surrogate pair, which is no character; take it out",
+        f"{file}: row 10: prompt_id holds half a surrogate pair, which is no character; take it out",
+        f"{file}: row 11: {wrong_labels}",
     ]
     file.write_text("".join(json.dumps({**good, "prompt_id": ""}) + "\n" for _ in range(13)))
     with pytest.raises(InputError) as raised:
@@ -62,10 +68,10 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "holds no row"),
-        (b"\n[1]\n", "line 2 is not an object with prompt_id, text and labels"),
-        (b'{"prompt_id": "a"\n', "line 1, column 18: is not JSON .*; write one object a line"),
-        (b"\xff\xfe", "line 1, byte 0: is not UTF-8 .*; write one object a line"),
+        (b"", "is empty; .*JSON lines and Parquet are read"),
+        (b"\n[1]\n", r"\[0\]: is no JSON object"),
+        (b'{"prompt_id": "a"\n', "line 2, column 1: is not JSON .*; mend the file"),
+        (b"\xff\xfe", "is UTF-16; save it as UTF-8"),
     ],
 )
 def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
@@ -73,6 +79,13 @@ def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str,
     file.write_bytes(content)
     with pytest.raises(InputError, match=rf"prompts\.jsonl: {message}"):
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
+
+
+def test_lines_may_end_with_cr(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    rows = [{"prompt_id": name, "text": "Is it so?", "labels": ["yes", "no"]} for name in "ab"]
+    file.write_bytes("".join(json.dumps(row) + "\r" for row in rows).encode())
+    assert _read_prompts(file).to_pylist() == rows
 
 
 def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_llama: Path, here: None) -> None:
@@ -91,6 +104,16 @@ def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_ll
     for other in ("beside one", "no space"):
         assert scores[other, "not sure"] == pytest.approx(scores["two words", "not sure"], abs=1e-5)
     assert scores["no space", "very sure"] == pytest.approx(scores["two words", "very sure"], abs=1e-5)
+
+
+def test_labels_that_look_alike_are_said_once(tmp_path: Path, tiny_llama: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    odd = (["yes", "no"], ["yes", "yes "], ["yes", "yes "], ["yes ", "no", "yes"])
+    rows = [{"prompt_id": str(n), "text": "Is it so?", "labels": labels} for n, labels in enumerate(odd)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    alike = "look alike and count as different; if they mean the same, mend them"
+    [note] = describe(score_spec(ModelSpec(path=str(tiny_llama)), ExecutionSpec(), file)).notes
+    assert note == f"note: {file}: the labels 'yes' and 'yes ' {alike} (first in prompt '1')"
 
 
 def test_prompts_that_begin_with_bos_have_it_once_and_it_is_said(

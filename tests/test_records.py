@@ -63,6 +63,12 @@ def test_every_form_has_the_same_rows(tmp_path: Path, form: str) -> None:
     assert records.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize("content", ['{"n": 1}\r{"n": 2}\r', '[{"n": 1},\r {"n": 2}]\r', '{"n": 1}\r\n{"n": 2}\r\n'])
+def test_lines_of_json_end_as_they_like(tmp_path: Path, content: str) -> None:
+    (tmp_path / "rows.json").write_bytes(content.encode())
+    assert _rows(tmp_path / "rows.json") == [{"n": 1}, {"n": 2}]
+
+
 def test_places_are_those_of_the_file(tmp_path: Path) -> None:
     places = {form: [place for place, _ in Records(str(_write(tmp_path, form)))] for form in ("csv", "jsonl", "json")}
     assert places == {
@@ -197,6 +203,21 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content
     records = Records(str(path))
     list(records)
     assert [own for own in records.problems if own.startswith(problem)], records.problems
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "rows.parquet.gz"])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, name: str) -> None:
+    table, sink = pa.table([["a"], ["pos"], ["neg"]], ["text", "label", "label"]), pa.BufferOutputStream()
+    if name.endswith(".arrow"):
+        with paipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        pq.write_table(table, sink)
+    content = bytes(sink.getvalue())
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    records = Records(str(tmp_path / name))
+    assert list(records) == []
+    assert records.problems == ["names the columns 'label' twice; name each once"]
 
 
 def test_a_hub_that_is_out_of_reach_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:

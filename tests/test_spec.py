@@ -253,9 +253,11 @@ def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: 
         ({"data": {"labels": {True: True, False: False}}}, "data.labels: true: the label True is no text; quote it"),
         (
             {"data": {"labels": {"a": " a", "b": "b"}}},
-            "data.labels: a: the label ' a' is empty or has spaces around it",
+            "data.labels: a: the label ' a' is empty, invisible or has spaces around it",
         ),
+        ({"data": {"labels": {"a": "\u200b", "b": "b"}}}, "data.labels: a: the label '\\u200b' is empty, invisible or"),
         ({"data": {"labels": {"a": "x", "b": "x"}}}, "data.labels: holds fewer than two labels"),
+        ({"data": {"labels": {"yes": "good", "yes ": "bad"}}}, "data.labels: yes: stands there twice, with and"),
         ({"data": {"labels": {True: "x", "true": "y"}}}, "line 9: has the key 'true' a second time, after line 8"),
         ({"data": {"on_shortage": "skip"}}, "data.on_shortage: input should be 'error' or 'reduce', found 'skip'"),
         ({"prompt": {"n_demos": 0}}, "prompt.n_demos: input should be greater than 0"),

@@ -40,6 +40,8 @@ _STRANGE = re.compile(r"[¡-ÿŒœŠšŽžŸƒ‚„†‡ˆ‰‹•˜™›]{4
 """Of text in Windows-1252, what another encoding's bytes give rather than a language does."""
 _FOREIGN = re.compile(r"\w*[^\x00-\x7f]\w*")
 _ROW_NAME = re.compile(r"\d+")
+_OF_IDS = re.compile(r"#|.*id|(.*[\W_])?(idx|index|row|no|nr|number)\.?", re.IGNORECASE)
+"""The name of a column that numbers rows, which need no row names besides."""
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 _YEAR = re.compile(r"(19|20)\d\d")
 _LOOKED_AT = 1000
@@ -115,10 +117,10 @@ def how_written(opened: Opened, *, is_tsv: bool) -> Written:
     found: list[_Trial] = []
     for delimiter in delimiters:
         best = _best(opened, Written(delimiter, "doubled", encoding, n_before))
-        if not best.misfit[0]:
-            return best.written(notes)
         found.append(best)
-    return found[0].written(notes)
+        if best.misfit[:2] == _FITTING[:2]:
+            return best.written(notes)
+    return next((best for best in found if not best.misfit[0]), found[0]).written(notes)
 
 
 def _best(opened: Opened, written: Written) -> _Trial:
@@ -162,7 +164,7 @@ def table_rows(stream: IO[bytes], written: Written) -> Iterator[tuple[str, dict[
             raise InputError(f"{place}: is no row of a table ({error}); mend its quotes") from error
 
 
-_FITTING = (0, 0, 0)
+_FITTING = (0, False, 0, 0)
 
 
 @dataclass
@@ -192,17 +194,18 @@ class _Trial:
     """Of the first rows together, by column."""
 
     @property
-    def misfit(self) -> tuple[float, int, int]:
+    def misfit(self) -> tuple[float, bool, int, int]:
         """How badly the file fits; `_FITTING` is the least."""
         if self.is_broken:
-            return (float("inf"), 0, 0)
+            return (float("inf"), False, 0, 0)
         # Where texts hardly hold the delimiter and each line is a whole row, a quote that spans two is text.
         n_spanning = self.n_spanning if self.written_so.delimiter in _UNQUOTED else 0
-        return (0 if self._has_row_names else self.n_misfits, n_spanning, self.n_quoted)
+        has_names = self._has_row_names
+        return (0 if has_names else self.n_misfits, has_names, n_spanning, self.n_quoted)
 
     @property
     def _has_row_names(self) -> bool:
-        return self.n_rows > 0 and len(self.row_names) == self.n_rows
+        return self.n_misfits > 0 and len(self.row_names) == self.n_rows and not _OF_IDS.fullmatch(self.cells[0])
 
     def read(self, lines: Iterator[str]) -> None:
         """Take all lines into account."""
@@ -246,7 +249,7 @@ class _Trial:
         """
         so, names, n_named = self.written_so, self.cells, _width(self.cells)
         line = f"line {so.n_before + 1}"
-        if self.n_misfits and self._has_row_names:
+        if self._has_row_names:
             names, n_named, self.width = ["", *names[:n_named]], n_named + 1, 0
         header = tuple(names[: max(n_named, self.width)])
         if unnamed := [str(place) for place, name in enumerate(header, 1) if not name][1:]:
@@ -258,6 +261,11 @@ class _Trial:
         return Written(so.delimiter, so.quotes, so.encoding, so.n_before, header, n_named, tuple(found))
 
     def _notes(self, line: str) -> Iterator[str]:
+        if self._has_row_names:
+            yield (
+                "first cells are read as row names, as each row has one cell more than the header; if they are none, "
+                f"{self.written_so.remedy}"
+            )
         if self.n_quoted and self.written_so.quotes == "none":
             place, cell = self.quoted_at
             yield (

@@ -38,9 +38,9 @@ class _Loader(yaml.SafeLoader):
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         lines: dict[Hashable, int] = {}
         for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+            if not isinstance(key, yaml.ScalarNode):
                 continue
-            own, line = self.key(key), key.start_mark.line + 1
+            own, line = key.value if key.tag == _MERGE else self.key(key), key.start_mark.line + 1
             if own in lines:
                 self.repeated.append(_repeated(own, lines[own], line))
             lines.setdefault(own, line)

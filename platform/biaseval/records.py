@@ -149,6 +149,8 @@ class Records:
 
     def _named(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], where: str) -> Iterator[Row]:
         """Yield rows with the names of their classes."""
+        if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+            raise InputError(f"names the columns {', '.join(map(repr, twice))} twice; name each once")
         known = class_names(schema) if self._names_classes else {}
         names = {column: own for column, own in known.items() if column in schema.names}
         hidden, number = dict.fromkeys(names, 0), 0
@@ -237,6 +239,22 @@ def is_missing(value: object) -> bool:
     return not value.strip() if isinstance(value, str) else value is None or value != value
 
 
+def read_columns(uri: str, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Return these columns of all rows of a file, as texts.
+
+    Raises:
+        InputError: the file cannot be read, is written in a way that a reader should know of, or lacks a column.
+    """
+    records = Records(uri)
+    rows = [row for _, row in records]
+    problems = [*records.problems, *records.notes]
+    if missing := [column for column in columns if not all(column in row for row in rows)]:
+        problems.append(f"lacks the columns {', '.join(missing)}; a table has {', '.join(columns)}")
+    if problems or not rows:
+        raise InputError.of([f"{uri}: {problem}" for problem in problems or ["holds no row; check the path"]])
+    return [{name: "" if is_missing(row[name]) else str(row[name]) for name in columns} for row in rows]
+
+
 def read_file(uri: str) -> bytes:
     """Return a file's bytes, from a local disk or an object store.
 
@@ -312,7 +330,9 @@ def json_values(
     problems: list[str] = []
     try:
         stream = decompressed(content) if isinstance(content, bytes) else content
-        lines = enumerate(stream, 1)
+        # Where no line ends with LF, those of old Macs end with CR.
+        ended = (line.splitlines(keepends=True) if line[-1:] != b"\n" else [line] for line in stream)
+        lines = enumerate(itertools.chain.from_iterable(ended), 1)
         filled = ((number, line) for number, line in lines if line.strip(b" \t\r\n" + _BYTE_ORDER_MARK))
         first, second = next(filled, None), next(filled, None)
         if first is None:

@@ -157,3 +157,14 @@ def test_checking_lists_every_problem_at_once(tmp_path: Path) -> None:
     assert checked.usable == ["task1_good_classification"]
     assert list(checked.left_out) == ["task2_small_classification"]
     assert len(checked.bad["task3_bad_classification"]) == 2
+
+
+def test_the_table_of_tasks_may_have_other_delimiters_and_spaces_and_no_column_twice(tmp_path: Path) -> None:
+    columns, cells = ["Name", "Summary", "Category", "Input Language", "Output Language"], ["n", "a, b", "c", "d", "e"]
+    path = tmp_path / "table.csv"
+    for delimiter in ("; ", ";", "\t"):
+        path.write_text(f"{delimiter.join(columns)}\n{delimiter.join(cells)}\n")
+        assert suites.read_task_table(path) == [suites.TaskTableRow(*cells)]
+    path.write_text(f"{','.join([*columns, 'Name'])}\nn,a,c,d,e,f\n")
+    with pytest.raises(InputError, match=r"table\.csv: line 1: names the columns 'Name' twice; name each once"):
+        suites.read_task_table(path)

@@ -51,7 +51,9 @@ def test_templates_are_keyed_by_file_name_or_run_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("task,words\na,b\n", "columns task and template"),
+        ("task,words\na,b\n", "lacks the columns template; a table has task, template"),
+        ("task,template\n", "holds no row; check the path"),
+        ("task,template,template\na,{INPUT},b\n", "line 1: names the columns 'template' twice; name each once"),
         ("task,template\na,{INPUT}\na,{INPUT}\n", "a stands there twice"),
         ("task,template\na,none\n", "the template of a has no {INPUT}"),
     ],
@@ -61,3 +63,16 @@ def test_a_bad_template_table_is_refused(tmp_path: Path, text: str, expected: st
     with pytest.raises(InputError) as caught:
         read_templates(str(tmp_path / "t.csv"))
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task;template\na;Text: {INPUT}, so \n",
+        'task, template\na, "Text: {INPUT}, so "\n',
+        "template\ttask\nText: {INPUT}, so \ta\n",
+    ],
+)
+def test_a_template_table_is_read_however_it_is_written(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    assert read_templates(str(tmp_path / "t.csv")) == {"a": "Text: {INPUT}, so "}

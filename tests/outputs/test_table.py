@@ -152,7 +152,7 @@ MISTAKES: list[tuple[list[Record], str]] = [
     ([{**GOOD, "logprob": None}], "line 1: logprob None is no logarithm"),
     ([{**GOOD, "label": None}], "line 1: label is missing; add it"),
     ([{**GOOD, "label": 0.5}], "line 1: label 0.5 is no text; write it as text"),
-    ([{**GOOD, "label": True}], "line 1: label True is no text; write it as text"),
+    ([{**GOOD, "label": 0.5}], "line 1: label 0.5 is no text; write it as text"),
     ([{**GOOD, "purpose": "test"}], "line 1: purpose 'test' is unknown; use main, bias_score, cc, dc, looc"),
     ([{**GOOD, "n_demos": -1}], "line 1: n_demos '-1' is no number from 0 on"),
     ([{**GOOD, "prompt_id": None}], "line 1: none of prompt_id, input and text tells which prompt this is"),
@@ -317,6 +317,13 @@ def test_prompts_without_their_right_label_may_be_left_out_in_all_settings(
     assert "1 inputs without a right label are left out in all settings (--on-bad-row drop)." in notes
     with pytest.raises(InputError, match="no input has a right label; add the column gold"):
         read_table([write(tmp_path / "none.csv", rows_of("1", None, {"yes": 0.6, "no": 0.3}))], on_bad_row="drop")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_true_and_false_are_labels(tmp_path: Path, suffix: str) -> None:
+    rows = [{**row, "label": row["label"] == "yes", "gold": row["gold"] == "yes"} for row in SMALL[:2]]
+    [prompt] = read_table([write(tmp_path / f"scores.{suffix}", rows)]).prompts
+    assert (prompt.gold, list(prompt.logprobs)) == ("true", ["true", "false"])
 
 
 def test_decimal_numbers_of_columns_with_gaps_are_whole(tmp_path: Path) -> None:

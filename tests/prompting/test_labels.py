@@ -28,6 +28,11 @@ from biaseval.prompting.labels import label_cautions, same_number
         ("01", "+1.00", "'01' and '+1.00'"),
         ("１", "1.0", "'１' and '1.0'"),
         ("True", "true", "'True' and 'true'"),
+        ("1", "1.", "'1' and '1.'"),
+        ("1", "1e0", "'1' and '1e0'"),
+        ("2E+1", "20.0", "'2E+1' and '20.0'"),
+        ("1e1", "1e2", ""),
+        ("1e", "1", ""),
     ],
 )
 def test_labels_that_look_alike_are_said_so_that_they_can_be_told_apart(one: str, other: str, shown: str) -> None:
@@ -58,6 +63,17 @@ def test_all_that_look_alike_come_together() -> None:
         "the labels 'Yes' and 'YES' and 'yes' look alike and count as different; if they mean the same, mend them",
         "the labels 'no' and 'NO' look alike and count as different; if they mean the same, mend them",
     ]
+
+
+@pytest.mark.parametrize("label", ["\u200b", "\u2060 \ufeff", "\u3164", "\ufe0f"])
+def test_a_label_that_cannot_be_seen_is_said(label: str) -> None:
+    assert list(label_cautions(["yes", label])) == [f"the label {label!a} cannot be seen; write a word for it"]
+
+
+@pytest.mark.parametrize("label", ["“x”", "„x“", "»x«", "«x»", "‘x’", "‚x‘", "‹x›", "＂x＂", "”x"])
+def test_quotes_of_every_shape_are_said(label: str) -> None:
+    [caution] = label_cautions([label, "y", "’tis", "it’s"])
+    assert caution.startswith(f"the quotes of {label!r} count as part of the label")
 
 
 def test_quotes_of_a_file_are_said() -> None:

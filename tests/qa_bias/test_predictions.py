@@ -85,6 +85,8 @@ def test_one_line_is_a_row_and_ids_may_be_numbers(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text('{"id": 7, "prediction": "x"}')
     assert read_predictions(str(path), ["7"], on_missing="error") == ({"7": "x"}, [])
+    path.write_text('{"id": 7.0, "prediction": "x"}')
+    assert read_predictions(str(path), ["7"], on_missing="error") == ({"7": "x"}, [])
     # Ids may have any name where the file is a mapping.
     path.write_text('{"id": "x", "prediction": "y", "prediction_text": "z"}')
     assert read_predictions(str(path), ["x"], on_missing="error") == ({"x": "z"}, [])
@@ -169,6 +171,7 @@ def test_both_mistakes_come_in_one_message(tmp_path: Path) -> None:
             '{"id": null, "prediction": "x"}\n{"id": "b", "prediction": "x"}\n',
             "line 1: has no id with a prediction_text",
         ),
+        ('{"id": null, "prediction": "x"}', "the file: has no id with a prediction_text or prediction; "),
         ('{"a": "x"}\n{"b": "y"}\n', "line 1: has no id with a prediction_text or prediction (and 1 more)"),
         ('[[{"id": "a", "prediction": "x"}]]', "[0]: has no id"),
     ],

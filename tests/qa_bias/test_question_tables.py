@@ -256,7 +256,29 @@ def test_an_object_without_texts_is_an_answer_like_others(tmp_path: Path) -> Non
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("start", ["25.0", "[25.0]", 25.0])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"text": "Ann Lee", "answer_start": 25},
+        {"text": ["Ann Lee"], "answer_start": "25"},
+        {"text": ["Ann Lee"], "answer_start": ["25"]},
+        [{"text": "Ann Lee", "answer_start": "25"}],
+    ],
+)
+@pytest.mark.parametrize("file", ["rows.csv", "rows.jsonl"])
+def test_one_answer_needs_no_list_and_ids_and_starts_no_type(tmp_path: Path, file: str, answers: object) -> None:
+    row = {
+        "id": 9.0,
+        "question": "Who?",
+        "context": MILL,
+        "answers": json.dumps(answers) if file == "rows.csv" else answers,
+    }
+    [question] = _read(tmp_path, file, FORMS[file]([row])).questions
+    assert (question.answers, question.answer_starts) == (("Ann Lee",), (25,))
+    assert question.example_id == ("9.0" if file == "rows.csv" else "9")  # of a text nothing is taken off
+
+
+@pytest.mark.parametrize("start", ["25.0", "[25.0]", '["25"]', ["25"], 25.0])
 @pytest.mark.parametrize("file", ["rows.csv", "rows.jsonl"])
 def test_starts_without_decimals_are_whole(tmp_path: Path, file: str, start: object) -> None:
     row = {"id": "a", "question": "Who?", "context": MILL, "answers": "Ann Lee", "answer_start": start}

@@ -12,10 +12,13 @@ import duckdb
 _READERS = {"parquet_scan": "read_parquet", "read_csv_auto": "read_csv", "read_json_auto": "read_json"}
 """What DuckDB calls for a file that stands behind ``from`` as a text, and the same function by its usual name."""
 
-_NAMES = "read_parquet|read_csv|read_json|read_ndjson|read_ndjson_auto|read_json_objects|read_ndjson_objects"
+_NAMES = (
+    "read_parquet|read_csv|read_json|read_ndjson|read_ndjson_auto|read_json_objects|read_json_objects_auto|"
+    "read_ndjson_objects"
+)
 _TOKEN = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/|[()]|"
-    rf"\b(?P<reader>{'|'.join(_READERS)}|{_NAMES})\s*\(",
+    rf"(?P<quote>\b|\")(?P<reader>{'|'.join(_READERS)}|{_NAMES})(?P=quote)\s*\(|"
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|--[^\n]*|/\*.*?\*/|[()]",
     re.DOTALL | re.IGNORECASE,
 )
 _SAYS_IT = re.compile(r"\bhive_\w+\s*(?:=|:=|=>)", re.IGNORECASE)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from biaseval.errors import InputError
+from biaseval.records import read_columns
 
 # fmt: off
 REIF2024 = (
@@ -87,7 +86,7 @@ class TaskTableRow:
 
 
 def read_task_table(path: Path) -> list[TaskTableRow]:
-    """Return the rows of the CSV of tasks (Name, Summary, Category, Domain, Input Language, Output Language).
+    """Return the rows of the table of tasks (Name, Summary, Category, Domain, Input Language, Output Language).
 
     Raises:
         InputError: the file cannot be read or lacks a column.
@@ -99,17 +98,8 @@ def read_task_table(path: Path) -> list[TaskTableRow]:
         "input_language": "Input Language",
         "output_language": "Output Language",
     }
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            missing = [column for column in columns.values() if column not in (reader.fieldnames or ())]
-            if missing:
-                raise InputError(f"{path}: the task table lacks the column(s) {', '.join(missing)}; add them")
-            return [TaskTableRow(**{field: row[column] or "" for field, column in columns.items()}) for row in reader]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: cannot be read as a UTF-8 CSV ({getattr(error, 'strerror', None) or error}); name the task table"
-        ) from error
+    rows = read_columns(str(path), list(columns.values()))
+    return [TaskTableRow(**{field: row[column].strip() for field, column in columns.items()}) for row in rows]
 
 
 def is_candidate(row: TaskTableRow) -> bool:

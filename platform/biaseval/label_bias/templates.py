@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,29 +9,20 @@ from collections.abc import Sequence
 from biaseval.errors import InputError
 from biaseval.prompting.calibration import SLOT
 from biaseval.prompting.task_files import Task
-from biaseval.records import read_file
+from biaseval.records import read_columns
 
 
 def read_templates(uri: str) -> dict[str, str]:
-    """Return the templates of a CSV ``task,template``, local or on an object store, by task.
+    """Return the templates of a table with the columns task and template, local or on an object store, by task.
 
     Raises:
         InputError: the file cannot be read, lacks a column or names a task twice.
     """
-    try:
-        text = read_file(uri).decode("utf-8-sig")
-    except InputError as error:
-        raise InputError(f"tasks.templates: {error}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{uri}: cannot be read as a UTF-8 CSV ({error}); check tasks.templates") from error
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    if not {"task", "template"} <= set(reader.fieldnames or ()):
-        raise InputError(f"{uri}: a template table has the columns task and template; add them")
-    rows = [(row["task"], row["template"]) for row in reader]
+    rows = [(row["task"].strip(), row["template"]) for row in read_columns(uri, ("task", "template"))]
     twice = [task for task, count in Counter(task for task, _ in rows).items() if count > 1]
     if twice:
         raise InputError(f"{uri}: {', '.join(twice)} stands there twice; keep one row a task")
-    without_slot = [task for task, template in rows if SLOT not in (template or "")]
+    without_slot = [task for task, template in rows if SLOT not in template]
     if without_slot:
         raise InputError(f"{uri}: the template of {', '.join(without_slot)} has no {SLOT}; add one where text varies")
     return dict(rows)

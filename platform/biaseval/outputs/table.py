@@ -144,9 +144,9 @@ def _add(row: _Row, place: str, prompts: dict[_Key, ScoredPrompt]) -> None:
 
 
 def _text(record: Record, name: str) -> str | None:
-    """Return a text; a number without decimals is one, and empty text is none."""
+    """Return a text; true, false and a number without decimals are one, and empty text is none."""
     value: Any = record.get(name)
-    if is_label(value) and not isinstance(value, str | bool):
+    if is_label(value) and not isinstance(value, str):
         return label_key(value)
     if value is not None and not isinstance(value, str):
         raise _RowError(f"{name} {value!r} is no text; write it as text")

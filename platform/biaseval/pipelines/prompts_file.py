@@ -5,20 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from biaseval.errors import InputError, Problems
-from biaseval.parsing import ParseError, json_value
 from biaseval.pipelines.causal import model_inputs, part_entry
 from biaseval.pipelines.kind import Description, Kind, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
 from biaseval.progress import say
 from biaseval.prompting.beginnings import bos_cautions
-from biaseval.prompting.labels import label_problem
+from biaseval.prompting.labels import label_cautions, label_problem, looks
 from biaseval.prompting.lengths import TokenCounter
+from biaseval.records import Records
 from biaseval.spec import ExecutionSpec, ModelSpec, ScoreSpec
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, PROMPTS
@@ -74,7 +75,8 @@ def _read(spec: ScoreSpec) -> PromptsInputs:
     with problems.noted():
         _refuse_long_prompts(path, prompts, TokenCounter(tokenizer), facts.window)
     problems.refuse()
-    notes = [f"{path}: {caution}" for caution in bos_cautions(tokenizer, prompts["text"].to_pylist())]
+    cautions = [*bos_cautions(tokenizer, prompts["text"].to_pylist()), *islice(_odd_labels(prompts), _SHOWN_PROBLEMS)]
+    notes = [f"{path}: {caution}" for caution in cautions]
     return PromptsInputs(prompts, {"model_facts": asdict(facts)}, f"{prompts.num_rows:,} prompts", notes)
 
 
@@ -114,7 +116,7 @@ def _stages(run: Run, spec: ScoreSpec, plan: Plan) -> list[Stage]:
 
 def _read_prompts(path: Path) -> pa.Table:
     """Return ``prompt_id``, ``text`` and ``labels`` of a Parquet or JSONL file, validated."""
-    rows = list(_prompt_rows(path))
+    rows = _prompt_rows(path)
     problems = []
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):
@@ -127,9 +129,10 @@ def _read_prompts(path: Path) -> pa.Table:
             seen.add(identifier)
         if not isinstance(text, str):
             problems.append(f"row {number}: text is missing or not a string")
-        elif _has_half_surrogate(text):
-            problems.append(f"row {number}: text holds half a surrogate pair, which is no character; take it out")
-        if not isinstance(labels, list) or not labels or not all(isinstance(x, str) and x.strip() for x in labels):
+        for name, value in (("prompt_id", identifier), ("text", text), ("labels", labels)):
+            if _has_half_surrogate(value):
+                problems.append(f"row {number}: {name} holds half a surrogate pair, which is no character; take it out")
+        if not isinstance(labels, list) or not labels or not all(isinstance(x, str) and looks(x) for x in labels):
             problems.append(f"row {number}: labels must be a list of at least one label, each a string with a word")
         elif len(set(labels)) < len(labels):
             problems.append(f"row {number}: labels names a label twice")
@@ -143,8 +146,21 @@ def _read_prompts(path: Path) -> pa.Table:
     return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
 
 
-def _has_half_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+def _has_half_surrogate(value: object) -> bool:
+    texts = value if isinstance(value, list) else [value]
+    return any("\ud800" <= character <= "\udfff" for text in texts if isinstance(text, str) for character in text)
+
+
+def _odd_labels(prompts: pa.Table) -> Iterator[str]:
+    """Yield what is odd about labels, each once."""
+    seen: set[object] = set()
+    for row in prompts.to_pylist():
+        labels = tuple(sorted(row["labels"]))
+        for caution in () if labels in seen else label_cautions(labels):
+            if caution not in seen:
+                yield f"{caution} (first in prompt {row['prompt_id']!r})"
+            seen.add(caution)
+        seen.add(labels)
 
 
 def _refuse_indistinct_labels(path: Path, prompts: pa.Table, tokenizer: Any) -> None:
@@ -179,24 +195,12 @@ def _refuse_long_prompts(path: Path, prompts: pa.Table, counter: TokenCounter, w
         raise InputError.of(problems[:_SHOWN_PROBLEMS])
 
 
-def _prompt_rows(path: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
-    try:
-        if path.suffix == ".parquet":
-            yield from pq.read_table(path, partitioning=None).to_pylist()
-            return
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    row = json_value(line.rstrip(), line=number)
-                    if not isinstance(row, dict):
-                        raise InputError(f"{path}: line {number} is not an object with prompt_id, text and labels")
-                    yield row
-    except ParseError as error:
-        raise InputError(f"{path}: {error}; write one object a line") from error
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read as Parquet or UTF-8 JSONL ({error}); check --prompts") from error
+def _prompt_rows(path: Path) -> list[dict[str, Any]]:
+    records = Records(str(path))
+    rows = [row for _, row in records]
+    if records.problems:
+        raise InputError.of([f"{path}: {problem}" for problem in records.problems])
+    return rows
 
 
 SCORE = Kind(read=_read, describe=_describe, write=_write, stages=_stages)

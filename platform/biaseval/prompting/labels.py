@@ -9,9 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 _WHITESPACE = (" ", "\n", "\t")
-_UNSEEN = re.compile("[\u034f\u180b-\u180d\ufe00-\ufe0f]")
-"""Marks without a shape of their own, beside those that Unicode calls format characters."""
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u180b-\u180d\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""Characters without a shape of their own, beside those that Unicode calls format characters."""
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d{1,2})?")
+_QUOTED = re.compile("[\"\uff02“”„‟«»].*|['‘’‚‛‹›].+['‘’‚‛‹›]", re.DOTALL)
+"""From a double quote on; a single one may be an apostrophe unless another ends the label."""
 _SHOWN = 3
 
 
@@ -67,8 +69,9 @@ def label_cautions(labels: Iterable[str]) -> Iterator[str]:
     for same in by_look.values():
         if len(same) > 1:
             yield f"the labels {shown_apart(same)} look alike and count as different; if they mean the same, mend them"
-    known = [label for same in by_look.values() for label in same]
-    if quoted := [label for label in known if label.startswith('"') or re.fullmatch("'.*'", label, re.DOTALL)]:
+    if unseen := [label for label in by_look.get("", []) if label]:
+        yield f"the label {unseen[0]!a} cannot be seen; write a word for it"
+    if quoted := [label for same in by_look.values() for label in same if _QUOTED.fullmatch(label)]:
         shown = ", ".join(map(repr, quoted[:_SHOWN])) + (", …" if len(quoted) > _SHOWN else "")
         yield f"the quotes of {shown} count as part of the label; where they are only the file's, take them out"
 

@@ -133,7 +133,7 @@ def _flat_row(place: str, row: Mapping[str, Any]) -> FileQuestion:
     # MRQA's questions have the id of their source besides; predictions go by qid.
     return FileQuestion(
         place=place,
-        example_id=row["qid"] if "qid" in row else row.get("id"),
+        example_id=whole(row["qid"] if "qid" in row else row.get("id")),
         title=row.get("title"),
         question=row.get("question"),
         context=row.get("context"),
@@ -166,10 +166,12 @@ def _answers(value: object, starts: object) -> list[FileAnswer] | None:
     if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
         return _plain_answers(value, starts)
     if isinstance(value, dict):
-        texts, starts = value.get("text"), value.get("answer_start")
-        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+        texts, starts = (
+            own if isinstance(own, list) else [own] for own in (value.get("text"), value.get("answer_start"))
+        )
+        if len(texts) != len(starts):
             return None
-        found = [(text, _whole(start), 0) for text, start in zip(texts, starts, strict=True)]
+        found = [(text, _start(start), 0) for text, start in zip(texts, starts, strict=True)]
     elif isinstance(value, list) and all(isinstance(answer, dict) for answer in value):
         found = [(answer.get("text"), *_span(answer)) for answer in value]
     else:
@@ -191,7 +193,7 @@ def _plain_answers(value: str | list[Any], starts: object) -> list[FileAnswer] |
         texts = [value] if isinstance(value, str) else value
     starts = _from_json(starts)
     places = starts if isinstance(starts, list) else [starts] * (1 if starts is not None else len(texts))
-    places = list(map(_whole, places))
+    places = list(map(_start, places))
     is_known = len(places) == len(texts) and all(place is None or is_whole(place) for place in places)
     if not is_known or not _are_texts(texts):
         return None
@@ -224,7 +226,7 @@ def _span(answer: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the first character of an answer and the one behind it, or 0 for that where the file does not say."""
     match answer.get("char_spans"):
         case None:
-            return _whole(answer.get("answer_start")), 0
+            return _start(answer.get("answer_start")), 0
         # MRQA's ends are inclusive.
         case [[start, end], *_] if is_whole(end):
             return start, end + 1
@@ -239,7 +241,12 @@ def _truth(value: object) -> bool | None:
     return True if word in ("true", "1", "1.0") else False if word in ("false", "0", "0.0") else None
 
 
-def _whole(value: object) -> object:
+def _start(value: object) -> object:
+    """Return a place in a context, which a text may say, as a whole number."""
+    return whole(_from_json(value))
+
+
+def whole(value: object) -> object:
     """Return a number without decimals as a whole one, as pandas makes decimal numbers of a column with gaps."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.qa_bias.data import first_ids, is_id, is_text
+from biaseval.qa_bias.files import whole
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.records import Records, json_values, read_file
 from biaseval.tables import QA_PREDICTIONS
@@ -96,9 +97,10 @@ def _pairs(uri: str, notes: list[str]) -> Iterator[tuple[str, object]]:
     for place, row, is_whole in _rows(uri, notes):
         fields = row if isinstance(row, dict) else {}
         name = next((name for name in _TEXT_NAMES if name in fields), None)
-        if is_id(fields.get("id")) and name is not None:
-            yield str(fields["id"]), fields[name]
-        elif is_whole and isinstance(row, dict):
+        example_id = whole(fields.get("id"))
+        if is_id(example_id) and name is not None:
+            yield str(example_id), fields[name]
+        elif is_whole and isinstance(row, dict) and not (name and "id" in row):
             yield from row.items()
         else:
             problems.append(f"{place}: has no id with a prediction_text or prediction")

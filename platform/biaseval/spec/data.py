@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from biaseval.prompting.labels import looks
 from biaseval.spec.sections import Section, refuse
 
 OnBadRow = Literal["error", "drop"]
@@ -49,12 +50,12 @@ class DataSpec(Section):
         problems = [
             f"{label_key(key)}: the label {text!r} is no text; quote it"
             if not isinstance(text, str)
-            else f"{label_key(key)}: the label {text!r} is empty or has spaces around it; write a bare word"
+            else f"{label_key(key)}: the label {text!r} is empty, invisible or has spaces around it; write a bare word"
             for key, text in value.items()
-            if not isinstance(text, str) or not text or text != text.strip()
+            if not isinstance(text, str) or not looks(text) or text != text.strip()
         ]
-        twice = [key for key, n_times in Counter(map(label_key, value)).items() if n_times > 1]
-        problems += [f"{key}: stands there twice, quoted and not; keep one" for key in twice]
+        twice = [key for key, n_times in Counter(label_key(key).strip() for key in value).items() if n_times > 1]
+        problems += [f"{key}: stands there twice, with and without quotes or spaces; keep one" for key in twice]
         if not problems and len(set(value.values())) < 2:
             problems.append("holds fewer than two labels; name all that the files have")
         refuse(problems)
