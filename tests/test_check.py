@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -74,6 +75,13 @@ def test_a_ready_made_gate_says_where_too_few_rows_tell(
     printed = call(capsys, monkeypatch, "check", run, "--preset", "unbiased", "--junit", str(tmp_path / "gates.xml"))
     assert (printed.code, "too few rows to tell in 1" in " ".join(printed.out.split())) == (0, True)
     assert "<system-out>too few rows to tell in 1</system-out>" in (tmp_path / "gates.xml").read_text()
+
+
+def test_a_gate_reads_a_run_whatever_its_folder_is_called(runs: list[str], tmp_path: Path) -> None:
+    odd = tmp_path / "r[x]*?" / "it's 100 %"
+    shutil.copytree(runs[0], odd)
+    assert check_run(str(odd), ["label_bias_by_task.accuracy > 0"]).holds
+    assert check_run(str(odd), [], presets=["unbiased"]).gates == check_run(runs[0], [], presets=["unbiased"]).gates
 
 
 WRONG = {

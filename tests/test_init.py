@@ -46,6 +46,16 @@ def test_a_csv_becomes_a_spec_that_can_be_planned(tmp_path: Path) -> None:
     assert describe(spec).facts["n_prompts"] > 0
 
 
+def test_a_name_of_any_length_becomes_one_that_a_spec_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_csv(tmp_path / f"{'long' * 30}.csv", reviews(60))
+    spec, _ = _spec(tmp_path, file)
+    assert len(spec.name) == 100
+    found = call(capsys, monkeypatch, "init", str(file), "--out", str(tmp_path / "none" / "x.yaml"))
+    assert (found.code, "there is no folder" in found.err) == (2, True)
+
+
 @pytest.mark.parametrize("n_rows", [30, 48, 100, 395, 396, 500])
 def test_the_demonstrations_asked_for_are_there(tmp_path: Path, n_rows: int) -> None:
     spec, _ = _spec(tmp_path, write_csv(tmp_path / "rows.csv", reviews(n_rows)))

@@ -69,6 +69,9 @@ def test_keys_are_texts_as_they_are_written() -> None:
         ("x: {? a : 1, a: 2}", "line 1: has the key 'a' twice"),
         ("a: &a {x: 1}\nb: &b {x: 2}\nc:\n  <<: *a\n  <<: *b", "line 5: has the key '<<' a second time, after line 4"),
         ("a: [", "is not valid YAML: while parsing"),
+        ("a: !!bool zz", "is not valid YAML: the value behind a tag"),
+        ('a: !!int ""', "is not valid YAML: the value behind a tag"),
+        ("a: !!timestamp foo", "is not valid YAML: the value behind a tag"),
         ("a: !!python/object:os.system {}", "is not valid YAML: could not determine a constructor"),
         (
             "a: 1\nb: don\x92t",

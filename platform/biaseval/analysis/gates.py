@@ -21,7 +21,7 @@ from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.headlines import HEADLINE_MARTS, headline_of
 from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.queries import open_runs, stored_kind
-from biaseval.analysis.relations import literal
+from biaseval.analysis.relations import as_pattern, literal
 from biaseval.errors import InputError, Problems, did_you_mean
 from biaseval.store import Run
 
@@ -183,7 +183,9 @@ def _open(run_dir: str, asked: str | None = None) -> duckdb.DuckDBPyConnection:
     """Return a connection to a run, or what is named of it, which can read nothing else."""
     run, connection = Run.open(run_dir), open_runs([run_dir], asked)
     place = run.root if run.is_local else f"{run.fs.type_name}://{run.root}"
-    connection.execute(f"set allowed_directories = [{literal(place)}]").fetchall()
+    # DuckDB compares patterns, too, and these are escaped.
+    places = ", ".join(map(literal, dict.fromkeys((place, as_pattern(place)))))
+    connection.execute(f"set allowed_directories = [{places}]").fetchall()
     return _locked(connection)
 
 

@@ -31,7 +31,7 @@ from biaseval.analysis.relations import (
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError
-from biaseval.store import Run, part_name
+from biaseval.store import DIGESTS, Run, part_name
 from biaseval.tables import TABLES, TRAINED_MODELS, tables_of
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
@@ -204,6 +204,8 @@ def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[st
     Raises:
         BiasevalError: some are missing.
     """
+    if run.ledger.known is not None and not run.ledger.known:
+        raise BiasevalError(f"{run.uri}/{DIGESTS}: is missing or damaged; biaseval report {run.uri} writes it again")
     wanted: list[tuple[str, int]] = []
     for table, n_rounds in rounds.items():
         whole = str(TABLES[table].part_of)

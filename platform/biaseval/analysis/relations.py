@@ -250,10 +250,14 @@ def local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
 
 def read_parquet(run: Run, *names: str) -> str:
     """Return the query over Parquet files of a run, with their absolute paths in it."""
-    path = re.sub(r"([\[*?])", r"[\1]", run.root)  # these are special in DuckDB's patterns
-    place = path if run.is_local else f"{run.fs.type_name}://{path}"
+    place = as_pattern(run.root if run.is_local else f"{run.fs.type_name}://{run.root}")
     files = ", ".join(literal(f"{place}/{name}") for name in names)
     return f"select * from read_parquet([{files}], hive_partitioning = false)"
+
+
+def as_pattern(path: str) -> str:
+    """Return the pattern that DuckDB finds nothing but this path by."""
+    return re.sub(r"([\[*?])", r"[\1]", path)
 
 
 def literal(text: str) -> str:

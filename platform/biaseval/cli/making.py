@@ -114,6 +114,8 @@ def init(
         raise InputError(
             f"{path}: is there already; go on with it (biaseval plan {path}), or name another file with --out"
         )
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it, or name another file with --out")
     first = first_spec(file, model, path.parent)
     if as_json:
         path.write_text(first.text, encoding="utf-8")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,9 @@ COLUMNS = (*REQUIRED, "prompt_id", "gold", "n_demos", "demo_set", "purpose", "in
 
 _SHARED = ("gold", "input", "text")
 """What all rows of a prompt say alike."""
+
+_MOST_DIGITS = 9
+"""Of a count, which is stored in 32 bits."""
 
 _Key = tuple[str, tuple[int, int], str, str]
 
@@ -86,26 +89,26 @@ def read_table(paths: Sequence[Path], *, on_bad_row: OnBadRow = "error") -> Outp
 
 def _read(path: Path, prompts: dict[_Key, ScoredPrompt], notes: list[str]) -> Iterator[str]:
     """Add the rows of a file to prompts, what should be known of it to notes, and yield what is wrong with them."""
-    has_known_columns = False
+    known: set[str] = set()
     for place, record in records(path, notes):
-        if not has_known_columns:
-            _refuse_columns(path, record)
-            has_known_columns = True
+        _refuse_columns(path, place, record, known)
+        known |= record.keys()
         try:
             _add(_row(record), place, prompts)
         except _RowError as error:
             yield f"{place}: {error}"
 
 
-def _refuse_columns(path: Path, record: Record) -> None:
-    lacking = [name for name in REQUIRED if name not in record]
+def _refuse_columns(path: Path, place: str, record: Record, known: Collection[str]) -> None:
+    lacking = [] if known else [name for name in REQUIRED if name not in record]
     if lacking:
         raise InputError(f"{path}: has no column {', '.join(lacking)}; a table needs {', '.join(REQUIRED)}")
     for name in record:
-        if name not in COLUMNS:
+        if name not in known and name not in COLUMNS:
             close = difflib.get_close_matches(name, COLUMNS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"columns may be {', '.join(COLUMNS)}; leave it out"
-            raise InputError(f"{path}: column {name!r} is unknown; {hint}")
+            where = f"{path}: {place}" if known else path
+            raise InputError(f"{where}: column {name!r} is unknown; {hint}")
 
 
 def _row(record: Record) -> _Row:
@@ -165,8 +168,8 @@ def _count(record: Record, name: str) -> int:
     if value is None:
         return 0
     number = same_number(value) or ""
-    if not number.isdigit():
-        raise _RowError(f"{name} {value!r} is no number from 0 on; mend it")
+    if not number.isdigit() or len(number) > _MOST_DIGITS:
+        raise _RowError(f"{name} {value!r} is no number from 0 to {10**_MOST_DIGITS - 1:,}; mend it")
     return int(number)
 
 

@@ -16,6 +16,7 @@ from biaseval.models import ModelSource, located
 from biaseval.parsing import yaml_flow, yaml_value
 from biaseval.prompting.labels import label_cautions
 from biaseval.spec import LABEL, WindowsSpec
+from biaseval.spec.sections import MOST_CHARACTERS
 
 _MODEL = "MODEL"
 """Where a spec names no model yet."""
@@ -235,7 +236,7 @@ def _rows(found: Survey) -> str:
 def init_name(uri: str) -> str:
     """Return the name of the run, and of its spec, that a data file gives."""
     stem = Path(uri.rstrip("/")).name.split(".")[0]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:MOST_CHARACTERS].strip("-._")
     return name or "data"
 
 

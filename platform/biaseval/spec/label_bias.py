@@ -15,6 +15,7 @@ from biaseval.prompting.calibration import Variant, leaves_one_out, permuting
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
+    MOST_CHARACTERS,
     NAME,
     ExecutionSpec,
     Method,
@@ -94,7 +95,7 @@ def own_name(train: str) -> str:
         train: a path or URI.
     """
     file = re.split(r"[/\\]", train.rstrip("/"))[-1]
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", file.split(".")[0]).strip("._-")
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", file.split(".")[0])[:MOST_CHARACTERS].strip("._-")
 
 
 class LmEvalDataSpec(Section):

@@ -17,7 +17,8 @@ Method = Annotated[str, AfterValidator(lambda name: str(Variant.of(name)))]
 """A calibration, or a variant of it, such as ``cc@0.7``."""
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-Name = Annotated[str, Field(pattern=NAME, max_length=100)]
+MOST_CHARACTERS = 100
+Name = Annotated[str, Field(pattern=NAME, max_length=MOST_CHARACTERS)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
