@@ -99,8 +99,9 @@ class Records:
                         yield from self._table_rows(content, where, is_parquet=not name.endswith(".arrow"))
                 elif head == _ZIP:
                     raise InputError("is a zip file, as Excel's are; save the table as CSV")
-                elif head[:2] in _UTF_16:
-                    raise InputError("is UTF-16; save it as UTF-8")
+                elif head[:2] in _UTF_16 or b"\0" in head:
+                    name = "UTF-32" if b"\0\0" in head else "UTF-16"
+                    raise InputError(f"is {name}; save it as UTF-8")
                 elif not head:
                     raise InputError(f"is empty; {KNOWN_FORMATS}")
                 elif name.endswith(_TABLES):
