@@ -188,8 +188,8 @@ def test_what_excel_writes_is_read_as_it_was(tmp_path: Path) -> None:
     ]
     [note] = records.notes
     assert note == (
-        "is not UTF-8 (byte 27: invalid start byte) and is read as Windows-1252, which Excel writes, as in 'Grüße'; "
-        "where that is wrong, save it as UTF-8"
+        "is not UTF-8 (byte 27 in line 3: invalid start byte) and is read as Windows-1252, which Excel writes, as in "
+        "'Grüße'; where that is wrong, save it as UTF-8"
     )
     assert len(_quiet(tmp_path / "utf.csv", b"\xef\xbb\xbf" + content.encode())) == 3
     assert _quiet(tmp_path / "tab.csv", '"sep=\t"\ntext\tlabel\na,b\tpos\n') == [{"text": "a,b", "label": "pos"}]
@@ -205,6 +205,10 @@ def test_what_excel_writes_is_read_as_it_was(tmp_path: Path) -> None:
         "text,label\nとても良い,はい\n".encode("shift-jis"),
         "text,label\n非常好,是\n".encode("gbk"),
         "text,label\nschön und grün,ja\n".encode("cp850"),
+        *(
+            b"text,label\n \xff,ja\n" + f"{each} und,ja\n".encode()
+            for each in ("für", "5 €", "„x“", "Äpfel", "so 😀", "2 °")
+        ),
     ],
 )
 def test_other_encodings_are_refused(tmp_path: Path, content: bytes) -> None:
@@ -219,7 +223,15 @@ def test_the_byte_that_is_no_utf_8_is_named_wherever_it_stands(tmp_path: Path) -
     good = ("text,label\n" + "größer,ja\n" * 200_000).encode()
     records = _read(tmp_path / "rows.csv", good + "очень".encode("cp1251"))
     list(records)
-    assert records.problems == [f"is not UTF-8 (byte {len(good)}: invalid continuation byte); save it as UTF-8"]
+    assert records.problems == [
+        f"is not UTF-8 (byte {len(good)} in line 200002: invalid continuation byte); save it as UTF-8"
+    ]
+
+
+@pytest.mark.parametrize("text", ["« LIBERTÉ » à égalité »", "„Spaß“ – Spaß…", "“IRMÃ” 5 €", "CAFÉ’s, 2 °C", "AÇÃO"])
+def test_quotes_behind_letters_are_no_utf_8(tmp_path: Path, text: str) -> None:
+    records = _read(tmp_path / "rows.csv", f"text;label\n{text};a\n".encode("cp1252"))
+    assert [row["text"] for _, row in records] == [text]
 
 
 def test_columns_without_name_and_value_are_none(tmp_path: Path) -> None:

@@ -36,8 +36,10 @@ _UNQUOTED = "\t|"
 """Delimiters of files that often have no quoted cells: texts hardly hold them."""
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*')
 """Excel's line before the header."""
-_STRANGE = re.compile(r"[¡-ÿŒœŠšŽžŸƒ‚„†‡ˆ‰‹•˜™›]{4}|[a-z][¡-¦¨-©«-¬®-¯±-³µ-¶¸-¹»-¿×÷ƒ„†‡ˆ‰‹•˜™›][a-z]")
-"""Of text in Windows-1252, what another encoding's bytes give rather than a language does."""
+_STRANGE = re.compile(
+    r"[¡-ÿŒœŠšŽžŸƒ‚„†‡ˆ‰‹•˜™›]{4}|[a-z][¡-¦¨-©«-¬®-¯±-³µ-¶¸-¹»-¿×÷ƒ„†‡ˆ‰‹•˜™›][a-z]|[ÂÃ][¡-º¼-¿œŸ„€†‡ˆ‰]|â[€‚„]|ðŸ"
+)
+"""Of text in Windows-1252, what another encoding's bytes give rather than a language does; the last are of UTF-8."""
 _FOREIGN = re.compile(r"\w*[^\x00-\x7f]\w*")
 _ROW_NAME = re.compile(r"\d+")
 _OF_IDS = re.compile(r"#|.*id|(.*[\W_])?(idx|index|row|no|nr|number)\.?", re.IGNORECASE)
@@ -302,25 +304,26 @@ def _encoding(opened: Opened) -> tuple[str, list[str]]:
     Raises:
         InputError: it is neither UTF-8 nor, by what its letters would be, Windows-1252.
     """
-    decoder, before = codecs.getincrementaldecoder("utf-8")(), 0
+    decoder, before, line = codecs.getincrementaldecoder("utf-8")(), 0, 1
     try:
         with opened() as stream:
             while block := stream.read(1 << 20):
                 n_pending = len(decoder.getstate()[0])
                 decoder.decode(block)
-                before += len(block)
+                before, line = before + len(block), line + block.count(b"\n")
             n_pending = len(decoder.getstate()[0])
             decoder.decode(b"", final=True)
         return "utf-8-sig", []
     except UnicodeDecodeError as error:
-        byte = f"byte {before - n_pending + error.start}: {error.reason}"
+        line += error.object[: error.start].count(b"\n")
+        byte = f"byte {before - n_pending + error.start} in line {line}: {error.reason}"
     shown = ""
     with opened() as stream, contextlib.closing(_text(stream, "cp1252")) as lines:
         try:
-            for line in lines:
-                if _STRANGE.search(line):
+            for text in lines:
+                if _STRANGE.search(text):
                     raise InputError(f"is not UTF-8 ({byte}); save it as UTF-8")
-                shown = shown or (_FOREIGN.search(line) or [""])[0]
+                shown = shown or (_FOREIGN.search(text) or [""])[0]
         except UnicodeDecodeError as error:
             raise InputError(f"is not UTF-8 ({byte}); save it as UTF-8") from error
     return "cp1252", [

@@ -187,7 +187,7 @@ def test_how_a_file_is_written_stands_in_its_notes_and_beside_its_problems(tmp_p
     path = tmp_path / "rows.csv"
     path.write_bytes("text,label\ngrün,a\nrot,b\n".encode("cp1252"))
     [note] = _wanted(path).notes
-    assert note.startswith("data.train: is not UTF-8 (byte 13: ")
+    assert note.startswith("data.train: is not UTF-8 (byte 13 in line 2: ")
     path.write_text("a fine day,pos\nanother,neg\na third,pos\n")
     problems = list(_wanted(path).shown_problems())
     assert len(problems) == 3
