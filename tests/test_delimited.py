@@ -309,7 +309,6 @@ def test_a_first_line_that_looks_like_a_row_is_said(tmp_path: Path, content: str
     "content",
     [
         "text,label\nlabel,text\ntext and label,neg\n",
-        "text,label\na,pos\ntext,label\nb,neg\n",
         "country,2019,2020\nNorway,1,2\n",
         "How satisfied were you with our service,label\n1,a\n2,b\n",
         "What did you like best about our service?,label\nThe people that were there,a\n",
@@ -318,3 +317,19 @@ def test_a_first_line_that_looks_like_a_row_is_said(tmp_path: Path, content: str
 )
 def test_a_header_is_none(tmp_path: Path, content: str) -> None:
     _quiet(tmp_path / "rows.csv", content)
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_the_header_of_a_file_that_was_joined_is_no_row(tmp_path: Path, mark: str) -> None:
+    records = _read(tmp_path / "rows.csv", f"text, label\na,pos\n{mark}text, label\nb,neg\n")
+    assert [row["text"] for _, row in records] == ["a", "b"]
+    [note] = records.notes
+    assert note == ("line 1 stands below once more (1 time), as where files were joined; those rows are left out")
+
+
+@pytest.mark.parametrize(("title", "line"), [("Survey results, 2024\n", 2), ("Survey of 7,\n,\n", 3)])
+def test_a_title_before_the_header_is_said(tmp_path: Path, title: str, line: int) -> None:
+    records = _read(tmp_path / "rows.csv", title + "text,label\na,pos\nb,neg\n")
+    list(records)
+    [note] = records.notes
+    assert note == f"line {line} looks like the names of columns; where it is, take out what stands before it"

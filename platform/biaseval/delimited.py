@@ -149,11 +149,11 @@ def table_rows(stream: IO[bytes], written: Written) -> Iterator[tuple[str, dict[
     with contextlib.closing(_text(stream, written.encoding)) as lines:
         reader = written.reader(lines)
         try:
-            next(reader)
+            first = next(reader)
             for cells in reader:
                 place = f"line {reader.line_num + written.n_before}"
                 width = _width(cells)
-                if not width:
+                if not width or _is_again(first, cells):
                     continue
                 problem = None
                 if width > n_columns or len(cells) < written.n_named:
@@ -178,6 +178,10 @@ class _Trial:
     """Of the header."""
     is_broken: bool = False
     """Whether a line is no row."""
+    n_again: int = 0
+    """Rows that are the header once more."""
+    named_at: int = 0
+    """Line of the first row, where it has a name that labels mostly have and the header does not."""
     n_rows: int = 0
     n_misfits: int = 0
     """Rows of another number of cells than the header."""
@@ -213,12 +217,15 @@ class _Trial:
         """Take all lines into account."""
         reader = self.written_so.reader(lines)
         try:
-            self.cells = [cell.strip() for cell in next(reader, [])]
+            first = next(reader, [])
+            self.cells = [cell.strip() for cell in first]
             self.n_as_named, self.n_characters = [0] * len(self.cells), [0] * len(self.cells)
             n_named, before = _width(self.cells), reader.line_num
             for cells in reader:
                 n_lines, before = reader.line_num - before, reader.line_num
-                if width := _width(cells):
+                if _is_again(first, cells):
+                    self.n_again += 1
+                elif width := _width(cells):
                     self.n_spanning += n_lines > 1
                     self._add(cells, width, n_named, reader.line_num)
         except csv.Error:
@@ -228,11 +235,13 @@ class _Trial:
         if len(self.row_names) == self.n_rows and len(cells) == n_named + 1 and _ROW_NAME.fullmatch(cells[0]):
             self.row_names.add(cells[0])
         self.n_rows += 1
+        if self.n_rows == 1 and _has_label(cells) and not _has_label(self.cells):
+            self.named_at = line + self.written_so.n_before
         if width > len(self.cells) or len(cells) < n_named:
             self.n_misfits += 1
             return
         self.width = max(self.width, width)
-        if any(map(eq, cells, self.cells)) and cells != self.cells:  # a whole header stands between joined files
+        if any(map(eq, cells, self.cells)):
             same = map(eq, cells, self.cells)
             self.n_as_named = [n + own for n, own in zip(self.n_as_named, chain(same, repeat(False)), strict=False)]
         if self.n_rows <= _LOOKED_AT:
@@ -274,7 +283,12 @@ class _Trial:
                 f"quotes are read as part of the texts ({_shown(cell)} in line {place}), as not all of them open and "
                 "close a cell; mend those that do not, if quotes are no part of the texts"
             )
-        if why := self._why_a_row():
+        if self.n_again:
+            times = f"{self.n_again:,} time{'s' if self.n_again > 1 else ''}"
+            yield f"{line} stands below once more ({times}), as where files were joined; those rows are left out"
+        if self.named_at:
+            yield f"line {self.named_at} looks like the names of columns; where it is, take out what stands before it"
+        elif why := self._why_a_row():
             yield (
                 f"{line} looks like a row and not like the names of columns ({why}); where names are missing, write "
                 "them into a first line, such as text,label"
@@ -339,6 +353,15 @@ def _text(stream: IO[bytes], encoding: str) -> Generator[str]:
         yield from iter(text.readline, "")  # where the wrapper itself would close the stream
     finally:
         text.detach()
+
+
+def _is_again(first: list[str], cells: list[str]) -> bool:
+    """Return whether a row is the header, which may begin with the byte order mark of a file that was joined."""
+    return cells[-1:] == first[-1:] and [cells[0].removeprefix("\ufeff"), *cells[1:]] == first
+
+
+def _has_label(cells: list[str]) -> bool:
+    return any(cell.strip().lower() == "label" for cell in cells)
 
 
 def _width(cells: list[str]) -> int:
