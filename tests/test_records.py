@@ -171,6 +171,19 @@ def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     assert list(records) == [("a.jsonl: line 1", ROWS[0]), ("b.jsonl: line 1", ROWS[1])]
 
 
+@pytest.mark.parametrize("names", [("Test.csv", "train.csv"), ("rows_dev.tsv.gz", "rows_train-0-of-2.csv")])
+def test_splits_beside_each_other_are_no_one_data_set(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for name in (*names, "latest.csv"):
+        (tmp_path / name).write_text("text,label\na,b\n")
+    records = Records(str(tmp_path))
+    assert list(records) == []
+    assert records.problems == [
+        f"holds several data sets by the names of its files ({', '.join(names)}); name one of them"
+    ]
+    (tmp_path / names[0]).rename(tmp_path / "train_2.csv")
+    assert len(_rows(tmp_path)) == 3
+
+
 def test_an_object_store_is_read_as_a_disk(object_store: str, tmp_path: Path) -> None:
     run = Run.open(f"{object_store}/records")
     path = _write(tmp_path, "csv.gz")

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, cast
@@ -35,6 +36,8 @@ _ZIP = b"PK\x03\x04"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _TABLES = (".csv", ".tsv")
 _SUFFIXES = (*_TABLES, ".json", ".jsonl", ".parquet", ".arrow")
+_SPLIT = re.compile(r"(?<![a-z])(train(ing)?|test|validation|valid|val|dev)(?![a-z])")
+"""In the name of a file, the part of a data set that it is."""
 _BATCH_ROWS = 4096
 _HUB = "hf://"
 
@@ -413,6 +416,11 @@ def _files(fs: pafs.FileSystem, path: str) -> _Files:
         files = _saved(fs, path, [info.base_name for info in inside])
     else:
         files = _Files([info.path for info in inside if _is_data(info.base_name)])
+        data_names = sorted(filter(_is_data, names), reverse=True)
+        of_splits = {match[0]: name for name in data_names if (match := _SPLIT.search(name.lower()))}
+        if len(of_splits) > 1:
+            shown = ", ".join(sorted(of_splits.values()))
+            raise InputError(f"holds several data sets by the names of its files ({shown}); name one of them")
     if not files.data:
         raise InputError(f"is a folder without data files; {KNOWN_FORMATS}")
     return files
