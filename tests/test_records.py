@@ -238,6 +238,18 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, name: str) -> None:
     assert records.problems == ["names the columns 'label' twice; name each once"]
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("us", tz="Foo/Bar"), pa.duration("s")])
+def test_times_that_python_lacks_are_left_alone(tmp_path: Path, kind: pa.DataType) -> None:
+    table = pa.table({"text": ["a"], "when": pa.array([10**18], kind)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert _rows(tmp_path / "rows.parquet") == [{"text": "a", "when": None}]
+    pq.write_table(table.append_column("all", pa.array([[10**18]], pa.list_(kind))), tmp_path / "rows.parquet")
+    records = Records(str(tmp_path / "rows.parquet"))
+    assert list(records) == []
+    [problem] = records.problems
+    assert problem.startswith("all: cannot be read (")
+
+
 def test_a_hub_that_is_out_of_reach_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     records = Records("hf://datasets/owner/name/train.parquet")

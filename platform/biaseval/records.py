@@ -159,7 +159,8 @@ class Records:
         names = {column: own for column, own in known.items() if column in schema.names}
         hidden, number = dict.fromkeys(names, 0), 0
         for batch in batches:
-            for row in batch.to_pylist():
+            values = [_values(name, own) for name, own in zip(batch.schema.names, batch.columns, strict=True)]
+            for row in (dict(zip(batch.schema.names, own, strict=True)) for own in zip(*values, strict=True)):
                 for column, of_class in names.items():
                     if isinstance(row[column], int) and row[column] < len(of_class):
                         hidden[column] += row[column] < 0
@@ -193,6 +194,20 @@ class Records:
         """Note what is wrong with a row, and return whether that is enough."""
         self.problems.append(problem)
         return len(self.problems) > _MOST_PROBLEMS
+
+
+def _values(name: str, column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return a column's values; times that Python has none for, which are no texts and no labels, count as missing.
+
+    Raises:
+        InputError: other values cannot be read.
+    """
+    try:
+        return cast(list[Any], column.to_pylist())
+    except (OverflowError, ValueError) as error:
+        if pa.types.is_temporal(column.type):
+            return [None] * len(column)
+        raise InputError(f"{name}: cannot be read ({error}); mend the column, or take it out") from error
 
 
 class _Digested(io.RawIOBase):
