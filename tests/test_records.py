@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import tracemalloc
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,12 @@ def test_times_that_python_lacks_are_left_alone(tmp_path: Path, kind: pa.DataTyp
     assert list(records) == []
     [problem] = records.problems
     assert problem.startswith("all: cannot be read (")
+
+
+def test_decimals_are_whole_numbers_or_texts(tmp_path: Path) -> None:
+    values = [Decimal("1.00"), None, Decimal("-0.50")]
+    pq.write_table(pa.table({"label": pa.array(values, pa.decimal128(5, 2))}), tmp_path / "rows.parquet")
+    assert _rows(tmp_path / "rows.parquet") == [{"label": 1}, {"label": None}, {"label": "-0.50"}]
 
 
 def test_a_hub_that_is_out_of_reach_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:

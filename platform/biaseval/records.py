@@ -199,15 +199,20 @@ class Records:
 def _values(name: str, column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return a column's values; times that Python has none for, which are no texts and no labels, count as missing.
 
+    Numbers of a decimal type are whole ones, or texts where they have decimals.
+
     Raises:
         InputError: other values cannot be read.
     """
     try:
-        return cast(list[Any], column.to_pylist())
+        values = cast(list[Any], column.to_pylist())
     except (OverflowError, ValueError) as error:
         if pa.types.is_temporal(column.type):
             return [None] * len(column)
         raise InputError(f"{name}: cannot be read ({error}); mend the column, or take it out") from error
+    if pa.types.is_decimal(column.type):
+        return [own if own is None else int(own) if own == int(own) else str(own) for own in values]
+    return values
 
 
 class _Digested(io.RawIOBase):
