@@ -28,7 +28,7 @@ ROWS: list[dict[str, Any]] = [
 
 def _write(folder: Path, form: str) -> Path:
     path = folder / f"rows.{form}"
-    bare = form.removesuffix(".gz")
+    bare = form.lower().removesuffix(".gz")
     if bare in ("csv", "semicolons.csv"):
         with path.open("w", newline="", encoding="utf-8-sig") as file:
             writer = csv.DictWriter(file, ["text", "label"], delimiter=";" if bare.startswith("semi") else ",")
@@ -42,7 +42,7 @@ def _write(folder: Path, form: str) -> Path:
         path.write_text("\n\n".join(json.dumps(row) for row in ROWS))
     elif bare == "parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), path)
-    if form.endswith(".gz"):
+    if bare != form:
         path.write_bytes(gzip.compress(path.read_bytes()))
     return path
 
@@ -55,7 +55,8 @@ def _rows(path: Path | str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "form", ["csv", "semicolons.csv", "json", "data.json", "jsonl", "parquet", "csv.gz", "jsonl.gz", "parquet.gz"]
+    "form",
+    ["csv", "semicolons.csv", "json", "data.json", "jsonl", "parquet", "csv.gz", "csv.GZ", "jsonl.gz", "parquet.gz"],
 )
 def test_every_form_has_the_same_rows(tmp_path: Path, form: str) -> None:
     path = _write(tmp_path, form)
@@ -206,6 +207,7 @@ def test_an_object_store_is_read_as_a_disk(object_store: str, tmp_path: Path) ->
         ("a.csv", "text,label\na,b\n".encode("utf-32"), "is UTF-32; save it as UTF-8"),
         ("a.csv", "text,label\na,b\n".encode("utf-32-be"), "is UTF-32; save it as UTF-8"),
         ("a.jsonl", '{"text": "a"}'.encode("utf-32-le"), "is UTF-32; save it as UTF-8"),
+        ("a.tsv", b'\xef\xbb\xbf{"text": "a", "label": "b"}', "looks like JSON; name it .json, or .jsonl where each"),
         ("a.csv", b"", "is empty; CSV (.csv), TSV (.tsv), JSON"),
         ("a.jsonl", b'{"a": 1}\n{"a": \n[1]\n', "line 2, column 6: is not JSON"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: is no JSON object"),

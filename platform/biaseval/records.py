@@ -34,6 +34,7 @@ _MOST_PROBLEMS = 100
 _GZIP, _PARQUET, _BYTE_ORDER_MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
 _ZIP = b"PK\x03\x04"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_JSON = (b'{"', b"[{")
 _TABLES = (".csv", ".tsv")
 _SUFFIXES = (*_TABLES, ".json", ".jsonl", ".parquet", ".arrow")
 _SPLIT = re.compile(r"(?<![a-z])(train(ing)?|test|validation|valid|val|dev)(?![a-z])")
@@ -95,7 +96,7 @@ class Records:
         with _opened(fs, path, self._digest) as stream:
             try:
                 head = _peeked(stream, 4)
-                name = path.removesuffix(".gz").lower()
+                name = path.lower().removesuffix(".gz")
                 if head == _PARQUET or name.endswith((".arrow", ".parquet")):
                     is_packed = isinstance(stream, gzip.GzipFile)
                     with pa.BufferReader(stream.read()) if is_packed else fs.open_input_file(path) as content:
@@ -107,6 +108,8 @@ class Records:
                     raise InputError(f"is {name}; save it as UTF-8")
                 elif not head:
                     raise InputError(f"is empty; {KNOWN_FORMATS}")
+                elif name.endswith(_TABLES) and _peeked(stream, 5).removeprefix(_BYTE_ORDER_MARK)[:2] in _JSON:
+                    raise InputError("looks like JSON; name it .json, or .jsonl where each line is an object")
                 elif name.endswith(_TABLES):
                     written = how_written(lambda: _opened(fs, path), is_tsv=name.endswith(".tsv"))
                     self.notes += [f"{where}{note}" for note in written.notes]
@@ -473,7 +476,7 @@ def _saved(fs: pafs.FileSystem, path: str, names: Sequence[str]) -> _Files:
 
 
 def _is_data(name: str) -> bool:
-    return not name.startswith((".", "_")) and name.removesuffix(".gz").lower().endswith(_SUFFIXES)
+    return not name.startswith((".", "_")) and name.lower().removesuffix(".gz").endswith(_SUFFIXES)
 
 
 def _reason(error: Exception) -> str:
