@@ -199,6 +199,7 @@ def test_an_object_store_is_read_as_a_disk(object_store: str, tmp_path: Path) ->
     [
         ("a.csv", b"text,label\na,b\na,b,c\n", "line 3: has 3 columns and the header 2; mend the commas, or quote"),
         ("a.csv", b'text,label\n"a,b\n', "line 2: is no row of a table (unexpected end of data); mend its quotes"),
+        ("a.csv", b'text,label\na,b\n"a,b\nc,d\ne,f\n', "lines 3 to 5: is no row of a table (unexpected end of data)"),
         ("a.csv", b"text,text\na,b\n", "line 1: names the columns 'text' twice; name each once"),
         ("a.csv", "text,label\nда,нет\nснова,нет".encode("cp1251"), "is not UTF-8 (byte 11 in line 2: invalid"),
         ("a.csv", "text,label\na,b\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),

@@ -147,11 +147,13 @@ def table_rows(stream: IO[bytes], written: Written) -> Iterator[tuple[str, dict[
     """
     n_columns = len(written.header)
     with contextlib.closing(_text(stream, written.encoding)) as lines:
-        reader = written.reader(lines)
+        reader, before = written.reader(lines), written.n_before
         try:
             first = next(reader)
+            before += reader.line_num
             for cells in reader:
-                place = f"line {reader.line_num + written.n_before}"
+                before = reader.line_num + written.n_before
+                place = f"line {before}"
                 width = _width(cells)
                 if not width or _is_again(first, cells):
                     continue
@@ -162,7 +164,8 @@ def table_rows(stream: IO[bytes], written: Written) -> Iterator[tuple[str, dict[
                 padded = [*cells, *[""] * (n_columns - len(cells))]
                 yield place, dict(zip(written.header, padded, strict=False)), problem
         except csv.Error as error:
-            place = f"line {reader.line_num + written.n_before}"
+            last = reader.line_num + written.n_before
+            place = f"line {last}" if last == before + 1 else f"lines {before + 1} to {last}"
             raise InputError(f"{place}: is no row of a table ({error}); mend its quotes") from error
 
 
