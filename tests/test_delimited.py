@@ -188,8 +188,8 @@ def test_what_excel_writes_is_read_as_it_was(tmp_path: Path) -> None:
     ]
     [note] = records.notes
     assert note == (
-        "is not UTF-8 (byte 27: invalid start byte) and is read as Windows-1252, which Excel writes, as in 'Grüße'; "
-        "where that is wrong, save it as UTF-8"
+        "is not UTF-8 (byte 27 in line 3: invalid start byte) and is read as Windows-1252, which Excel writes, as in "
+        "'Grüße'; where that is wrong, save it as UTF-8"
     )
     assert len(_quiet(tmp_path / "utf.csv", b"\xef\xbb\xbf" + content.encode())) == 3
     assert _quiet(tmp_path / "tab.csv", '"sep=\t"\ntext\tlabel\na,b\tpos\n') == [{"text": "a,b", "label": "pos"}]
@@ -205,6 +205,10 @@ def test_what_excel_writes_is_read_as_it_was(tmp_path: Path) -> None:
         "text,label\nとても良い,はい\n".encode("shift-jis"),
         "text,label\n非常好,是\n".encode("gbk"),
         "text,label\nschön und grün,ja\n".encode("cp850"),
+        *(
+            b"text,label\n \xff,ja\n" + f"{each} und,ja\n".encode()
+            for each in ("für", "5 €", "„x“", "Äpfel", "so 😀", "2 °")
+        ),
     ],
 )
 def test_other_encodings_are_refused(tmp_path: Path, content: bytes) -> None:
@@ -219,7 +223,15 @@ def test_the_byte_that_is_no_utf_8_is_named_wherever_it_stands(tmp_path: Path) -
     good = ("text,label\n" + "größer,ja\n" * 200_000).encode()
     records = _read(tmp_path / "rows.csv", good + "очень".encode("cp1251"))
     list(records)
-    assert records.problems == [f"is not UTF-8 (byte {len(good)}: invalid continuation byte); save it as UTF-8"]
+    assert records.problems == [
+        f"is not UTF-8 (byte {len(good)} in line 200002: invalid continuation byte); save it as UTF-8"
+    ]
+
+
+@pytest.mark.parametrize("text", ["« LIBERTÉ » à égalité »", "„Spaß“ – Spaß…", "“IRMÃ” 5 €", "CAFÉ’s, 2 °C", "AÇÃO"])
+def test_quotes_behind_letters_are_no_utf_8(tmp_path: Path, text: str) -> None:
+    records = _read(tmp_path / "rows.csv", f"text;label\n{text};a\n".encode("cp1252"))
+    assert [row["text"] for _, row in records] == [text]
 
 
 def test_columns_without_name_and_value_are_none(tmp_path: Path) -> None:
@@ -297,7 +309,6 @@ def test_a_first_line_that_looks_like_a_row_is_said(tmp_path: Path, content: str
     "content",
     [
         "text,label\nlabel,text\ntext and label,neg\n",
-        "text,label\na,pos\ntext,label\nb,neg\n",
         "country,2019,2020\nNorway,1,2\n",
         "How satisfied were you with our service,label\n1,a\n2,b\n",
         "What did you like best about our service?,label\nThe people that were there,a\n",
@@ -306,3 +317,19 @@ def test_a_first_line_that_looks_like_a_row_is_said(tmp_path: Path, content: str
 )
 def test_a_header_is_none(tmp_path: Path, content: str) -> None:
     _quiet(tmp_path / "rows.csv", content)
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_the_header_of_a_file_that_was_joined_is_no_row(tmp_path: Path, mark: str) -> None:
+    records = _read(tmp_path / "rows.csv", f"text, label\na,pos\n{mark}text, label\nb,neg\n")
+    assert [row["text"] for _, row in records] == ["a", "b"]
+    [note] = records.notes
+    assert note == ("line 1 stands below once more (1 time), as where files were joined; those rows are left out")
+
+
+@pytest.mark.parametrize(("title", "line"), [("Survey results, 2024\n", 2), ("Survey of 7,\n,\n", 3)])
+def test_a_title_before_the_header_is_said(tmp_path: Path, title: str, line: int) -> None:
+    records = _read(tmp_path / "rows.csv", title + "text,label\na,pos\nb,neg\n")
+    list(records)
+    [note] = records.notes
+    assert note == f"line {line} looks like the names of columns; where it is, take out what stands before it"

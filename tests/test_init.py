@@ -351,6 +351,27 @@ def test_hidden_labels_are_said_where_no_label_is_found(tmp_path: Path) -> None:
         first_spec(str(tmp_path / "test.parquet"), None, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("columns", "fields", "item"),
+    [
+        (("Text", "text_"), {"text": "Text", "text_2": "text_"}, "Text: {text}\nText 2: {text_2}\nLabel: {label}"),
+        (("!", "?"), {"text": "!", "text_2": "?"}, "Text: {text}\nText 2: {text_2}\nLabel: {label}"),
+        (
+            ("a", "a 2", "A"),
+            {"a_2": "a 2", "a_3": "A"},
+            "A: {a}\nA 2: {a_2}\nA 3: {a_3}\nLabel: {label}",
+        ),
+    ],
+)
+def test_columns_of_like_names_stay_apart(
+    tmp_path: Path, columns: tuple[str, ...], fields: dict[str, str], item: str
+) -> None:
+    rows = [{**{name: f"{name} {n} is fine" for name in columns}, "label": ("bad", "good")[n % 2]} for n in range(60)]
+    spec, _ = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
+    assert (spec.data[0].fields, spec.prompt.item) == (fields, item)
+    describe(spec)
+
+
 ODD = ("Don\x92t know", "x\x7f", "\x85 b", "a\u2028b", "\ufeffq", "\ufffe!", "a: b #c", "yes", "~", "'\"\\", "...")
 
 

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import tracemalloc
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ ROWS: list[dict[str, Any]] = [
 
 def _write(folder: Path, form: str) -> Path:
     path = folder / f"rows.{form}"
-    bare = form.removesuffix(".gz")
+    bare = form.lower().removesuffix(".gz")
     if bare in ("csv", "semicolons.csv"):
         with path.open("w", newline="", encoding="utf-8-sig") as file:
             writer = csv.DictWriter(file, ["text", "label"], delimiter=";" if bare.startswith("semi") else ",")
@@ -41,7 +42,7 @@ def _write(folder: Path, form: str) -> Path:
         path.write_text("\n\n".join(json.dumps(row) for row in ROWS))
     elif bare == "parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), path)
-    if form.endswith(".gz"):
+    if bare != form:
         path.write_bytes(gzip.compress(path.read_bytes()))
     return path
 
@@ -54,7 +55,8 @@ def _rows(path: Path | str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "form", ["csv", "semicolons.csv", "json", "data.json", "jsonl", "parquet", "csv.gz", "jsonl.gz", "parquet.gz"]
+    "form",
+    ["csv", "semicolons.csv", "json", "data.json", "jsonl", "parquet", "csv.gz", "csv.GZ", "jsonl.gz", "parquet.gz"],
 )
 def test_every_form_has_the_same_rows(tmp_path: Path, form: str) -> None:
     path = _write(tmp_path, form)
@@ -171,6 +173,19 @@ def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:
     assert list(records) == [("a.jsonl: line 1", ROWS[0]), ("b.jsonl: line 1", ROWS[1])]
 
 
+@pytest.mark.parametrize("names", [("Test.csv", "train.csv"), ("rows_dev.tsv.gz", "rows_train-0-of-2.csv")])
+def test_splits_beside_each_other_are_no_one_data_set(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for name in (*names, "latest.csv"):
+        (tmp_path / name).write_text("text,label\na,b\n")
+    records = Records(str(tmp_path))
+    assert list(records) == []
+    assert records.problems == [
+        f"holds several data sets by the names of its files ({', '.join(names)}); name one of them"
+    ]
+    (tmp_path / names[0]).rename(tmp_path / "train_2.csv")
+    assert len(_rows(tmp_path)) == 3
+
+
 def test_an_object_store_is_read_as_a_disk(object_store: str, tmp_path: Path) -> None:
     run = Run.open(f"{object_store}/records")
     path = _write(tmp_path, "csv.gz")
@@ -184,9 +199,16 @@ def test_an_object_store_is_read_as_a_disk(object_store: str, tmp_path: Path) ->
     [
         ("a.csv", b"text,label\na,b\na,b,c\n", "line 3: has 3 columns and the header 2; mend the commas, or quote"),
         ("a.csv", b'text,label\n"a,b\n', "line 2: is no row of a table (unexpected end of data); mend its quotes"),
+        ("a.csv", b'text,label\na,b\n"a,b\nc,d\ne,f\n', "lines 3 to 5: is no row of a table (unexpected end of data)"),
         ("a.csv", b"text,text\na,b\n", "line 1: names the columns 'text' twice; name each once"),
-        ("a.csv", "text,label\nда,нет\nснова,нет".encode("cp1251"), "is not UTF-8 (byte 11: invalid"),
+        ("a.csv", "text,label\nда,нет\nснова,нет".encode("cp1251"), "is not UTF-8 (byte 11 in line 2: invalid"),
         ("a.csv", "text,label\na,b\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
+        ("a.csv", "text,label\na,b\n".encode("utf-16-be"), "is UTF-16; save it as UTF-8"),
+        ("a.tsv", "text\tlabel\na\tb\n".encode("utf-16-le"), "is UTF-16; save it as UTF-8"),
+        ("a.csv", "text,label\na,b\n".encode("utf-32"), "is UTF-32; save it as UTF-8"),
+        ("a.csv", "text,label\na,b\n".encode("utf-32-be"), "is UTF-32; save it as UTF-8"),
+        ("a.jsonl", '{"text": "a"}'.encode("utf-32-le"), "is UTF-32; save it as UTF-8"),
+        ("a.tsv", b'\xef\xbb\xbf{"text": "a", "label": "b"}', "looks like JSON; name it .json, or .jsonl where each"),
         ("a.csv", b"", "is empty; CSV (.csv), TSV (.tsv), JSON"),
         ("a.jsonl", b'{"a": 1}\n{"a": \n[1]\n', "line 2, column 6: is not JSON"),
         ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: is no JSON object"),
@@ -218,6 +240,24 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, name: str) -> None:
     records = Records(str(tmp_path / name))
     assert list(records) == []
     assert records.problems == ["names the columns 'label' twice; name each once"]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("us", tz="Foo/Bar"), pa.duration("s")])
+def test_times_that_python_lacks_are_left_alone(tmp_path: Path, kind: pa.DataType) -> None:
+    table = pa.table({"text": ["a"], "when": pa.array([10**18], kind)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert _rows(tmp_path / "rows.parquet") == [{"text": "a", "when": None}]
+    pq.write_table(table.append_column("all", pa.array([[10**18]], pa.list_(kind))), tmp_path / "rows.parquet")
+    records = Records(str(tmp_path / "rows.parquet"))
+    assert list(records) == []
+    [problem] = records.problems
+    assert problem.startswith("all: cannot be read (")
+
+
+def test_decimals_are_whole_numbers_or_texts(tmp_path: Path) -> None:
+    values = [Decimal("1.00"), None, Decimal("-0.50")]
+    pq.write_table(pa.table({"label": pa.array(values, pa.decimal128(5, 2))}), tmp_path / "rows.parquet")
+    assert _rows(tmp_path / "rows.parquet") == [{"label": 1}, {"label": None}, {"label": "-0.50"}]
 
 
 def test_a_hub_that_is_out_of_reach_is_a_problem_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:

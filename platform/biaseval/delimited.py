@@ -36,8 +36,10 @@ _UNQUOTED = "\t|"
 """Delimiters of files that often have no quoted cells: texts hardly hold them."""
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*')
 """Excel's line before the header."""
-_STRANGE = re.compile(r"[¡-ÿŒœŠšŽžŸƒ‚„†‡ˆ‰‹•˜™›]{4}|[a-z][¡-¦¨-©«-¬®-¯±-³µ-¶¸-¹»-¿×÷ƒ„†‡ˆ‰‹•˜™›][a-z]")
-"""Of text in Windows-1252, what another encoding's bytes give rather than a language does."""
+_STRANGE = re.compile(
+    r"[¡-ÿŒœŠšŽžŸƒ‚„†‡ˆ‰‹•˜™›]{4}|[a-z][¡-¦¨-©«-¬®-¯±-³µ-¶¸-¹»-¿×÷ƒ„†‡ˆ‰‹•˜™›][a-z]|[ÂÃ][¡-º¼-¿œŸ„€†‡ˆ‰]|â[€‚„]|ðŸ"
+)
+"""Of text in Windows-1252, what another encoding's bytes give rather than a language does; the last are of UTF-8."""
 _FOREIGN = re.compile(r"\w*[^\x00-\x7f]\w*")
 _ROW_NAME = re.compile(r"\d+")
 _OF_IDS = re.compile(r"#|.*id|(.*[\W_])?(idx|index|row|no|nr|number)\.?", re.IGNORECASE)
@@ -145,13 +147,15 @@ def table_rows(stream: IO[bytes], written: Written) -> Iterator[tuple[str, dict[
     """
     n_columns = len(written.header)
     with contextlib.closing(_text(stream, written.encoding)) as lines:
-        reader = written.reader(lines)
+        reader, before = written.reader(lines), written.n_before
         try:
-            next(reader)
+            first = next(reader)
+            before += reader.line_num
             for cells in reader:
-                place = f"line {reader.line_num + written.n_before}"
+                before = reader.line_num + written.n_before
+                place = f"line {before}"
                 width = _width(cells)
-                if not width:
+                if not width or _is_again(first, cells):
                     continue
                 problem = None
                 if width > n_columns or len(cells) < written.n_named:
@@ -160,7 +164,8 @@ def table_rows(stream: IO[bytes], written: Written) -> Iterator[tuple[str, dict[
                 padded = [*cells, *[""] * (n_columns - len(cells))]
                 yield place, dict(zip(written.header, padded, strict=False)), problem
         except csv.Error as error:
-            place = f"line {reader.line_num + written.n_before}"
+            last = reader.line_num + written.n_before
+            place = f"line {last}" if last == before + 1 else f"lines {before + 1} to {last}"
             raise InputError(f"{place}: is no row of a table ({error}); mend its quotes") from error
 
 
@@ -176,6 +181,10 @@ class _Trial:
     """Of the header."""
     is_broken: bool = False
     """Whether a line is no row."""
+    n_again: int = 0
+    """Rows that are the header once more."""
+    named_at: int = 0
+    """Line of the first row, where it has a name that labels mostly have and the header does not."""
     n_rows: int = 0
     n_misfits: int = 0
     """Rows of another number of cells than the header."""
@@ -211,12 +220,15 @@ class _Trial:
         """Take all lines into account."""
         reader = self.written_so.reader(lines)
         try:
-            self.cells = [cell.strip() for cell in next(reader, [])]
+            first = next(reader, [])
+            self.cells = [cell.strip() for cell in first]
             self.n_as_named, self.n_characters = [0] * len(self.cells), [0] * len(self.cells)
             n_named, before = _width(self.cells), reader.line_num
             for cells in reader:
                 n_lines, before = reader.line_num - before, reader.line_num
-                if width := _width(cells):
+                if _is_again(first, cells):
+                    self.n_again += 1
+                elif width := _width(cells):
                     self.n_spanning += n_lines > 1
                     self._add(cells, width, n_named, reader.line_num)
         except csv.Error:
@@ -226,11 +238,13 @@ class _Trial:
         if len(self.row_names) == self.n_rows and len(cells) == n_named + 1 and _ROW_NAME.fullmatch(cells[0]):
             self.row_names.add(cells[0])
         self.n_rows += 1
+        if self.n_rows == 1 and _has_label(cells) and not _has_label(self.cells):
+            self.named_at = line + self.written_so.n_before
         if width > len(self.cells) or len(cells) < n_named:
             self.n_misfits += 1
             return
         self.width = max(self.width, width)
-        if any(map(eq, cells, self.cells)) and cells != self.cells:  # a whole header stands between joined files
+        if any(map(eq, cells, self.cells)):
             same = map(eq, cells, self.cells)
             self.n_as_named = [n + own for n, own in zip(self.n_as_named, chain(same, repeat(False)), strict=False)]
         if self.n_rows <= _LOOKED_AT:
@@ -272,7 +286,12 @@ class _Trial:
                 f"quotes are read as part of the texts ({_shown(cell)} in line {place}), as not all of them open and "
                 "close a cell; mend those that do not, if quotes are no part of the texts"
             )
-        if why := self._why_a_row():
+        if self.n_again:
+            times = f"{self.n_again:,} time{'s' if self.n_again > 1 else ''}"
+            yield f"{line} stands below once more ({times}), as where files were joined; those rows are left out"
+        if self.named_at:
+            yield f"line {self.named_at} looks like the names of columns; where it is, take out what stands before it"
+        elif why := self._why_a_row():
             yield (
                 f"{line} looks like a row and not like the names of columns ({why}); where names are missing, write "
                 "them into a first line, such as text,label"
@@ -302,25 +321,26 @@ def _encoding(opened: Opened) -> tuple[str, list[str]]:
     Raises:
         InputError: it is neither UTF-8 nor, by what its letters would be, Windows-1252.
     """
-    decoder, before = codecs.getincrementaldecoder("utf-8")(), 0
+    decoder, before, line = codecs.getincrementaldecoder("utf-8")(), 0, 1
     try:
         with opened() as stream:
             while block := stream.read(1 << 20):
                 n_pending = len(decoder.getstate()[0])
                 decoder.decode(block)
-                before += len(block)
+                before, line = before + len(block), line + block.count(b"\n")
             n_pending = len(decoder.getstate()[0])
             decoder.decode(b"", final=True)
         return "utf-8-sig", []
     except UnicodeDecodeError as error:
-        byte = f"byte {before - n_pending + error.start}: {error.reason}"
+        line += error.object[: error.start].count(b"\n")
+        byte = f"byte {before - n_pending + error.start} in line {line}: {error.reason}"
     shown = ""
     with opened() as stream, contextlib.closing(_text(stream, "cp1252")) as lines:
         try:
-            for line in lines:
-                if _STRANGE.search(line):
+            for text in lines:
+                if _STRANGE.search(text):
                     raise InputError(f"is not UTF-8 ({byte}); save it as UTF-8")
-                shown = shown or (_FOREIGN.search(line) or [""])[0]
+                shown = shown or (_FOREIGN.search(text) or [""])[0]
         except UnicodeDecodeError as error:
             raise InputError(f"is not UTF-8 ({byte}); save it as UTF-8") from error
     return "cp1252", [
@@ -336,6 +356,15 @@ def _text(stream: IO[bytes], encoding: str) -> Generator[str]:
         yield from iter(text.readline, "")  # where the wrapper itself would close the stream
     finally:
         text.detach()
+
+
+def _is_again(first: list[str], cells: list[str]) -> bool:
+    """Return whether a row is the header, which may begin with the byte order mark of a file that was joined."""
+    return cells[-1:] == first[-1:] and [cells[0].removeprefix("\ufeff"), *cells[1:]] == first
+
+
+def _has_label(cells: list[str]) -> bool:
+    return any(cell.strip().lower() == "label" for cell in cells)
 
 
 def _width(cells: list[str]) -> int:

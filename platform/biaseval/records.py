@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, NamedTuple, cast
@@ -33,8 +34,11 @@ _MOST_PROBLEMS = 100
 _GZIP, _PARQUET, _BYTE_ORDER_MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
 _ZIP = b"PK\x03\x04"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_JSON = (b'{"', b"[{")
 _TABLES = (".csv", ".tsv")
 _SUFFIXES = (*_TABLES, ".json", ".jsonl", ".parquet", ".arrow")
+_SPLIT = re.compile(r"(?<![a-z])(train(ing)?|test|validation|valid|val|dev)(?![a-z])")
+"""In the name of a file, the part of a data set that it is."""
 _BATCH_ROWS = 4096
 _HUB = "hf://"
 
@@ -92,17 +96,20 @@ class Records:
         with _opened(fs, path, self._digest) as stream:
             try:
                 head = _peeked(stream, 4)
-                name = path.removesuffix(".gz").lower()
+                name = path.lower().removesuffix(".gz")
                 if head == _PARQUET or name.endswith((".arrow", ".parquet")):
                     is_packed = isinstance(stream, gzip.GzipFile)
                     with pa.BufferReader(stream.read()) if is_packed else fs.open_input_file(path) as content:
                         yield from self._table_rows(content, where, is_parquet=not name.endswith(".arrow"))
                 elif head == _ZIP:
                     raise InputError("is a zip file, as Excel's are; save the table as CSV")
-                elif head[:2] in _UTF_16:
-                    raise InputError("is UTF-16; save it as UTF-8")
+                elif head[:2] in _UTF_16 or b"\0" in head:
+                    name = "UTF-32" if b"\0\0" in head else "UTF-16"
+                    raise InputError(f"is {name}; save it as UTF-8")
                 elif not head:
                     raise InputError(f"is empty; {KNOWN_FORMATS}")
+                elif name.endswith(_TABLES) and _peeked(stream, 5).removeprefix(_BYTE_ORDER_MARK)[:2] in _JSON:
+                    raise InputError("looks like JSON; name it .json, or .jsonl where each line is an object")
                 elif name.endswith(_TABLES):
                     written = how_written(lambda: _opened(fs, path), is_tsv=name.endswith(".tsv"))
                     self.notes += [f"{where}{note}" for note in written.notes]
@@ -155,7 +162,8 @@ class Records:
         names = {column: own for column, own in known.items() if column in schema.names}
         hidden, number = dict.fromkeys(names, 0), 0
         for batch in batches:
-            for row in batch.to_pylist():
+            values = [_values(name, own) for name, own in zip(batch.schema.names, batch.columns, strict=True)]
+            for row in (dict(zip(batch.schema.names, own, strict=True)) for own in zip(*values, strict=True)):
                 for column, of_class in names.items():
                     if isinstance(row[column], int) and row[column] < len(of_class):
                         hidden[column] += row[column] < 0
@@ -189,6 +197,25 @@ class Records:
         """Note what is wrong with a row, and return whether that is enough."""
         self.problems.append(problem)
         return len(self.problems) > _MOST_PROBLEMS
+
+
+def _values(name: str, column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return a column's values; times that Python has none for, which are no texts and no labels, count as missing.
+
+    Numbers of a decimal type are whole ones, or texts where they have decimals.
+
+    Raises:
+        InputError: other values cannot be read.
+    """
+    try:
+        values = cast(list[Any], column.to_pylist())
+    except (OverflowError, ValueError) as error:
+        if pa.types.is_temporal(column.type):
+            return [None] * len(column)
+        raise InputError(f"{name}: cannot be read ({error}); mend the column, or take it out") from error
+    if pa.types.is_decimal(column.type):
+        return [own if own is None else int(own) if own == int(own) else str(own) for own in values]
+    return values
 
 
 class _Digested(io.RawIOBase):
@@ -412,6 +439,11 @@ def _files(fs: pafs.FileSystem, path: str) -> _Files:
         files = _saved(fs, path, [info.base_name for info in inside])
     else:
         files = _Files([info.path for info in inside if _is_data(info.base_name)])
+        data_names = sorted(filter(_is_data, names), reverse=True)
+        of_splits = {match[0]: name for name in data_names if (match := _SPLIT.search(name.lower()))}
+        if len(of_splits) > 1:
+            shown = ", ".join(sorted(of_splits.values()))
+            raise InputError(f"holds several data sets by the names of its files ({shown}); name one of them")
     if not files.data:
         raise InputError(f"is a folder without data files; {KNOWN_FORMATS}")
     return files
@@ -444,7 +476,7 @@ def _saved(fs: pafs.FileSystem, path: str, names: Sequence[str]) -> _Files:
 
 
 def _is_data(name: str) -> bool:
-    return not name.startswith((".", "_")) and name.removesuffix(".gz").lower().endswith(_SUFFIXES)
+    return not name.startswith((".", "_")) and name.lower().removesuffix(".gz").endswith(_SUFFIXES)
 
 
 def _reason(error: Exception) -> str:

@@ -55,6 +55,14 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:
     assert list(file.notes) == ["data.train: 3 of 5 rows have no text (text) and are left out"]
 
 
+def test_rows_without_an_id_have_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id,text,label\n,one,a\nx, two,b\n ,three,a\n")
+    file = _read(path, 1)
+    assert list(file.shown_problems()) == []
+    assert [each.id for each in file.examples] == ["train-0", "x", "train-2"]
+
+
 def test_a_column_without_any_text_and_a_row_without_its_field_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "", "label": "a"}\n' * 3)
@@ -187,7 +195,7 @@ def test_how_a_file_is_written_stands_in_its_notes_and_beside_its_problems(tmp_p
     path = tmp_path / "rows.csv"
     path.write_bytes("text,label\ngrün,a\nrot,b\n".encode("cp1252"))
     [note] = _wanted(path).notes
-    assert note.startswith("data.train: is not UTF-8 (byte 13: ")
+    assert note.startswith("data.train: is not UTF-8 (byte 13 in line 2: ")
     path.write_text("a fine day,pos\nanother,neg\na third,pos\n")
     problems = list(_wanted(path).shown_problems())
     assert len(problems) == 3

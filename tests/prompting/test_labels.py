@@ -70,6 +70,13 @@ def test_a_label_that_cannot_be_seen_is_said(label: str) -> None:
     assert list(label_cautions(["yes", label])) == [f"the label {label!a} cannot be seen; write a word for it"]
 
 
+@pytest.mark.parametrize("label", ["None", "nan", "NULL"])
+def test_a_label_that_may_be_a_missing_value_is_said(label: str) -> None:
+    assert list(label_cautions(["yes", label, "none of these", "NA"])) == [
+        f"the label {label!r} may be a missing value; where it is, leave its cells empty"
+    ]
+
+
 @pytest.mark.parametrize("label", ["“x”", "„x“", "»x«", "«x»", "‘x’", "‚x‘", "‹x›", "＂x＂", "”x"])
 def test_quotes_of_every_shape_are_said(label: str) -> None:
     [caution] = label_cautions([label, "y", "’tis", "it’s"])

@@ -217,9 +217,9 @@ class ExampleFile:
             )
 
     def _identifier(self, row: Mapping[str, Any], number: int) -> str:
-        if row.get("id") is not None:
+        if not is_missing(row.get("id")):
             return str(row["id"])
-        counted = next((row[name] for name in _NUMBER_NAMES if row.get(name) is not None), number)
+        counted = next((row[name] for name in _NUMBER_NAMES if not is_missing(row.get(name))), number)
         return f"{self.role}-{counted}"
 
 

@@ -154,7 +154,10 @@ def _of_labels(found: Survey, model: str | None, folder: Path) -> FirstSpec:
 
 def _prompt(found: Survey) -> tuple[dict[str, str], str]:
     """Return ``data.fields``, empty where none has another name, and the item of the prompt."""
-    names = {field: _field(field) for field in found.fields}
+    names: dict[str, str] = {}
+    for field in found.fields:
+        alike = (_field(field) + suffix for suffix in ("", *(f"_{n}" for n in range(2, len(found.fields) + 1))))
+        names[field] = next(name for name in alike if name not in names.values())
     tags = "".join(f"{name.replace('_', ' ').capitalize()}: {{{name}}}\n" for name in names.values())
     answer = re.sub(r"\W+", " ", str(found.label)).strip().capitalize() or "Label"
     return {name: field for field, name in names.items() if name != field}, f"{tags}{answer}: {{label}}"
@@ -163,7 +166,7 @@ def _prompt(found: Survey) -> tuple[dict[str, str], str]:
 def _field(column: str) -> str:
     """Return the field of a prompt for a column."""
     name = re.sub(r"\W+", "_", column).strip("_").lower()
-    return name if name.isidentifier() and name != LABEL else f"text_{name}"
+    return name if name.isidentifier() and name != LABEL else f"text_{name}".rstrip("_")
 
 
 def _named_labels(found: Survey) -> dict[str, str]:

@@ -14,6 +14,8 @@ _UNSEEN = re.compile("[\u034f\u115f\u1160\u180b-\u180d\u2800\ufe00-\ufe0f\U000e0
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d{1,2})?")
 _QUOTED = re.compile("[\"\uff02“”„‟«»].*|['‘’‚‛‹›].+['‘’‚‛‹›]", re.DOTALL)
 """From a double quote on; a single one may be an apostrophe unless another ends the label."""
+_MISSING = ("None", "nan", "NaN", "null", "NULL")
+"""What programs write where a value is missing."""
 _SHOWN = 3
 
 
@@ -62,7 +64,7 @@ def looks(label: str) -> str:
 
 
 def label_cautions(labels: Iterable[str]) -> Iterator[str]:
-    """Yield what is odd about labels, a sentence each: some look alike, or have the quotes of a file."""
+    """Yield what is odd about labels, a sentence each: some look alike, stand for none, or have a file's quotes."""
     by_look: dict[str, list[str]] = {}
     for label in labels:
         by_look.setdefault(looks(label), []).append(label)
@@ -71,6 +73,8 @@ def label_cautions(labels: Iterable[str]) -> Iterator[str]:
             yield f"the labels {shown_apart(same)} look alike and count as different; if they mean the same, mend them"
     if unseen := [label for label in by_look.get("", []) if label]:
         yield f"the label {unseen[0]!a} cannot be seen; write a word for it"
+    for label in (own for same in by_look.values() for own in same if own in _MISSING):
+        yield f"the label {label!r} may be a missing value; where it is, leave its cells empty"
     if quoted := [label for same in by_look.values() for label in same if _QUOTED.fullmatch(label)]:
         shown = ", ".join(map(repr, quoted[:_SHOWN])) + (", …" if len(quoted) > _SHOWN else "")
         yield f"the quotes of {shown} count as part of the label; where they are only the file's, take them out"
