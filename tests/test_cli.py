@@ -227,7 +227,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
             str(spec),
             "--out",
             str(tmp_path / "o"),
-        ): "spec.yaml: line 1",
+        ): "spec.yaml: is no JSON",
     }
     for arguments, expected in cases.items():
         found = call(capsys, monkeypatch, *arguments)

@@ -85,7 +85,7 @@ def test_tables_are_the_marts(
     assert list(rows[0]) == mart.column_names
     assert [float(row["rsd"]) for row in rows] == mart["rsd"].to_pylist()
     lines = (tmp_path / "label_bias_by_model.md").read_text().splitlines()
-    assert lines[0].startswith("| n_demos | method | macro_f1 | accuracy | rsd |")
+    assert lines[0].startswith("| n_demos | method | macro_f1 | accuracy | is_above_constant | rsd |")
     assert lines[2].startswith("| 0 | none | ")
     assert f"| {mart['accuracy'][0].as_py():.4f} |" in lines[2]
 

@@ -16,7 +16,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biaseval.environment import is_sealed
 from biaseval.errors import BiasevalError
 from biaseval.lease import held
 from biaseval.parsing import json_value
@@ -88,10 +87,9 @@ def _whole(run: Run) -> Run:
             pass
     files = {name: digest for name, digest in found.items() if name not in aside}
     remade = {name: digest for name, digest in (known or {}).items() if name.partition("/")[0] in (*_REMADE, _SPEC)}
-    if known and (aside | lost) - remade.keys():
-        # Files that are made again have other bytes. A process that is killed records none of them.
+    lost -= remade.keys()
+    if known:
         known = {**remade, **{name: own for name, own in known.items() if name in files}, **_gone(aside | lost, known)}
-        _write(run, known)
     return replace(run, ledger=Ledger({**remade, **files}, known, lost=frozenset(aside | lost)))
 
 
@@ -115,6 +113,9 @@ def settle(run: Run, planned: Collection[str], made: Collection[str]) -> None:
     set_aside(run, {name for name in strange if name.partition("/")[0] in tables - {*_TRAINED}}, "are not of this run")
     for name in strange:
         files.pop(name, None)
+    if known and run.ledger.lost:
+        # Files that are made again have other bytes. A process that is killed records none of them.
+        _write(run, known)
     run.ledger.is_whole = True
 
 
@@ -201,7 +202,7 @@ def _write(run: Run, files: Mapping[str, Digest]) -> None:
 
 def recorded(run: Run) -> dict[str, Digest] | None:
     """Return what ``digests.json`` holds, nothing where it is lost or damaged; None: an older version wrote the run."""
-    if not is_sealed(run):
+    if not run.is_sealed:
         return None
     try:
         return {name: Digest(*own) for name, own in run.read_json(DIGESTS)["files"].items()}

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.errors import InputError
-from biaseval.store import DIGESTS, OWN_DIGEST, Run
+from biaseval.store import DIGESTS, FIRST, Run
 
-FILE = "environment.json"
+FILE = FIRST
 SPEC = "spec.yaml"
 
 SCHEMA = 1
@@ -74,7 +74,7 @@ def raw_spec(run: Run) -> dict[str, Any]:
     """
     if not run.has(SPEC):
         raise InputError(f"{run.uri}: is not a run directory (no {SPEC} in it); name the directory of a run")
-    content = run.read_yaml(SPEC, is_sealed=is_sealed(run))
+    content = run.read_yaml(SPEC, is_sealed=run.is_sealed)
     schema = _SCHEMA.search(run.read_text(SPEC))
     if schema is not None and int(schema[1]) > SCHEMA:
         raise InputError(
@@ -84,11 +84,6 @@ def raw_spec(run: Run) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{run.uri}/{SPEC}: is no spec; name the directory of a run")
     return content
-
-
-def is_sealed(run: Run) -> bool:
-    """Return whether files of a run say themselves whether they are whole; those of older versions do not."""
-    return run.has(DIGESTS) or (run.has(FILE) and OWN_DIGEST.encode() in run.read_bytes(FILE))
 
 
 def write_spec(run: Run, text: str) -> None:

@@ -45,13 +45,16 @@ _NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket")
 _REFUSALS = (*_NO_BUCKET, "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
 """What they call answers of a store that will be the same next time."""
 
+FIRST = "environment.json"
+"""The file that a run writes before all others: it tells a run from other people's files."""
+
 DIGESTS = "digests.json"
 """The file of a run that holds a digest of every finished file (`biaseval.digests`)."""
 
 ASIDE = "aside"
 """The folder of a run for files that differ from what was written, or that it does not know."""
 
-OWN_DIGEST = "own_sha256"
+_OWN_DIGEST = "own_sha256"
 """The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
 
 LOG = "run.log"
@@ -176,6 +179,11 @@ class Run:
         return cls(uri=uri, fs=fs, root=root.rstrip("/"))
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether files of the run say themselves whether they are whole; those of older versions do not."""
+        return self.has(DIGESTS) or (self.has(FIRST) and _OWN_DIGEST.encode() in self.read_bytes(FIRST))
+
+    @property
     def is_local(self) -> bool:
         """Whether the run lies on a local disk."""
         return isinstance(self.fs, pafs.LocalFileSystem)
@@ -277,7 +285,7 @@ class Run:
             InputError: it is there, or once was, with other rows.
         """
         known, is_there = (self.ledger.known or {}).get(name), bool(self.listed(name))
-        is_same = known is None if not is_there else _same_rows(self.read_bytes(name), data)
+        is_same = (known is None or not known.sha256) if not is_there else _same_rows(self.read_bytes(name), data)
         if not (is_same or (known is not None and known.sha256 == sha256_of(data))):
             raise InputError(
                 f"{self.uri}/{name}: planning again gives other rows than those that the run was made with; restore "
@@ -311,11 +319,11 @@ class Run:
 
     def write_sealed(self, name: str, content: Mapping[str, Any]) -> None:
         """Write ``content`` as JSON that ends in a digest of itself, which `read_json` compares."""
-        self.write_json(name, {**content, OWN_DIGEST: sha256_of(json.dumps(content).encode())})
+        self.write_json(name, {**content, _OWN_DIGEST: sha256_of(json.dumps(content).encode())})
 
     def write_sealed_yaml(self, name: str, text: str) -> None:
         """Write YAML that ends in a digest of itself, as a comment, which `read_yaml` compares."""
-        self.write_text(name, f"{text}# {OWN_DIGEST}: {sha256_of(text.encode())}\n")
+        self.write_text(name, f"{text}# {_OWN_DIGEST}: {sha256_of(text.encode())}\n")
 
     def read_bytes(self, name: str) -> bytes:
         """Return the content of ``name``; Raises: as `names`, and FileNotFoundError."""
@@ -344,8 +352,8 @@ class Run:
             content = json_value(self.read_bytes(name))
         except ParseError as error:
             raise self._damaged(name, str(error)) from error
-        if isinstance(content, dict) and OWN_DIGEST in content:
-            digest = content.pop(OWN_DIGEST)
+        if isinstance(content, dict) and _OWN_DIGEST in content:
+            digest = content.pop(_OWN_DIGEST)
             if digest != sha256_of(json.dumps(content).encode()):
                 raise self._damaged(name, "it is not what was written")
         return content
@@ -365,7 +373,7 @@ class Run:
             content = yaml_value(text)
         except ValueError as error:
             raise self._damaged(name, str(error)) from error
-        body, mark, digest = text.rpartition(f"# {OWN_DIGEST}: ")
+        body, mark, digest = text.rpartition(f"# {_OWN_DIGEST}: ")
         if (is_sealed and not mark) or (mark and digest != f"{sha256_of(body.encode())}\n"):
             raise self._damaged(name, "it is not what was written" if mark else "its end is missing")
         return content

@@ -44,4 +44,4 @@ def test_a_page_names_no_label_where_sets_differ(tmp_path: Path) -> None:
     for preferred, is_named in ((findings.preferred, True), (differing, False)):
         line = told(replace(findings, preferred=preferred))["RSD, no calibration"]
         assert (named in line) == is_named, line
-        assert ("with another preferred label in other sets of demonstrations" in line) != is_named
+        assert ("the preferred label differs between sets of demonstrations" in line) != is_named

@@ -46,7 +46,7 @@ def test_the_page_answers_the_primary_question_first(asked: Run, findings: Findi
         assert f"with {row['n_demos']} ({signed}, adjusted {shown})" in line
     assert line.startswith("on these tasks, ")
     assert "; for other tasks like these, " in line
-    assert line.endswith("Its p is adjusted for 3 tests alone, those of this line.")
+    assert line.endswith("Its p is adjusted for the 3 tests of this line only.")
     assert "about 5 %, of the primary question and of the rest each." in told(own)["How sure"]
     page = page_of(asked)
     assert page.text.count("primary question") >= 3
