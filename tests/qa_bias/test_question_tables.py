@@ -127,7 +127,7 @@ def test_missing_columns_are_named_with_those_that_are_there(
     tmp_path: Path, header: str, fields: dict[str, str], message: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        _read(tmp_path, "rows.csv", f"{header}\n{header}\n".encode(), fields=fields)
+        _read(tmp_path, "rows.csv", f"{header}\n{header.upper()}\n".encode(), fields=fields)
     assert message in str(caught.value)
 
 
