@@ -188,9 +188,9 @@ def _gone(names: Collection[str], known: Mapping[str, Digest]) -> dict[str, Dige
     """Return what stays recorded of files that are lost: their names, and the digests of planned parts."""
     tables = {name: name.partition("/")[0] for name in names}
     return {
-        name: known.get(name, _UNKNOWN) if table in PLANNED else _UNKNOWN
+        name: known.get(name, _UNKNOWN)
         for name, table in tables.items()
-        if table in LASTING
+        if table in PLANNED or (table in LASTING and name not in known)
     }
 
 

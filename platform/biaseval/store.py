@@ -285,7 +285,7 @@ class Run:
             InputError: it is there, or once was, with other rows.
         """
         known, is_there = (self.ledger.known or {}).get(name), bool(self.listed(name))
-        is_same = (known is None or not known.sha256) if not is_there else _same_rows(self.read_bytes(name), data)
+        is_same = known is None if not is_there else _same_rows(self.read_bytes(name), data)
         if not (is_same or (known is not None and known.sha256 == sha256_of(data))):
             raise InputError(
                 f"{self.uri}/{name}: planning again gives other rows than those that the run was made with; restore "
