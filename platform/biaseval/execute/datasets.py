@@ -2,7 +2,7 @@
 
 While an actor works on a part, CPU tasks prepare the next ones, and it writes the one before: an actor that waits is
 an accelerator that waits.
-Actors that die are replaced, and their parts done again.
+Ray restarts actors that die, and has their parts made again.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _MOST_DEATHS = 3
 _PAUSES_S = (5.0, 25.0)
 
 _TICK_S = 0.1
+"""Seconds after which the thread that looks at a wait checks whether the block has ended."""
 
 _CALLS = 2
 """Of an actor at a time: one part is made while another one is written."""
