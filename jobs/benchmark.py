@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 # The uploaded working directory is the source; the cluster's nodes need only the dependencies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
-from biaseval.bench.measure import Settings, benchmark
-from biaseval.bench.results import markdown, summary
-from biaseval.bench.shapes import SHAPES, train_tokenizer
-from biaseval.bench.texts import SCENARIOS, Scenario, scenarios, training_texts
 from biaseval.errors import BiasevalError, InputError
+from tests.bench.measure import Settings, benchmark
+from tests.bench.results import markdown, summary
+from tests.bench.shapes import SHAPES, train_tokenizer
+from tests.bench.texts import SCENARIOS, Scenario, scenarios, training_texts
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("BIASEVAL_SHARED", ROOT.parent / "shared")) / "data"
@@ -92,7 +93,7 @@ def _in_ray_task(n_gpus: int, chosen: Sequence[Scenario], tokenizer: str, settin
     import ray
 
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(runtime_env={"py_modules": [str(ROOT / "platform" / "biaseval")]})
+    ray.init(runtime_env={"py_modules": [str(ROOT / "platform" / "biaseval"), str(ROOT / "tests")]})
     task = ray.remote(num_gpus=n_gpus, max_retries=0)(benchmark)
     report: dict[str, Any] = ray.get(task.remote(chosen, tokenizer, settings))
     return report

@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 # The uploaded working directory is the source; the cluster's nodes need only the dependencies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
-from biaseval.bench.analysis import Suite, benchmark, markdown, write_suite
-from biaseval.bench.written import print_and_write
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
+from tests.bench.analysis import Suite, benchmark, markdown, write_suite
+from tests.bench.written import print_and_write
 
 RESULTS = Path(__file__).resolve().parents[1] / "tests" / "bench" / "results"
 

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 # The uploaded working directory is the source; the cluster's nodes need only the dependencies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
-from biaseval.bench.reading import SHAPES, benchmark, generated_questions, markdown, read_squad
-from biaseval.bench.written import print_and_write
 from biaseval.errors import BiasevalError
+from tests.bench.reading import SHAPES, benchmark, generated_questions, markdown, read_squad
+from tests.bench.written import print_and_write
 
 ROOT = Path(__file__).resolve().parents[1]
 SQUAD = Path(os.environ.get("BIASEVAL_SHARED", ROOT.parent / "shared")) / "data" / "qa" / "squad_dev.jsonl.gz"

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 # The uploaded working directory is the source; the cluster's nodes need only the dependencies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
-from biaseval.bench.search import benchmark, markdown
-from biaseval.bench.written import print_and_write
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import BiasevalError
+from tests.bench.search import benchmark, markdown
+from tests.bench.written import print_and_write
 
 RESULTS = Path(__file__).resolve().parents[1] / "tests" / "bench" / "results"
 TASKS = (

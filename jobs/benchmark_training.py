@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 # The uploaded working directory is the source; the cluster's nodes need only the dependencies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
 from transformers.utils import logging
 
-from biaseval.bench.training import SHAPES, Settings, benchmark, default_cases, generated_training, markdown, read_squad
-from biaseval.bench.written import print_and_write
 from biaseval.errors import BiasevalError, InputError
+from tests.bench.training import SHAPES, Settings, benchmark, default_cases, generated_training, markdown, read_squad
+from tests.bench.written import print_and_write
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("BIASEVAL_SHARED", ROOT.parent / "shared")) / "data" / "qa"

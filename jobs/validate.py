@@ -16,14 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 # The uploaded working directory is the source; the cluster's nodes need only the dependencies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
 from biaseval.errors import BiasevalError
 from biaseval.progress import say
 from biaseval.store import Run
-from biaseval.validation import KINDS
-from biaseval.validation.study import simulate_missing, summary
-from biaseval.validation.written import markdown
+from tests.validation import KINDS
+from tests.validation.study import simulate_missing, summary
+from tests.validation.written import markdown
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

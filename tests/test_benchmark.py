@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs import benchmark as job
 
 import biaseval
-from biaseval.bench import flops
-from biaseval.bench.flops import useful_flops
-from biaseval.bench.measure import Settings, benchmark
-from biaseval.bench.methods import has_harness
-from biaseval.bench.results import COLUMNS, Measured, markdown, records, summary
-from biaseval.bench.shapes import SHAPES, random_model, train_tokenizer
-from biaseval.bench.texts import SCENARIOS, Task, scenarios, training_texts
 from biaseval.majority_bias.prompts import template_of
 from biaseval.pipelines import analyse_run
 from biaseval.scoring.trie import build_trie
 from biaseval.spec import MajorityPromptSpec
+from jobs import benchmark as job
+from tests.bench import flops
+from tests.bench.flops import useful_flops
+from tests.bench.measure import Settings, benchmark
+from tests.bench.methods import has_harness
+from tests.bench.results import COLUMNS, Measured, markdown, records, summary
+from tests.bench.shapes import SHAPES, random_model, train_tokenizer
+from tests.bench.texts import SCENARIOS, Task, scenarios, training_texts
 from tests.labelplans import two_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -257,4 +257,5 @@ def test_the_benchmark_runs_inside_a_ray_task(
     report = job._in_ray_task(0, chosen, trained, Settings("tiny", ("float32",), "cpu", n_rows=2, baseline_s=0.1))
     assert max(row["largest_difference"] for row in report["records"]) < 1e-4
     assert capsys.readouterr().err == "", "it said its progress here, not in a worker"
-    assert asked == {"runtime_env": {"py_modules": [str(Path(biaseval.__file__).parent)]}}
+    modules = [str(Path(biaseval.__file__).parent), str(ROOT / "tests")]
+    assert asked == {"runtime_env": {"py_modules": modules}}

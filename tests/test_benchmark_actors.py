@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from biaseval.bench.actors import benchmark, markdown, units
 from biaseval.store import Run
 from biaseval.units import missing_units
+from tests.bench.actors import benchmark, markdown, units
 
 
 def test_a_driver_of_ten_million_prompts_knows_what_is_missing(tmp_path: Path) -> None:

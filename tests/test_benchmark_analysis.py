@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from biaseval.analysis import open_runs, query
-from biaseval.bench.analysis import Suite, benchmark, write_suite
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
+from tests.bench.analysis import Suite, benchmark, write_suite
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = Suite(n_tasks=3, max_rows=300, n_demos=(0, 2), n_demo_sets=2)

@@ -12,12 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from jobs.benchmark_training import cases
 
-from biaseval.bench import training
-from biaseval.bench.reading import random_encoder, train_tokenizer
-from biaseval.bench.training import SHAPES, Settings, benchmark, generated_training, markdown, steps
-from biaseval.bench.training.steps import (
+from biaseval.errors import BiasevalError, InputError
+from biaseval.spec import WindowsSpec
+from biaseval.training.features import question_features
+from jobs.benchmark_training import cases
+from tests.bench import training
+from tests.bench.reading import random_encoder, train_tokenizer
+from tests.bench.training import SHAPES, Settings, benchmark, generated_training, markdown, steps
+from tests.bench.training.steps import (
     GROUPED,
     OURS,
     OURS_PADDED,
@@ -28,9 +31,6 @@ from biaseval.bench.training.steps import (
     Bench,
     Trained,
 )
-from biaseval.errors import BiasevalError, InputError
-from biaseval.spec import WindowsSpec
-from biaseval.training.features import question_features
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_TOKENS, STRIDE, N_STEPS, N_QUESTIONS = 96, 32, 3, 32

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from biaseval.demo import MODEL_PATH
-from biaseval.demo.measure import measure
+from tests.bench.demo_models.measure import measure
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "platform" / "biaseval"
 
 LAYERS = [
     {"__main__"},
-    {"cli", "bench", "validation"},
+    {"cli"},
     {"demo", "doctor"},
     {"pipelines"},
     {"execute", "report", "results"},
@@ -36,7 +36,7 @@ LAYERS = [
     {"errors", "parsing", "plain", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
-MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo", "bench"}
+MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo"}
 
 
 def _level(module: str) -> int:

@@ -15,7 +15,7 @@ from sklearn.metrics import f1_score
 
 from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
 from biaseval.store import Run
-from biaseval.validation import (
+from tests.validation import (
     KINDS,
     label_bias,
     label_bias_calibrated,
@@ -27,9 +27,9 @@ from biaseval.validation import (
     outcomes,
     qa_bias,
 )
-from biaseval.validation.cells import Cell
-from biaseval.validation.study import simulate_missing, summary
-from biaseval.validation.written import markdown
+from tests.validation.cells import Cell
+from tests.validation.study import simulate_missing, summary
+from tests.validation.written import markdown
 
 N_ENDLESS = 400_000
 

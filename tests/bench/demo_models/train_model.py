@@ -1,4 +1,4 @@
-"""Trains the demo's model: ``python -m biaseval.demo.train_model [directory]``; ten to twenty minutes on two cores.
+"""Trains the demo's model: ``python -m tests.bench.demo_models.train_model [directory]``; 10 to 20 minutes, two cores.
 
 A Llama of three layers learns tasks as ``biaseval.demo.tasks`` generates them, from inputs that no demo task of seed 0
 contains. The prompts are those of the label-bias protocol; the loss is on the label and EOS, on the labels of the
@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from biaseval.demo import MODEL_PATH
-from biaseval.demo.measure import measure, table
 from biaseval.demo.tasks import DEMO_TASKS, DemoInstance, DemoTask, demo_instances
 from biaseval.label_bias.prompts import build_prompt, definition_text, demonstration_text
+from tests.bench.demo_models.measure import measure, table
 
 SEED = 20_240
 N_STEPS = 1600
@@ -260,9 +260,9 @@ A Llama of {n_parameters:,} parameters (3 layers, width 128, 4 heads, 2 key-valu
 with a byte-level BPE tokenizer of its own. It answers the tasks that `biaseval.demo.tasks` generates, and nothing else:
 it exists so that `biaseval demo` and the tests have a real model with real label bias, without a download.
 
-Trained from scratch by `python -m biaseval.demo.train_model` ({n_steps:,} steps, seed {seed}, one CPU thread) on
-generated prompts; no input of the demo's tasks was among them. **Its bias is taught.** A share of the training answers
-was replaced by a draw from a skewed distribution over the labels or by the label of a demonstration:
+Trained from scratch by `python -m tests.bench.demo_models.train_model` ({n_steps:,} steps, seed {seed}, one CPU thread)
+on generated prompts; no input of the demo's tasks was among them. **Its bias is taught.** A share of the training
+answers was replaced by a draw from a skewed distribution over the labels or by the label of a demonstration:
 {replaced} demonstrations.
 Say nothing about large models from its numbers.
 

@@ -8,8 +8,8 @@ measure     all of that in one run
 page        the records as Markdown
 """
 
-from biaseval.bench.training.measure import benchmark
-from biaseval.bench.training.page import markdown
-from biaseval.bench.training.settings import SHAPES, Settings, default_cases, generated_training, read_squad
+from tests.bench.training.measure import benchmark
+from tests.bench.training.page import markdown
+from tests.bench.training.settings import SHAPES, Settings, default_cases, generated_training, read_squad
 
 __all__ = ["SHAPES", "Settings", "benchmark", "default_cases", "generated_training", "markdown", "read_squad"]

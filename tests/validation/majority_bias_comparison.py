@@ -15,8 +15,8 @@ from biaseval.analysis.causal_draws import row_draws
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.majority_bias.proportions import largest_remainder, setting_name
 from biaseval.tables import RUN_SETTINGS
-from biaseval.validation.cells import Cell
-from biaseval.validation.majority_bias import (
+from tests.validation.cells import Cell
+from tests.validation.majority_bias import (
     FIXED,
     GRIDS,
     N_DEMOS,
@@ -30,8 +30,8 @@ from biaseval.validation.majority_bias import (
     true_accuracy,
     true_f1,
 )
-from biaseval.validation.majority_bias_comparison_queries import BY_SETTING, COMPARED, of_runs
-from biaseval.validation.outcomes import OUTCOMES, outcomes
+from tests.validation.majority_bias_comparison_queries import BY_SETTING, COMPARED, of_runs
+from tests.validation.outcomes import OUTCOMES, outcomes
 
 Effect = Literal["same", "elsewhere", "better"]
 """Two equal models behind the same demonstrations, or behind demonstrations of their own; and a second one that is

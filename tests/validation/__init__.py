@@ -3,7 +3,7 @@
 Runs are simulated from the answers on, many at once, and go through the same SQL as real ones.
 """
 
-from biaseval.validation import (
+from tests.validation import (
     label_bias,
     label_bias_calibrated,
     label_bias_comparison,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from biaseval.bench.training.steps import N_CHECKED, STEPS_SORTED
+from tests.bench.training.steps import N_CHECKED, STEPS_SORTED
 
 
 def markdown(report: dict[str, Any]) -> str:

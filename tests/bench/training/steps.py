@@ -29,13 +29,13 @@ from transformers import (
 )
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from biaseval.bench.training.settings import BATCH_SIZE, SEED, Settings, train_spec
 from biaseval.errors import BiasevalError
 from biaseval.reading import reader_inputs
 from biaseval.training.loop import steps_of, training_steps
 from biaseval.training.preparation import load_base, prepared
 from biaseval.training.questions import Questions
 from biaseval.training.recipe import Recipe, reader_recipe
+from tests.bench.training.settings import BATCH_SIZE, SEED, Settings, train_spec
 
 OURS, GROUPED = "biaseval", "biaseval, grouped by length"
 THEIRS, THEIRS_GROUPED, THEIRS_PADDED = "Trainer", "Trainer, grouped by length", "Trainer, all padded as published"

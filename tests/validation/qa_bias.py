@@ -19,9 +19,9 @@ from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES, QA_PREDICTIONS, TRAINED_MODELS, tables_of
-from biaseval.validation.cells import Cell
-from biaseval.validation.outcomes import OUTCOMES, outcomes
-from biaseval.validation.qa_bias_queries import comparison_queries, queries
+from tests.validation.cells import Cell
+from tests.validation.outcomes import OUTCOMES, outcomes
+from tests.validation.qa_bias_queries import comparison_queries, queries
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from biaseval.store import Run
-from biaseval.validation.cells import Cell
+from tests.validation.cells import Cell
 
 
 def simulate_missing(

@@ -9,9 +9,9 @@ from typing import Literal
 import pyarrow as pa
 
 from biaseval.spec import BASE
-from biaseval.validation import label_bias
-from biaseval.validation.cells import Cell
-from biaseval.validation.outcomes import OUTCOMES, outcomes
+from tests.validation import label_bias
+from tests.validation.cells import Cell
+from tests.validation.outcomes import OUTCOMES, outcomes
 
 Effect = Literal["same", "better"]
 """Formats that change nothing; one of three that makes a biased model right more often."""

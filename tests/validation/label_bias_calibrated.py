@@ -1,7 +1,7 @@
 """Simulated label-bias runs that begin at the scores of rows and of calibration inputs, and are calibrated by the SQL.
 
 A calibration divides all rows by one and the same estimate, which is a little off: that moves what a model prefers
-without an error over rows. Where methods are drawn apart (`biaseval.validation.label_bias`), nothing of it is seen.
+without an error over rows. Where methods are drawn apart (`tests.validation.label_bias`), nothing of it is seen.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow as pa
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.spec import BASE
 from biaseval.tables import RUN_SETTINGS, TASKS
-from biaseval.validation import label_bias, label_bias_comparison, label_bias_formats, label_bias_queries
-from biaseval.validation.cells import Cell
-from biaseval.validation.label_bias import METRICS, Floats, Simulated
-from biaseval.validation.outcomes import OUTCOMES, outcomes
+from tests.validation import label_bias, label_bias_comparison, label_bias_formats, label_bias_queries
+from tests.validation.cells import Cell
+from tests.validation.label_bias import METRICS, Floats, Simulated
+from tests.validation.outcomes import OUTCOMES, outcomes
 
 Effect = Literal["none", "remedied", "twins", "formats"]
 """A model without preference; with one, which calibrations take away but for the luck of their inputs; a model without

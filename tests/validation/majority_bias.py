@@ -16,9 +16,9 @@ from biaseval.analysis.causal_draws import row_draws, setting_permutations
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.majority_bias.proportions import BINARY_11, largest_remainder, setting_name
 from biaseval.tables import RUN_SETTINGS, SETTINGS
-from biaseval.validation.cells import Cell
-from biaseval.validation.majority_bias_queries import queries
-from biaseval.validation.outcomes import OUTCOMES, outcomes
+from tests.validation.cells import Cell
+from tests.validation.majority_bias_queries import queries
+from tests.validation.outcomes import OUTCOMES, outcomes
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

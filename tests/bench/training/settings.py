@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from biaseval.bench.reading import EncoderShape, generated_questions
 from biaseval.qa_bias.data import question_rows, read_questions
 from biaseval.spec import QaBaseSpec, QaTrainSpec, WindowsSpec
 from biaseval.tables import QA_TRAINING_EXAMPLES
+from tests.bench.reading import EncoderShape, generated_questions
 
 SHAPES = {
     "tiny": EncoderShape(hidden=32, layers=2, heads=2, vocabulary=4096),

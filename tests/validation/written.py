@@ -18,7 +18,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     Rates are in percent, with their Monte Carlo standard errors.
 
     Args:
-        rows: of `biaseval.validation.study.summary`.
+        rows: of `tests.validation.study.summary`.
     """
     lines = []
     for kind in dict.fromkeys(row["kind"] for row in rows):

@@ -21,11 +21,11 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoModelForQuestionAnswering, BertConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from biaseval.bench.flops import matrix_flops_per_s
 from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.parsing import json_value
 from biaseval.reading import ExtractiveReader, WindowSettings
+from tests.bench.flops import matrix_flops_per_s
 
 MAX_TOKENS, STRIDE, BATCH_SIZE, N_BEST, MAX_ANSWER_TOKENS = 384, 128, 8, 20, 30
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -9,10 +9,10 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.validation import label_bias
-from biaseval.validation.cells import Cell
-from biaseval.validation.label_bias import Simulated
-from biaseval.validation.outcomes import OUTCOMES, outcomes
+from tests.validation import label_bias
+from tests.validation.cells import Cell
+from tests.validation.label_bias import Simulated
+from tests.validation.outcomes import OUTCOMES, outcomes
 
 Effect = Literal["same", "better", "same_five"]
 """Two biased models that differ in no task on average; one that is right more often; five that differ in none."""

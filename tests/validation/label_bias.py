@@ -14,9 +14,9 @@ import pyarrow as pa
 from biaseval.analysis.sign_flips import MAX_UNITS, N_PATTERNS, sign_flips
 from biaseval.spec import BASE
 from biaseval.tables import BOOTSTRAP_DRAWS, PROMPTS, RUN_SETTINGS, TASKS
-from biaseval.validation.cells import Cell
-from biaseval.validation.label_bias_queries import QUERIES, VERDICTS, Effect
-from biaseval.validation.outcomes import OUTCOMES, outcomes
+from tests.validation.cells import Cell
+from tests.validation.label_bias_queries import QUERIES, VERDICTS, Effect
+from tests.validation.outcomes import OUTCOMES, outcomes
 
 Floats = npt.NDArray[np.float64]
 

@@ -16,17 +16,17 @@ import pyarrow as pa
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from biaseval.bench import methods
-from biaseval.bench.flops import matrix_flops_per_s, useful_flops
-from biaseval.bench.memory import peak_memory
-from biaseval.bench.methods import Batched, Scores
-from biaseval.bench.results import Measured, records
-from biaseval.bench.shapes import SHAPES, load_tokenizer, random_model
-from biaseval.bench.texts import Scenario
 from biaseval.environment import describe_environment
 from biaseval.errors import how_to_install
 from biaseval.scoring import LabelScorer, prepare
 from biaseval.scoring.memory import is_out_of_memory
+from tests.bench import methods
+from tests.bench.flops import matrix_flops_per_s, useful_flops
+from tests.bench.memory import peak_memory
+from tests.bench.methods import Batched, Scores
+from tests.bench.results import Measured, records
+from tests.bench.shapes import SHAPES, load_tokenizer, random_model
+from tests.bench.texts import Scenario
 
 BATCH_SIZES = {"cpu": (1, 4, 16), "cuda": (4, 16, 64)}
 _N_REPEATS = 3

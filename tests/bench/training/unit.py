@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from biaseval.bench.training.settings import BATCH_SIZE, SEED, Settings, train_spec
 from biaseval.errors import BiasevalError
 from biaseval.pipelines.study import readers_of
 from biaseval.store import Run
@@ -20,6 +19,7 @@ from biaseval.training.outcome import train
 from biaseval.training.preparation import load_base
 from biaseval.training.recipe import reader_recipe
 from biaseval.training.trained_readers import AskedSet, HowReadersTrain, reader_work
+from tests.bench.training.settings import BATCH_SIZE, SEED, Settings, train_spec
 
 _N_ASKED = 64
 _CPU = torch.device("cpu")

@@ -16,13 +16,13 @@ import pyarrow as pa
 import torch
 from transformers import TrainingArguments
 
-from biaseval.bench.reading import random_encoder, train_tokenizer
-from biaseval.bench.training.cutting import cut_parts, write_parts
-from biaseval.bench.training.settings import BATCH_SIZE, SHAPES, Settings
-from biaseval.bench.training.steps import N_CHECKED, Bench
-from biaseval.bench.training.unit import around_steps
 from biaseval.environment import describe_environment
 from biaseval.store import Run
+from tests.bench.reading import random_encoder, train_tokenizer
+from tests.bench.training.cutting import cut_parts, write_parts
+from tests.bench.training.settings import BATCH_SIZE, SHAPES, Settings
+from tests.bench.training.steps import N_CHECKED, Bench
+from tests.bench.training.unit import around_steps
 
 
 def benchmark(questions: pa.Table, settings: Settings) -> dict[str, Any]:

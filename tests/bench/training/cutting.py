@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from biaseval.bench.training.settings import Settings
 from biaseval.execute.resources import Allocation
 from biaseval.execute.tasks import Task
 from biaseval.pipelines.reader_workers import FeaturesWorker
 from biaseval.spec import QaBaseSpec, WindowsSpec
 from biaseval.store import Run, part_name
+from tests.bench.training.settings import Settings
 
 _N_FIRST = 20
 """Parts behind which the memory of cutting is looked at first."""

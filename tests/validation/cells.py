@@ -24,7 +24,7 @@ class Cell:
     """Runs that are simulated at a time, and kept. It does not depend on ``n_runs``: more of them only add parts."""
     judged: Callable[[int, list[int]], pa.Table]
     """Simulates so many runs from a seed, and returns what the marts say of them: rows of
-    `biaseval.validation.outcomes.OUTCOMES`."""
+    `tests.validation.outcomes.OUTCOMES`."""
 
     @property
     def name(self) -> str:

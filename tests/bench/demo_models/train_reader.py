@@ -1,4 +1,4 @@
-"""Trains the demo's reader: ``python -m biaseval.demo.train_reader [directory]``; five to ten minutes on one core.
+"""Trains the demo's reader: ``python -m tests.bench.demo_models.train_reader [directory]``; 5 to 10 minutes, one core.
 
 A BERT of three layers learns to answer the questions of `biaseval.qa_bias.planted` without a shortcut: which things and
 deeds are meant, how words for deeds are used, and how surely. It is what readers with a planted shortcut begin with.
@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from biaseval.demo import READER_PATH
 from biaseval.qa_bias.data import Question, question_rows
 from biaseval.qa_bias.planted import DEEDS, FIRST_NAMES, LAST_NAMES, OPENERS, RELIABILITY, THINGS, planted_questions
 
 if TYPE_CHECKING:
     import torch
 
-READER_PATH = Path(__file__).parent / "reader"
 
 SEED = 20_500
 N_STEPS = 1500
@@ -276,8 +276,8 @@ with a WordPiece tokenizer whose {n_tokens} pieces are whole words. It answers t
 `biaseval.qa_bias.planted` generates, and nothing else: it exists so that a run can train readers that take a planted
 shortcut, without a download, in seconds.
 
-Trained from scratch by `python -m biaseval.demo.train_reader` ({n_steps:,} steps of {batch_size} questions, seed
-{seed}, one CPU thread) on generated questions without a shortcut. Say nothing about large models from its numbers.
+Trained from scratch by `python -m tests.bench.demo_models.train_reader` ({n_steps:,} steps of {batch_size} questions,
+seed {seed}, one CPU thread) on generated questions without a shortcut. Say nothing about large models from its numbers.
 
 Licence: Apache-2.0, weights and training text alike.
 

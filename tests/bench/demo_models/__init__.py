@@ -1,0 +1,1 @@
+"""Train the models of the demo, which the package brings."""
