@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +14,10 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from biaseval.errors import TransientError
-from biaseval.execute import groups, training, waiting
+from biaseval.execute import datasets, groups, holdings, training, waiting
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.holdings import remove_strays
+from biaseval.execute.pace import Pace
 from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Ask, Groups, NodeType, Resources, allocate
 from biaseval.execute.tasks import Made, Task
@@ -122,6 +124,23 @@ def made(folder: Path, **how: Any) -> list[int]:
     stage = Parts(name="writing", verb="written", units=[unit], execution=ExecutionSpec(actors=1), worker=Writer, **how)
     with Cluster(ExecutionSpec()) as cluster:
         return [done.unit.number for done in stage.make(Run.open(str(folder)), [unit], cluster)]
+
+
+def test_a_look_that_fails_is_not_the_last(tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, looked_again = list[str](), threading.Event()
+
+    def n_placed(name: str) -> int:
+        asked.append(name)
+        if len(asked) == 1:
+            raise RuntimeError("Ray's tables do not answer")
+        looked_again.set()
+        return 1
+
+    monkeypatch.setattr(holdings, "n_placed", n_placed)
+    monkeypatch.setattr(datasets, "_PAUSE_S", 0.05)
+    allocation, pace = allocate(ExecutionSpec(), 1, HERE), Pace(Run.open(str(tmp_path)), [], "rows", 0)
+    with datasets._looked_after(Wait("scoring", ExecutionSpec(), HERE), allocation, pace):
+        assert looked_again.wait(30)
 
 
 @pytest.mark.ray

@@ -46,8 +46,6 @@ class Done:
     """When it was written, by the same clock."""
     busy_s: float = 0.0
     """How long the actor worked on it in between."""
-    n_actors: int = 1
-    """That work beside each other, at least."""
     digests: Mapping[str, Digest] = field(default_factory=dict)
     """Of its files, where who wrote them said so."""
 

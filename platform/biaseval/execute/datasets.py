@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import ray.data
 
     from biaseval.execute.cluster import Cluster
+    from biaseval.execute.pace import Pace
     from biaseval.execute.parts import Parts
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,9 @@ _PAUSES_S = (5.0, 25.0)
 _TICK_S = 0.1
 """Seconds after which the thread that looks at a wait checks whether the block has ended."""
 
+_PAUSE_S = 1.0
+"""Seconds after which that thread tries again where Ray's tables did not answer."""
+
 _CALLS = 2
 """Of an actor at a time: one part is made while another one is written."""
 
@@ -54,7 +58,9 @@ _IN_FLIGHT = 3
 """Parts that are sent to an actor: those, and the next, so that it need not wait for it."""
 
 
-def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+def made_on_ray(
+    parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluster, pace: Pace
+) -> Generator[Done, None, None]:
     """Make the missing units of a stage on a cluster, in any order, and yield each when it is complete.
 
     Raises:
@@ -71,11 +77,11 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
     units = {unit.number: unit for unit in missing}
     forget_broken_devices(run)
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
-    n_actors = allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0]
+    pace.n_actors = max(1, allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0])
     heard = Versions()
     try:
         with (
-            _looked_after(Wait(parts.name, parts.execution, resources), allocation) as step,
+            _looked_after(Wait(parts.name, parts.execution, resources), allocation, pace) as step,
             # Closed with the block: an error that somebody keeps would keep the actors, too.
             closing(_rows(_mapped(parts, run, missing, allocation, resources, step))) as rows,
         ):
@@ -88,7 +94,7 @@ def made_on_ray(parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluste
                 found = json_value(row["done"])
                 heard.hear(found.pop("versions"))
                 digests = {name: Digest(*own) for name, own in found.pop("digests").items()}
-                done = Done(units[found.pop("number")], digests=digests, n_actors=max(1, n_actors), **found)
+                done = Done(units[found.pop("number")], digests=digests, **found)
                 hours.add(done)
                 yield done
         if hours.is_used_up and missing_units(run, missing):
@@ -110,8 +116,8 @@ def _rows(mapped: ray.data.Dataset) -> Generator[dict[str, Any], None, None]:
 
 
 @contextmanager
-def _looked_after(wait: Wait, allocation: Allocation) -> Iterator[type]:
-    """Look in the block, again and again, whether an actor has its place and gets what it works on.
+def _looked_after(wait: Wait, allocation: Allocation, pace: Pace) -> Iterator[type]:
+    """Look in the block, again and again, whether an actor has its place and what it works on, and how fast it is.
 
     A thread looks: Ray Data's own loop stands still while there is no node.
 
@@ -120,6 +126,7 @@ def _looked_after(wait: Wait, allocation: Allocation) -> Iterator[type]:
     """
     from ray.data._internal.execution.execution_callback import ExecutionCallback
     from ray.data.exceptions import ExecutionTimeoutError
+    from ray.exceptions import RayError
 
     from biaseval.execute.holdings import n_placed
 
@@ -143,9 +150,14 @@ def _looked_after(wait: Wait, allocation: Allocation) -> Iterator[type]:
         while not problems and not ended.wait(_TICK_S):
             try:
                 if wait.is_due():
+                    pace.look()
                     wait.look(asked())
             except TransientError as error:
                 problems.append(error)
+            except (RayError, RuntimeError) as error:
+                # Ray Data meets it too, if it lasts.
+                logger.debug("Ray's tables do not answer", exc_info=error)
+                ended.wait(_PAUSE_S)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from biaseval.execute.budget import say_idle_budget
@@ -39,7 +39,7 @@ def is_little(parts: Parts, missing: Sequence[Unit], cluster: Cluster) -> bool:
     return parts.execution.gpus_per_actor == 0 or not _has_gpu()
 
 
-def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Iterator[Done]:
+def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Generator[Done, None, None]:
     """Make the missing units of a stage one after another, and yield each when it is complete.
 
     Raises:

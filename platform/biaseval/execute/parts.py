@@ -5,7 +5,8 @@ So a part is complete when its files exist, whatever dies before or after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,6 +48,8 @@ class Parts:
     """What a CPU task does before: ``prepare(run, task, **arguments)``; the worker gets what it returns."""
     weights_bytes: int | None = None
     """Of the model that each worker holds; None: nobody knows."""
+    n_passes: int = 0
+    """Of the model over each token of a unit, where workers measure batches (`leave_pace`); 0: they do not."""
     recorder: Callable[[Run], Recorder] | None = None
     seconds: Callable[[Unit], float] | None = None
     """Returns about how long this process would take for a unit; None: nobody knows, or actors are asked for."""
@@ -55,7 +58,7 @@ class Parts:
         """Return 0: a part is there or it is not."""
         return 0
 
-    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Generator[Done, None, None]:
         """Make the missing units in any order, and yield each when it is complete.
 
         Raises:
@@ -64,18 +67,24 @@ class Parts:
         """
         from biaseval.execute.datasets import made_on_ray
         from biaseval.execute.here import is_little, made_here
+        from biaseval.execute.pace import Pace
 
+        # Parts of stages that keep no record of their speed differ too much for the first to speak for all.
+        pace = Pace(run, missing if self.recorder is not None else [], self.noun, self.n_passes)
         recorder = None if self.recorder is None else self.recorder(run)
         made = (
             made_here(self, run, missing)
             if is_little(self, missing, cluster)
-            else made_on_ray(self, run, missing, cluster)
+            else made_on_ray(self, run, missing, cluster, pace)
         )
         try:
-            for done in made:
-                if recorder is not None:
-                    recorder.add(done)
-                yield done
+            with closing(made):
+                for done in made:
+                    pace.add(done)
+                    if recorder is not None:
+                        recorder.add(done)
+                    yield done
         finally:
             if recorder is not None:
                 recorder.close()
+            pace.close()

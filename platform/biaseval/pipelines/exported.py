@@ -44,6 +44,7 @@ Row = dict[str, Any]
 def export_samples(run_uri: str, out_uri: str) -> list[str]:
     """Write the test rows of a label-bias run as the harness logs samples, in the base format: a folder a setting.
 
+    A task's name gives its file's name, so that / in it becomes __.
     A label's log-likelihood is the one by which the run predicts (``scoring``), without calibration; the harness's is
     the sum without EOS.
 
@@ -65,6 +66,8 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
     if out.names():
         raise InputError(f"{out.uri}: is not empty; choose another folder, nothing is written over")
     about = {row["task"]: row for row in query([run.uri], "from tasks").to_pylist()}
+    if len({_name(task) for task in about}) < len(about):
+        raise InputError(f"{run.uri}: two names of tasks differ by / and __ alone; rename one in the spec and run anew")
     [settings] = query([run.uri], "from run_settings").to_pylist()
     facts = {
         "model_name": spec.name,
@@ -91,7 +94,7 @@ def _settings(rows: list[Row], about: dict[str, Row]) -> Iterator[tuple[tuple[in
             setting,
             [
                 ExportedTask(
-                    task,
+                    _name(task),
                     about[task]["definition"] or "",
                     about[task]["labels"],
                     [ExportedRow(**{key: row[key] for key in ExportedRow.__dataclass_fields__}) for row in of_task],
@@ -99,6 +102,10 @@ def _settings(rows: list[Row], about: dict[str, Row]) -> Iterator[tuple[tuple[in
                 for task, of_task in groupby(of_setting, key=lambda row: row["task"])
             ],
         )
+
+
+def _name(task: str) -> str:
+    return task.replace("/", "__")
 
 
 def _write(out: Run, name: str, text: str) -> str:

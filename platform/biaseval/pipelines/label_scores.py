@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from biaseval.environment import read_environment
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import n_cores, take_share
+from biaseval.execute.pace import leave_pace
 from biaseval.execute.tasks import Made, Task
 from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
 from biaseval.pipelines.kind import Plan
@@ -20,7 +22,7 @@ from biaseval.pipelines.planning import tokenizer_of
 from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord, known_budgets, with_share
 from biaseval.spec import ExecutionSpec, ModelSpec, Prediction
 from biaseval.store import Run, part_name
-from biaseval.tables import ADAPTED, run_outputs
+from biaseval.tables import ADAPTED, output_tables, run_outputs
 from biaseval.training.rows import ADAPTERS
 from biaseval.units import Unit
 
@@ -68,8 +70,14 @@ def scoring_stage(
         },
         seconds=_seconds(execution, n_parameters),
         weights_bytes=None if n_parameters is None else int(n_parameters * _width(model)),
+        n_passes=(1 + ("adapters" in plan)) * n_passes(predict),
         recorder=ScorerRecord,
     )
+
+
+def n_passes(predict: Sequence[Prediction]) -> int:
+    """Return how often a model reads each prompt: what is continued is read again."""
+    return ("label_scores" in output_tables(predict)) + ("generate" in predict)
 
 
 def _width(model: ModelSpec) -> float:
@@ -149,6 +157,8 @@ class LabelScoresWorker:
             token_budget=budgets.get("token_budget"),
             cache_budget=budgets.get("cache_budget"),
         )
+        if "generate" not in predict:  # continuations take longer than scores
+            self.scorer.tell_pace(partial(leave_pace, run))
 
     def make(self, task: Task, prepared: ReadPart) -> Made:
         """Score a part, by the model and by the adapted model; the scorer's facts are beside it."""

@@ -207,8 +207,7 @@ def make_missing(
                 say(f"resuming: {total - left:,} of {total:,} {stage.noun} are {stage.verb}")
             _delete_products(run, missing)
             cluster.settle()
-            tokens = sum(unit.work.get("tokens", 0) for unit in missing) if stage.noun == "rows" else 0
-            with making_progress(total, total - left, f"{stage.noun} {stage.verb}", tokens) as progress:
+            with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
                 own = []
                 # Closed with the block: an error that somebody keeps would keep its actors and groups, too.
                 with closing(cast("Generator[Done, None, None]", stage.make(run, missing, cluster))) as making:
@@ -216,7 +215,7 @@ def make_missing(
                         for name in (*done.unit.files, *done.unit.beside):
                             run.ledger.files.setdefault(name, None)
                         run.ledger.files.update(done.digests)
-                        progress.advance(done.unit.size, done.tokens, done.busy_s, done.n_actors)
+                        progress.advance(done.unit.size, done.tokens)
                         run.guard()
                         own.append(done)
             made += own

@@ -100,6 +100,8 @@ class _Text:
     nodes: Integers
     targets: slice
     """The targets that no row before this one has."""
+    n_new: int
+    """Nodes that no row before this one has."""
 
 
 class _Runner:
@@ -110,6 +112,7 @@ class _Runner:
         self._cache_budget = cache_budget
         starts, stops = _chains(trie)
         self._is_croppable = _is_croppable(model)
+        self._n_new = 0
         self._chain_stop = dict(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def visit(
@@ -128,7 +131,7 @@ class _Runner:
                     longer = cache if self._is_croppable else _repeated(cache, 1)
                 for chunk in range(node, branching, self._budget):
                     nodes = np.arange(chunk, min(chunk + self._budget, branching))
-                    text = _Text(nodes, self._trie.targets(int(nodes[0]), int(nodes[-1]) + 1))
+                    text = _Text(nodes, self._trie.targets(int(nodes[0]), int(nodes[-1]) + 1), len(nodes))
                     yield from self._run([text], longer)
                 yield from self.visit(branching, after, cached_starts, longer)
                 if longer is cache:
@@ -148,10 +151,12 @@ class _Runner:
         leaves = np.flatnonzero(self._trie.end[start:stop] == np.arange(start, stop) + 1) + start
         for leaf in leaves.tolist():
             latest[depth[before - start : leaf + 1 - start]] = np.arange(before, leaf + 1)
-            yield _Text(latest[: depth[leaf - start] + 1].copy(), self._trie.targets(before, leaf + 1))
+            nodes = latest[: depth[leaf - start] + 1].copy()
+            yield _Text(nodes, self._trie.targets(before, leaf + 1), leaf + 1 - before)
             before = leaf + 1
 
     def _run(self, texts: Sequence[_Text], cache: DynamicCache | None) -> Iterator[Predictions]:
+        self._n_new += sum(text.n_new for text in texts)
         n_cached = 0 if cache is None else cache.get_seq_length()
         width = max(len(text.nodes) for text in texts)
         ids = torch.zeros((len(texts), width), dtype=torch.long)
@@ -181,7 +186,8 @@ class _Runner:
             wanted, rows = np.unique(row_of_target * len(kept) + column, return_inverse=True)
             flat = logits.flatten(0, 1)[on_device(wanted, logits.device)]
             is_short = np.array([len(text.nodes) < width for text in texts])
-            yield Predictions(np.concatenate(targets), rows, flat, is_short[row_of_target])
+            n_new, self._n_new = self._n_new, 0
+            yield Predictions(np.concatenate(targets), rows, flat, is_short[row_of_target], n_new)
 
 
 def _repeated(cache: DynamicCache, n: int) -> DynamicCache:

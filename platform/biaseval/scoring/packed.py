@@ -8,7 +8,7 @@ positions from ``position_ids`` and attention from the mask alone, hence the lis
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -168,9 +168,12 @@ def packed_predictions(model: PreTrainedModel, trie: TokenTrie, budget: int, cac
         cache: what an earlier call left behind, or a new one. The packs of a long shared beginning are taken from it
             if it holds the very same, and it holds those of this call afterwards.
     """
+    n_nodes = 0
     for run in _runs(model, trie, budget, cache):
+        n_nodes += run.pack.stop - run.pack.start
         if run.predictions is not None:
-            yield run.predictions
+            yield replace(run.predictions, n_nodes=n_nodes)
+            n_nodes = 0
 
 
 def write_continuations(

@@ -33,6 +33,8 @@ class Predictions:
     """``[n_rows, vocabulary]``."""
     is_padded: npt.NDArray[np.bool_] | None = None
     """``[n]`` whether the target's text was filled up to the length of a longer one; None: none was."""
+    n_nodes: int = 0
+    """Of the trie that ran for the first time since the predictions before these."""
 
 
 def write_logprobs(trie: TokenTrie, predictions: Iterable[Predictions], scores: Logprobs) -> None:

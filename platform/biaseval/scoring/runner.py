@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +52,9 @@ _STEPS = 2
 """And by this many times the dtype's epsilon at the largest logit, whatever else: target and normalizer are rounded."""
 
 _N_SELF_TEST = 3
+
+_LEAST_MEASURED_S = 1.0
+"""Seconds of batches from which on their speed is told."""
 
 _MAY_BE_WRONG: dict[Path, tuple[str, ...]] = {
     "packed": ("shared",),
@@ -126,6 +130,8 @@ class Runner:
             self.paths = self.paths[self.paths.index(path) :]
         self.left: dict[Path, str] = {}
         """The paths that were found wrong, and why."""
+        self.hear_pace: Callable[[int, float], None] | None = None
+        """Is told once how many tokens of texts some batches took, and how many seconds; not of the first batch."""
         self._sliding_window, self._rotary_limit = sliding_window(model), rotary_limit(model)
         self.forget()
 
@@ -277,7 +283,7 @@ class Runner:
             return is_padded
 
         def noted(trie: TokenTrie) -> Iterator[Predictions]:
-            for each in self._predictions(path, trie):
+            for each in self._paced(path, self._predictions(path, trie)):
                 if each.is_padded is not None:
                     is_padded[trie.target_slot[each.targets]] = each.is_padded
                 yield each
@@ -291,6 +297,26 @@ class Runner:
             self._leave(path, f"fails with {type(error).__name__}: {error}")
             raise _PathFailedError from error
         return is_padded
+
+    def _paced(self, path: Path, predictions: Iterator[Predictions]) -> Iterator[Predictions]:
+        """Yield predictions, and measure how long batches take, with what is done with them, until that is told.
+
+        Not where texts run whole: the first batch of a shared beginning has all its new tokens, the others few.
+        """
+        started, n_nodes = None, 0
+        for each in predictions:
+            yield each
+            if self.hear_pace is None or path not in ("packed", "prefix_cache"):
+                continue
+            each.logits[0, 0].item()  # waits for a GPU
+            now = time.monotonic()
+            if started is None:
+                started = now  # the first batch starts kernels and threads
+                continue
+            n_nodes += each.n_nodes
+            if now - started >= _LEAST_MEASURED_S:
+                hear, self.hear_pace = self.hear_pace, None
+                hear(n_nodes, now - started)
 
     def _is_to_be_tested(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
         """Return whether texts run together in a way that was not compared yet with texts that run alone."""

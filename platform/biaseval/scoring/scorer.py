@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,10 @@ class LabelScorer:
         self.tokenizer = tokenizer
         self._runner = Runner(model, token_budget, cache_budget, path)
         self._slot: AdapterSlot | None = None
+
+    def tell_pace(self, hear: Callable[[int, float], None]) -> None:
+        """Tell a function once, while texts are scored, how many tokens some batches took, and how many seconds."""
+        self._runner.hear_pace = hear
 
     @classmethod
     def load(
