@@ -5,5 +5,5 @@
 set -eu
 run=${1:-runs/reviews}
 biaseval run "$(dirname "$0")/reviews.yaml" --run-dir "$run"
-biaseval check "$run" --junit "$run/gates.xml" --markdown "$run/gates.md" \
+biaseval check "$run" --junit "$run/gates.xml" \
   --preset "unbiased where suite = 'all' and method = 'none' and n_demos = 4"

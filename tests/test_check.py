@@ -174,7 +174,7 @@ def test_the_command_exits_with_3_where_a_gate_falls_and_writes_its_files(
     runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = "rsd < 99 where method = 'none'"
-    files = ["--junit", str(tmp_path / "out" / "gates.xml"), "--markdown", str(tmp_path / "gates.md")]
+    files = ["--junit", str(tmp_path / "out" / "gates.xml")]
     found = call(capsys, monkeypatch, "check", runs[0], held, "accuracy > 2 or false", *files)
     assert (found.code, found.err) == (3, "")
     assert "FELL" in found.out
@@ -190,9 +190,6 @@ def test_the_command_exits_with_3_where_a_gate_falls_and_writes_its_files(
     [failure] = cases["accuracy > 2 or false"]
     assert failure.attrib["message"] == "not met by 2 of 2 rows"
     assert len((failure.text or "").splitlines()) == 2
-    markdown = (tmp_path / "gates.md").read_text()
-    assert "1 of 2 gates fell" in markdown.splitlines()[0]
-    assert "| `` accuracy > 2 or false `` | FELL | 0 of 2 |" in markdown
     as_json = call(capsys, monkeypatch, "check", runs[0], held, "accuracy > 2", "--json")
     assert as_json.code == 3
     content = json.loads(as_json.out)

@@ -71,7 +71,6 @@ def test_a_gate_measures_and_checks(tmp_path: Path) -> None:
     command = [str(EXAMPLES / "gate.sh"), str(tmp_path / "run")]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "holds" in (tmp_path / "run" / "gates.md").read_text()
     assert ElementTree.parse(tmp_path / "run" / "gates.xml").getroot().get("failures") == "0"
 
 

@@ -33,6 +33,19 @@ def jobs_of(head: Head) -> JobSubmissionClient:
         return JobSubmissionClient(head.dashboard)
 
 
+def wait_for_job_agent(head: Head) -> None:
+    """Wait until a job can be submitted: the agent that takes jobs starts after the head says that it runs."""
+    deadline = time.monotonic() + 240
+    while True:
+        try:
+            jobs_of(head).submit_job(entrypoint="true")
+            return
+        except (RuntimeError, ConnectionError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
 LOCAL = """
 import ray
 from biaseval.execute.cluster import Cluster
@@ -71,8 +84,9 @@ def run_job(name: str, *arguments: str) -> int:
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[Head]:
-    """Start a head with a job server."""
+    """Start a head with a job server that takes jobs."""
     with ray_head(num_cpus=4) as started:
+        wait_for_job_agent(started)
         yield started
 
 

@@ -23,10 +23,11 @@ from biaseval.pipelines.prompts_file import _prompt_rows
 from biaseval.qa_bias.data import read_questions
 from biaseval.records import Records
 from biaseval.store import Run
+from biaseval.tables import tables_of
 from tests.labelplans import two_tasks
 from tests.majorityplans import MajorityPlan
 from tests.qaplans import two_segments
-from tests.relationnames import views_of
+from tests.relationnames import names_of
 
 PACKAGE = Path(biaseval.__file__).parent
 TABLES = {"label_bias": "label_scores", "majority_bias": "label_scores", "qa_bias": "qa_examples"}
@@ -54,7 +55,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_a_run_has_the_same_rows_wherever_it_lies(runs: tuple[str, str, list[str]]) -> None:
     kind, plain, others = runs
-    names = views_of(kind)
+    names = [*tables_of(kind), *names_of(kind, "marts")]  # all else is made of these
     with closing(open_runs([plain])) as connection:
         wanted = {name: connection.sql(f"from {name} order by all").to_arrow_table() for name in names}
     for other in others:

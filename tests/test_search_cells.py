@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from biaseval.report.search_cells import decimals, domain_words, number, parameter, short_keys, slice_name
+from biaseval.report.search_cells import decimals, domain_words, number, parameter, short_keys
 from biaseval.report.search_findings import Objective
 from biaseval.report.search_words import against
 
@@ -42,8 +42,6 @@ def test_values_and_domains_in_words() -> None:
     ]  # fmt: skip
     assert domain_words("loguniform", [0.001, 10]) == "any number from 0.001 to 10, by its logarithm"
     assert domain_words("grid", list(range(20))) == "20 values, from 0 to 19"
-    assert slice_name({"lowest": 1.0, "highest": 3.5, "bin": "1"}) == "1–3.5"
-    assert slice_name({"lowest": None, "highest": None, "bin": None}) == "null"
 
 
 def test_keys_are_named_by_what_tells_them_apart() -> None:

@@ -32,10 +32,7 @@ ACCURACY = {"sql": "select avg(accuracy) as accuracy from label_bias_by_task", "
 BY_TASK = {"sql": "select task, avg(accuracy) as accuracy from label_bias_by_task group by task", "maximize": True}
 F1 = {"sql": "select avg(f1) as f1 from qa_by_dataset where dataset <> '<b>'", "maximize": True}
 BIAS = {"sql": "select avg(bias_significance) as bias from qa_bias_by_heuristic", "maximize": False}
-MARTS = (
-    *("search_best", "search_costs", "search_cross_fit", "search_importance"),
-    *("search_slices", "search_trials", "search_verdicts"),
-)
+MARTS = ("search_best", "search_costs", "search_importance", "search_trials", "search_verdicts")
 NOISE = (-0.01, 0.0, 0.01)
 
 
@@ -216,7 +213,7 @@ def test_each_table_has_the_query_that_shows_it(made: str, request: pytest.Fixtu
     run = request.getfixturevalue(made)
     source = run.read_text("report.html")
     queries = {html.unescape(code) for code in re.findall(r'class="query">.*?<code>(.*?)</code>', source)}
-    assert len(queries) > 6
+    assert len(queries) >= 6
     for one in queries:
         assert query([run.uri], one).num_rows > 0, one
     tables = re.findall(r"<table[^>]*>", source[: source.index('id="settings"')])

@@ -1,4 +1,4 @@
-"""What a search came to by SQL: the chosen trial, its front, noise, slices and importance, done by hand; its checks."""
+"""What a search came to by SQL: the chosen trial, its front, noise and importance, done by hand; its checks."""
 
 from __future__ import annotations
 
@@ -352,7 +352,6 @@ def test_a_number_beside_the_objective_is_kept_and_decides_nothing() -> None:
         search.value(trial, "n_rows", "choice", 100.0 - trial, [100.0, 100.0], "one")
     assert search.rows("from search_best") == expected
     assert {row["objective"] for row in search.rows("from search_trials")} == {"f1"}
-    assert {row["objective"] for row in search.rows("from search_slices")} == {"f1"}
     assert not search.problems("trials_are_whole")
     # It is no objective that is there.
     search.values = [row for row in search.values if (row["trial"], row["objective"]) != (2, "f1")]
@@ -368,11 +367,7 @@ def test_the_sample_of_all_questions_decides_nothing() -> None:
     assert not search.problems("trials_are_whole")
 
 
-def test_slices_and_importance_are_those_of_a_scope() -> None:
-    found = by_task().rows("select scope, bin, mean, n_trials from search_slices")
-    assert [tuple(row.values()) for row in found] == [
-        ("one", "p", 0.9, 1), ("one", "q", pytest.approx(0.3), 2), ("two", "p", 0.1, 1), ("two", "q", 0.8, 1)
-    ]  # fmt: skip
+def test_importance_is_that_of_a_scope() -> None:
     # Of one: the mean is 0.5, total 0.16 + 0.09 + 0.01 = 0.26, within 0.01 + 0.01 = 0.02 with 3 - 2 degrees of
     # freedom, so (0.26 - 0.02 - 0.02) / 0.26. Of two each bin has one trial.
     found = by_task().rows("select scope, share from search_importance")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from biaseval.analysis.relations import connect
 from biaseval.pipelines import describe
 from biaseval.prompting.power import smallest_gap
 from tests.growth.runs import own_spec
 from tests.label_bias.test_own_data import reviews, write_csv
 from tests.label_bias_statistics.test_smallest_biases import smallest
+from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 
 
 def test_a_plan_says_the_smallest_bias_of_its_rows_and_what_it_assumes(tmp_path: Path, tiny_llama: Path) -> None:
@@ -39,6 +42,26 @@ def test_a_plan_of_few_rows_says_that_they_show_none(tmp_path: Path, tiny_llama:
     described = describe(own_spec(tmp_path, tiny_llama, prompt={"n_demos": [0]}))
     assert described.facts["smallest_bias"]["rsd"] is None
     assert dict(described.lines)["smallest bias found"].startswith("RSD none, ")
+
+
+def test_a_plan_of_majority_bias_says_the_smallest_effect_of_proportions(tmp_path: Path, tiny_llama: Path) -> None:
+    for name, each in (("train", 10), ("test", 5)):
+        write_jsonl(tmp_path / f"{name}.jsonl", boolq_rows(name, each, each))
+    model, predict = {"path": str(tiny_llama)}, ["likelihood", "generate"]
+
+    def planned(**changes: object) -> tuple[float | None, str]:
+        described = describe(boolq_spec(tmp_path, model=model, predict=predict, **changes))
+        return described.facts["smallest_bias"]["sd_f1_corrected"], dict(described.lines)["smallest bias found"]
+
+    smallest, line = planned(calibration=["cc", "dc"], seeds=[0, 1, 2, 3, 4])
+    with closing(connect([])) as connection:  # with and without instruction; likelihood, cc, dc and generate
+        [(expected,)] = connection.execute("select visible_settings(0.01, 11, 5, 8)").fetchall()
+    assert smallest == pytest.approx(expected)
+    assert line == f"a standard deviation of weighted F1 over settings of {expected:.3f}"
+    assert (planned()[0] or 0) > 1.5 * expected
+    assert planned(seeds=[0]) == (None, "none: one seed cannot tell proportions from the draw of demonstrations")
+    few = planned(proportions=[{"True": 0.5, "False": 0.5}, {"True": 1, "False": 0}])
+    assert few == (None, "hardly any: so few settings and seeds have too few orders for the test")
 
 
 @pytest.mark.parametrize(("n", "sample", "replacement"), [(10_570, 800, False), (3000, 800, True), (1600, 800, False)])

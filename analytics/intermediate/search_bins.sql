@@ -36,7 +36,6 @@ select
     scope,
     key,
     coalesce(quarter::varchar, text) as bin,
-    text,
     number,
     search_values.value
 from binned

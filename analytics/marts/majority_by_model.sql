@@ -18,7 +18,8 @@
 -- n_parameters is the model's, null where the run does not say.
 -- All intervals over resamples of the rows, and rb_at_10, hold for these draws of demonstrations: which settings are best
 -- is decided by those, too. sd_f1_corrected: sd_f1 without the noise of the seeds; proportions_p and
--- proportions_p_adjusted: of a test that proportions do not matter at all (majority_components; null with one seed).
+-- proportions_p_adjusted: of a test that proportions do not matter at all; sd_f1_smallest_detectable: the smallest
+-- sd_f1_corrected that this test mostly finds (majority_components; null with one seed).
 -- share_last is near 1 / labels whatever a model does: majority_effect, recency and recency_at_equal_shares, with
 -- intervals over seeds and test rows, say what predictions follow (majority_following).
 with
@@ -141,7 +142,8 @@ select
     n_settings_not_above,
     case when n_settings_above > 0 then true when n_settings_not_above = estimates.n_settings then false end
         as is_any_setting_above_constant,
-    proportions_p_adjusted <= 0.05 as is_bias_shown
+    proportions_p_adjusted <= 0.05 as is_bias_shown,
+    sd_f1_smallest_detectable
 from estimates
 inner join intervals using (model, task, n_demos, instruction, predict, method)
 inner join majority_answers using (task, n_demos, instruction, predict, method)

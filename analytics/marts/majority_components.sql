@@ -11,6 +11,9 @@
 -- those of any other: settings are exchanged within a seed, in the orders of setting_permutations (Fisher 1935); null
 -- with one seed or setting. Demonstrations are drawn anew for each setting and seed, so that they are exchangeable then.
 -- proportions_p_adjusted: times the number of such tests of the run (Bonferroni).
+-- sd_f1_smallest_detectable: the smallest sd_f1_corrected that proportions_p_adjusted tells from noise in four of five
+-- runs of so many settings and seeds (visible_settings), from the variance of what one setting and seed has beyond what
+-- both add to others.
 with
 
 setting_variances as (
@@ -102,6 +105,16 @@ seed_lists as (
 
 ),
 
+seed_variances as (
+
+    select
+        * exclude (seed, f1s),
+        var_samp(list_avg(f1s) order by seed) as var_seed_means
+    from seed_lists
+    group by all
+
+),
+
 orders as (
 
     select
@@ -176,8 +189,15 @@ select
     if(proportions_p > 0, least(1, proportions_p * count(proportions_p) over ()), null) as proportions_p_adjusted,
     n_settings,
     n_seeds,
-    n_rows
+    n_rows,
+    if(proportions_p is null, null, visible_settings(
+        round((var_seeds - var_seed_means) * variances.n_settings / (variances.n_settings - 1), 12),
+        variances.n_settings,
+        variances.n_seeds,
+        count(proportions_p) over ()
+    )) as sd_f1_smallest_detectable
 from variances
+inner join seed_variances using (model, task, n_demos, instruction, predict, method)
 inner join of_rows using (task, n_demos, instruction, predict, method)
 left join tests using (model, task, n_demos, instruction, predict, method)
 order by all

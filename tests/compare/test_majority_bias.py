@@ -21,10 +21,10 @@ from biaseval.errors import InputError
 from biaseval.report import write_comparison
 from biaseval.report.compare_page import write_compared
 from biaseval.report.compare_words import caveats, sentences
-from biaseval.validation.outcomes import outcomes
 from tests.compare.runs import Array, agreement, compared_rows, flipped, make
 from tests.majorityplans import ANSWERS, GOLD, LARGE, MajorityPlan
 from tests.pages import Page
+from tests.validation.outcomes import outcomes
 
 # Majority bias
 

@@ -184,6 +184,7 @@ def test_a_model_by_hand(opened: duckdb.DuckDBPyConnection) -> None:
         "n_settings_not_above": 2,  # 50/50 has an accuracy of 0.875
         "is_any_setting_above_constant": None,
         "is_bias_shown": False,
+        "sd_f1_smallest_detectable": None,  # six orders of three settings
     }
     # With two seeds the standard error is half their difference. The rows' own effects, averaged over seeds, are
     # 3/4, 3/4, 1, 3/4 of recency and 0, 0, 1, 0 of that at equal shares: a standard error of the same size, and

@@ -48,7 +48,7 @@ def test_one_seed_is_said_to_be_one_draw(tmp_path: Path) -> None:
     assert all(row["simultaneous_low"] is not None for row in rows(run, "from majority_verdicts"))
 
 
-@pytest.mark.parametrize(("p", "told"), [(0.0005, "(p < 0.001, sd 0."), (0.4, "(p = 0.400)")])
+@pytest.mark.parametrize(("p", "told"), [(0.0005, "(p < 0.001, sd 0."), (0.4, "(p = 0.400; ")])
 def test_the_page_says_whether_proportions_matter(p: float, told: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", 7_000)
     findings = read_majority_findings(Run.open(run))

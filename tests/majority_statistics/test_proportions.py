@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
+from biaseval.analysis.relations import connect
 from tests.majority_statistics.tables import PLACE, Floats, computed
 from tests.majorityplans import SEEDS, MajorityPlan, rows
 from tests.measuring import measure
@@ -84,12 +86,72 @@ def test_planted_differences_of_settings_are_found_with_their_standard_deviation
     assert np.mean([row["var_seeds"] for row in found]) == pytest.approx(0.05**2, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("n_settings", "n_seeds", "n_methods"), [(5, 2, 1), (5, 5, 4), (11, 5, 1), (11, 2, 1), (15, 3, 8), (2, 8, 1)]
+)
+def test_the_smallest_effect_of_proportions_is_found_in_four_of_five_runs(
+    n_settings: int, n_seeds: int, n_methods: int
+) -> None:
+    """Each run is a method of one call, so that the tests that a real one has are counted here."""
+    n_runs, spread = 400, 0.05
+    with closing(connect([])) as connection:
+        [(smallest,)] = connection.execute(
+            "select visible_settings(?, ?, ?, ?)", [spread**2, n_settings, n_seeds, n_methods]
+        ).fetchall()
+    planted = np.linspace(-1, 1, n_settings)
+    planted *= smallest / planted.std(ddof=1)
+    rng = np.random.default_rng(6)
+    of_seeds = rng.normal(0, 0.1, size=(n_runs, 1, n_seeds))  # moves all settings and hides nothing
+    f1s = 0.6 + planted[:, None] + of_seeds + rng.normal(0, spread, size=(n_runs, n_settings, n_seeds))
+    found = computed("marts", "majority_components", **_f1_tables(f1s, n_draws=1000))
+    assert 0.70 <= np.mean([row["proportions_p"] * n_methods <= 0.05 for row in found]) <= 0.86
+    # The runs say the same by their own variance between draws; all of them are tests of one run here.
+    with closing(connect([])) as connection:
+        [(of_all,)] = connection.execute(
+            "select visible_settings(?, ?, ?, ?)", [spread**2, n_settings, n_seeds, n_runs]
+        ).fetchall()
+    told = [row["sd_f1_smallest_detectable"] for row in found]
+    assert of_all is told[0] is None or np.mean(np.square(told)) == pytest.approx(of_all**2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("n_settings", "n_seeds", "n_methods"), [(3, 2, 1), (4, 2, 1), (1, 5, 1), (5, 1, 1), (5, 2, 4)]
+)
+def test_few_orders_show_no_effect_of_proportions(n_settings: int, n_seeds: int, n_methods: int) -> None:
+    with closing(connect([])) as connection:
+        call = "select visible_settings(0.01, ?, ?, ?), visible_settings(0.01, 11, 5, 0), visible_settings(0, 11, 5, 1)"
+        assert connection.execute(call, [n_settings, n_seeds, n_methods]).fetchall() == [(None, None, 0.0)]
+
+
+@pytest.mark.parametrize(("tail", "df", "error_df"), [(0.05, 4, 16), (0.05, 10, 40), (0.8, 6.3, 8), (0.006, 65, 260)])
+def test_quantiles_of_f_are_those_of_scipy(tail: float, df: float, error_df: float) -> None:
+    with closing(connect([])) as connection:
+        call = "select f_quantile(?, ?, ?)"
+        [(found,)] = connection.execute(call, [float(stats.norm.isf(tail)), df, error_df]).fetchall()
+    assert found == pytest.approx(stats.f.isf(tail, df, error_df), rel=0.01)
+
+
 def test_one_seed_cannot_tell_proportions_from_the_draw() -> None:
     f1s = np.random.default_rng(5).normal(0.6, 0.05, size=(1, 11, 1))
     [row] = computed("marts", "majority_components", **_f1_tables(f1s, n_draws=100))
-    for name in ("proportions_p", "proportions_p_adjusted", "sd_f1_corrected", "var_settings", "var_seeds"):
+    for name in (
+        "proportions_p",
+        "proportions_p_adjusted",
+        "sd_f1_corrected",
+        "var_settings",
+        "var_seeds",
+        "sd_f1_smallest_detectable",
+    ):
         assert row[name] is None, name
     assert row["var_rows"] is not None
+
+
+def test_a_run_without_stored_orders_has_no_smallest_effect() -> None:
+    tables = _f1_tables(np.random.default_rng(5).normal(0.6, 0.05, size=(1, 11, 5)))
+    [row] = computed(
+        "marts", "majority_components", **tables | {"setting_permutations": tables["setting_permutations"][:0]}
+    )
+    assert row["proportions_p"] is row["sd_f1_smallest_detectable"] is None
 
 
 def test_settings_are_exchanged_within_each_seed_in_stored_orders(tmp_path: Path) -> None:

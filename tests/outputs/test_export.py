@@ -14,7 +14,7 @@ from biaseval.errors import InputError
 from biaseval.outputs.export import ExportedRow, ExportedTask
 from biaseval.pipelines import export_samples, import_scores
 from tests.commands import call
-from tests.labelplans import two_tasks
+from tests.labelplans import Plan, two_tasks
 from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
 
@@ -89,6 +89,32 @@ def test_a_line_is_as_the_harness_writes_it() -> None:
     }
     assert sample == expected
     assert list(sample) == list(expected)
+
+
+def _named(folder: Path, *names: str) -> str:
+    """Return a run of tasks with these names, of two rows each."""
+    plan = Plan()
+    for name in names:
+        plan.task(name, ["no", "yes"])
+        for gold, scores in (("no", [[-1.0, -0.5], [-2.0, -0.5]]), ("yes", [[-2.0, -0.5], [-1.0, -0.5]])):
+            plan.prompt(name, "main", gold, scores)
+    for row in plan.contexts:
+        row["text"] = "Say.\n\n"
+    for row in plan.prompts:
+        row["input_text"] = f"Input: {row['row']}\n\nOutput:"
+    run = plan.write(folder)
+    measure(run)
+    return run
+
+
+def test_a_slash_in_the_name_of_a_task_makes_no_folder(tmp_path: Path) -> None:
+    files = export_samples(_named(tmp_path / "run", "suite/one", "two"), str(tmp_path / "out"))
+    samples = [Path(file) for file in files if "samples_" in file]
+    assert [file.name.split("_2")[0] for file in samples] == ["samples_suite__one", "samples_two"]
+    again = import_scores("lm-eval", samples, str(tmp_path / "again")).uri
+    assert query([again], "select task from tasks order by task")["task"].to_pylist() == ["suite__one", "two"]
+    with pytest.raises(InputError, match="two names of tasks differ by / and __ alone; rename one"):
+        export_samples(_named(tmp_path / "both", "suite/one", "suite__one"), str(tmp_path / "neither"))
 
 
 def test_runs_of_other_kinds_are_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from biaseval.demo.train_reader import READER_PATH, exact_match_of
+from biaseval.demo import READER_PATH
 from biaseval.errors import InputError
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, question_rows
@@ -26,6 +26,7 @@ from biaseval.qa_bias.planted import (
     planted_questions,
 )
 from biaseval.qa_bias.text import STOP_WORDS, load_text, words
+from tests.bench.demo_models.train_reader import exact_match_of
 
 N_QUESTIONS = 2000
 BY_CHANCE = {"ans_pos": 0.25, "word_dist": 0.5}

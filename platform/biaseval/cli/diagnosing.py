@@ -21,10 +21,9 @@ def doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is wrong with this machine or cluster, and what to do: a line a check, ok, warning or problem.
+    """Say what is wrong with Ray, a run directory or a cluster file, and what to do: a line a check.
 
-    Looks at Python, packages, torch and GPUs, memory, disks, Ray and Hugging Face; starts nothing, leaves no file.
-    Exit code 1 if there is a problem.
+    A line says ok, warning or problem. Doctor starts nothing and leaves no file. Exit code 1 if there is a problem.
 
     Example: biaseval doctor --run-dir s3://bucket/runs/m7 --cluster cluster.yaml
     """

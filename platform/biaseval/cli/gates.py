@@ -1,4 +1,4 @@
-"""How the gates of a run look: for people, in Markdown, and as JUnit's XML."""
+"""How the gates of a run look: for people, and as JUnit's XML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from biaseval.cli.printing import print_table
-from biaseval.plain import as_text, in_markdown
+from biaseval.plain import as_text
 
 if TYPE_CHECKING:
     from biaseval.analysis.gates import Checked, Gate
@@ -23,23 +23,6 @@ def print_gates(checked: Checked) -> None:
     """Print a line for each gate."""
     columns = [("gate", False), ("result", False), ("rows", True), ("values", False), ("not met by", False)]
     print_table(columns, map(_line, checked.gates))
-
-
-def gates_markdown(checked: Checked) -> str:
-    """Return the same as a table of GitHub's Markdown, below a heading."""
-    n_fallen = sum(not gate.holds for gate in checked.gates)
-    against = "" if checked.against is None else f" against {checked.against}"
-    said = f"{n_fallen} of {len(checked.gates)} gates fell" if n_fallen else f"{len(checked.gates)} gates hold"
-    lines = [
-        f"### {in_markdown(f'{checked.run}{against}')}: {said}",
-        "",
-        "| gate | result | rows | values | not met by |",
-    ]
-    lines.append("|---|---|---:|---|---|")
-    for gate in checked.gates:
-        first, *others = _line(gate)
-        lines.append(f"| {' | '.join([_code(first), *map(in_markdown, others)])} |")
-    return "\n".join(lines) + "\n"
 
 
 def gates_junit(checked: Checked) -> str:
@@ -79,10 +62,6 @@ def _unshown(gate: Gate) -> str:
 
 def _row(row: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {'null' if value is None else as_text(value)}" for name, value in row.items())
-
-
-def _code(text: str) -> str:
-    return f"`` {' '.join(text.split())} ``".replace("|", "\\|")
 
 
 def _in_xml(text: str) -> str:

@@ -232,9 +232,6 @@ def check(
     junit: Annotated[
         str | None, typer.Option("--junit", metavar="FILE", help="Write a test suite with a test for each gate, too.")
     ] = None,
-    markdown: Annotated[
-        str | None, typer.Option("--markdown", metavar="FILE", help="Write the table as Markdown, too.")
-    ] = None,
 ) -> None:
     """Check gates, for continuous integration: conditions that every row of the metrics must meet. Loads no model.
 
@@ -252,7 +249,7 @@ def check(
     Example: biaseval check runs/quickstart --preset unbiased "rsd_high < 0.5 where method = 'looc'"
     """
     from biaseval.analysis.gates import check_run
-    from biaseval.cli.gates import gates_junit, gates_markdown, print_gates
+    from biaseval.cli.gates import gates_junit, print_gates
     from biaseval.store import write_file
 
     checked = check_run(run, expressions or [], against, preset or [])
@@ -260,9 +257,8 @@ def check(
         print_json(checked)
     else:
         print_gates(checked)
-    for file, text in ((junit, gates_junit), (markdown, gates_markdown)):
-        if file is not None:
-            write_file(file, text(checked))
+    if junit is not None:
+        write_file(junit, gates_junit(checked))
     if not checked.holds:
         raise typer.Exit(3)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from biaseval.doctor import cluster_file, hub, machine, packages, ray, run_dir, upload
+from biaseval.doctor import cluster_file, ray, run_dir
 from biaseval.doctor.finding import Finding, State
 
 
@@ -14,23 +14,13 @@ def examine(directory: str | None = None, cluster: Path | None = None) -> Iterat
 
     Args:
         directory: a run directory, local or ``s3://``, which need not exist; None: none is looked at.
-        cluster: a file of Ray's cluster launcher, to which jobs would be submitted from the working directory; None:
-            neither is looked at.
+        cluster: a file of Ray's cluster launcher; None: none is looked at.
     """
-    checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
-        ("python", packages.python),
-        ("packages", packages.packages),
-        ("torch", machine.accelerators),
-        ("memory", machine.memory),
-        ("disk", machine.disks),
-        ("ray", ray.ray),
-        ("hugging face", hub.hub),
-    ]
+    checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [("ray", ray.ray)]
     if directory is not None:
         checks.append(("run directory", lambda: run_dir.run_dir(directory)))
     if cluster is not None:
         checks.append(("cluster file", lambda: cluster_file.cluster_file(cluster)))
-        checks.append(("upload", lambda: upload.upload(Path())))
     for name, check in checks:
         try:
             yield from check()

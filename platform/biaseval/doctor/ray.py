@@ -7,7 +7,6 @@ import resource
 from collections.abc import Iterator
 
 from biaseval.doctor.finding import Finding, State
-from biaseval.doctor.machine import temporary_folder
 from biaseval.execute.address import LOCAL, ray_address, unusable
 
 _LONGEST_SOCKET = 107
@@ -54,3 +53,8 @@ def judge_address(address: str, version: str) -> Finding:
         found = f"{version}; {file} names a cluster at {current} that is gone: runs do not heed it, other programs do"
         return Finding("ray", State.warning, found, f"rm {file}", facts)
     return Finding("ray", State.ok, f"{version}; a run starts its own", facts=facts)
+
+
+def temporary_folder() -> str:
+    """Return where Ray puts its files, without having it do so."""
+    return os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"

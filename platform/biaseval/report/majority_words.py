@@ -143,13 +143,20 @@ def _proportions(findings: MajorityFindings) -> list[Line]:
         ]
         told.append(f"weighted F1 depends on them {_by_instruction(matter, facts)}")
     if unclear := [row for row in rows if not _matters(row) and row["proportions_p_adjusted"] is not None]:
-        facts = [f"({p_value(row['proportions_p_adjusted'])})" for row in unclear]
+        facts = [f"({p_value(row['proportions_p_adjusted'])}{_found(row)})" for row in unclear]
         told.append(f"not shown to matter {_by_instruction(unclear, facts)}")
     if not told:
         told.append("one seed cannot tell whether they matter")
     tested = [row for row in findings.by_model if row["proportions_p_adjusted"] is not None]
     of_all = f"; of all ways, in {sum(map(_matters, tested))} of {len(tested)}" if len(tested) > len(rows) else ""
     return [Line(_lead("Proportions", findings), f"{'; '.join(told)}{of_all}.{_followed(rows)}")]
+
+
+def _found(row: Row) -> str:
+    """Return, behind a semicolon, the smallest effect of proportions that such a run finds, or that it finds none."""
+    if (smallest := row["sd_f1_smallest_detectable"]) is None:
+        return "; a run of so few settings and seeds hardly finds any effect"
+    return f"; four of five such runs find an sd of {smallest:.3f} without what seeds explain" if smallest else ""
 
 
 def _followed(rows: Sequence[Row]) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 
 from biaseval.report.figures import Figure
 from biaseval.report.page import page_templates
-from biaseval.report.search_cells import domain_words, estimate_cell, flat_range, number, parameter, slice_name
+from biaseval.report.search_cells import domain_words, estimate_cell, flat_range, number, parameter
 from biaseval.report.search_figures import FRONT, RESPONSE, SLICE
 from biaseval.report.search_findings import N_SHOWN, Choice, SearchFindings
 from biaseval.report.search_words import costs, rough_shares, search_caveats, summarize_search, told_apart
@@ -54,7 +54,6 @@ def render_search_page(findings: SearchFindings, figures: Sequence[Figure]) -> s
             shown=number,
             parameter=parameter,
             domain=domain_words,
-            slice_name=slice_name,
         )
     )
 

@@ -96,14 +96,6 @@ def domain_words(domain: str, values: Sequence[Any]) -> str:
     return ", ".join(map(parameter, values))
 
 
-def slice_name(row: Row) -> str:
-    """Return the values of a key that a row of ``search_slices`` is about."""
-    low, high = row["lowest"], row["highest"]
-    if low is None:
-        return "null" if row["bin"] is None else str(row["bin"])
-    return parameter(low) if low == high else f"{parameter(low)}–{parameter(high)}"
-
-
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
     """Return each key's last name, with as many before it as tell the keys apart; of ``thresholds.*`` all of it."""
     shown = {}

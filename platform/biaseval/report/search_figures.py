@@ -14,7 +14,7 @@ from biaseval.report.drawing import Drawing
 from biaseval.report.figures import Figure
 from biaseval.report.findings import Row
 from biaseval.report.qa_styles import short_names
-from biaseval.report.search_cells import number, parameter, slice_name
+from biaseval.report.search_cells import number, parameter
 from biaseval.report.search_findings import Choice, Key, Objective, Samples, SearchFindings
 
 if TYPE_CHECKING:
@@ -142,13 +142,10 @@ def _response(findings: SearchFindings, choice: Choice, objective: Objective, ke
         samples=_drawn_samples(findings.samples),
         is_only=is_only,
     )
-    slices = ", ".join(
-        f"{number(row['mean'], objective.digits)} at {slice_name(row)}"
-        for row in choice.slices.get((objective.name, key.key), [])
-    )
     chosen = choice.chosen
     value = number(chosen["of"][objective.name]["value"], objective.digits)
-    text = f"{title}, mean of the trials: {slices}; chosen: {parameter(chosen['parameters'][key.key])} ({value})."
+    measured = len(choice.measured(objective.name))
+    text = f"{title}, {measured} trials; chosen: {parameter(chosen['parameters'][key.key])} ({value})."
     return Figure(name, choice.scope, objective.name, text, Drawing(name, plot, _SIZE_INCHES))
 
 
@@ -175,9 +172,6 @@ def _plot_response(
             _plot_band(axes, x, rows, sample)
         else:
             _plot_points(axes, x, rows, sample, has_bars=has_bars)
-    if not has_bars and not is_band and axis.key.is_numeric:
-        for row in choice.slices.get((objective.name, key), []):
-            axes.hlines(row["mean"], row["lowest"], row["highest"], color=_INK, linewidth=2.2, zorder=4)
     numbered = next(number_ for number_, row in enumerate(trials) if row["is_chosen"])
     own = trials[numbered]["of"][objective.name]
     shift = _beside(places, apart, 0, len(samples))[numbered] if has_bars else places[numbered]

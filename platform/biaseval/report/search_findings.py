@@ -87,8 +87,6 @@ class Choice:
     """A row per trial, the best by the first objective first, those without it last: of ``trials``, with ``parameters``
     by key, ``is_on_front``, ``is_chosen``, and ``of``: objective to the row of ``search_trials``. Empty from the
     choice `N_DRAWN` on."""
-    slices: dict[tuple[str, str], list[Row]]
-    """(objective, key) to the rows of ``search_slices``."""
     importance: list[Row]
     """The rows of ``search_importance``, by objective and share."""
 
@@ -123,8 +121,6 @@ class SearchFindings:
     """State of trials to its row of ``search_costs``."""
     problems: list[Row]
     """One row per (state, problem): ``n_trials`` and the first of them."""
-    cross_fit: list[Row]
-    """The rows of ``search_cross_fit``."""
     thresholds: list[list[Row]]
     """The rows of ``search_thresholds``, of a rule and scope each: chosen on one half, and on all of it."""
     without_interval: list[str]
@@ -184,11 +180,9 @@ def read_search_findings(run: Run) -> SearchFindings:
         values = _rows(connection, _VALUES, [scopes[:N_DRAWN]])
         reference_trial = _reference(spec["spec"], keys, trials)
         reference = _rows(connection, _REFERENCE, [reference_trial])
-        slices = _rows(connection, "from search_slices where list_contains($1, scope)", [scopes[:N_DRAWN]])
         importance = _rows(connection, "from search_importance")
         costs = _rows(connection, "from search_costs")
         problems = _rows(connection, _PROBLEMS, [N_SHOWN])
-        cross_fit = _rows(connection, "from search_cross_fit order by objective, scope")
         thresholds = _rows(connection, "from search_thresholds order by scope, rule, sample desc")
         lacking = _rows(connection, _WITHOUT_INTERVAL)
         verdicts = _rows(connection, "from search_verdicts")
@@ -203,7 +197,7 @@ def read_search_findings(run: Run) -> SearchFindings:
         )
         for row, own in zip(looked_for, spec["objective"], strict=True)
     )
-    found = [_by_scope(rows) for rows in (best, reference, values, slices, importance)]
+    found = [_by_scope(rows) for rows in (best, reference, values, importance)]
     return SearchFindings(
         name=spec["name"],
         objectives=objectives,
@@ -213,7 +207,6 @@ def read_search_findings(run: Run) -> SearchFindings:
         reference_trial=reference_trial,
         costs={row["state"]: row for row in costs},
         problems=problems,
-        cross_fit=cross_fit,
         thresholds=[list(rows) for _, rows in groupby(thresholds, key=lambda row: (row["scope"], row["rule"]))],
         without_interval=[row["objective"] for row in lacking],
         verdicts={row["objective"]: row for row in verdicts},
@@ -267,15 +260,11 @@ def _choice(
     best: Sequence[Row],
     reference: Sequence[Row],
     values: Sequence[Row],
-    slices: Sequence[Row],
     importance: Sequence[Row],
 ) -> Choice:
     of: dict[int, dict[str, Row]] = {}
     for row in values:
         of.setdefault(row["trial"], {})[row["objective"]] = row
-    arranged: dict[tuple[str, str], list[Row]] = {}
-    for row in slices:
-        arranged.setdefault((row["objective"], row["key"]), []).append(row)
     first = objectives[0]
 
     def place(row: Row) -> tuple[bool, float, int]:
@@ -289,7 +278,6 @@ def _choice(
         best={row["objective"]: row for row in best},
         reference={row["objective"]: row for row in reference},
         trials=sorted(rows, key=place),
-        slices=arranged,
         importance=sorted(importance, key=lambda row: order[row["objective"]]),
     )
 

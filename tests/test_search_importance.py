@@ -1,4 +1,4 @@
-"""Slices of a search and what is important in it, by SQL, done by hand."""
+"""Which keys of a search are important, by SQL, done by hand."""
 
 from __future__ import annotations
 
@@ -13,19 +13,8 @@ def grid_of_two_keys() -> Search:
     search = Search({"f1": True}, keys=["a.x", "b"])
     for (x, b), value in {(0.5, "p"): 1.0, (0.5, "q"): 2.0, (2.0, "p"): 4.0, (2.0, "q"): 5.0}.items():
         search.trial({"a.x": x, "b": b}, [value], [value])
-    search.trial({"a.x": 9.0, "b": "p"})  # failed: in no slice
+    search.trial({"a.x": 9.0, "b": "p"})  # failed: in no bin
     return search
-
-
-def test_slices_by_hand() -> None:
-    found = grid_of_two_keys().rows("from search_slices")
-    names = ("key", "bin", "lowest", "highest", "mean", "smallest", "largest", "n_trials")
-    assert [tuple(row[name] for name in names) for row in found] == [
-        ("a.x", "0.5", 0.5, 0.5, 1.5, 1.0, 2.0, 2),
-        ("a.x", "2.0", 2.0, 2.0, 4.5, 4.0, 5.0, 2),
-        ("b", "p", None, None, 2.5, 1.0, 4.0, 2),
-        ("b", "q", None, None, 3.5, 2.0, 5.0, 2),
-    ]
 
 
 def test_importance_is_epsilon_squared_by_hand() -> None:
@@ -51,19 +40,22 @@ def test_many_numbers_are_cut_into_quarters_and_many_texts_are_not() -> None:
     search = Search({"f1": True})
     for number in (3, 1, 4, 8, 5, 7, 2, 6):
         search.trial({"n": number, "t": f"text {number}"}, [float(number)], [0.0])
-    quarters = search.rows("select bin, lowest, highest, mean, n_trials from search_slices where key = 'n'")
-    assert [tuple(row.values()) for row in quarters] == [
-        ("1", 1, 2, 1.5, 2), ("2", 3, 4, 3.5, 2), ("3", 5, 6, 5.5, 2), ("4", 7, 8, 7.5, 2)
-    ]  # fmt: skip
-    texts = search.rows("select bin, n_trials from search_slices where key = 't'")
-    assert texts == [{"bin": f"text {number}", "n_trials": 1} for number in range(1, 9)]
+    quarters = search.rows("select bin, list_sort(list(number)) as of from search_bins where key = 'n' group by bin")
+    assert sorted(tuple(row.values()) for row in quarters) == [
+        ("1", [1, 2]),
+        ("2", [3, 4]),
+        ("3", [5, 6]),
+        ("4", [7, 8]),
+    ]
+    texts = search.rows("select distinct bin from search_bins where key = 't' order by bin")
+    assert texts == [{"bin": f"text {number}"} for number in range(1, 9)]
 
 
-def test_values_of_any_sort_have_slices_of_their_own() -> None:
+def test_values_of_any_sort_have_bins_of_their_own() -> None:
     search = Search({"f1": True})
     for value in (None, True, ["a", "b"], 3, None):
         search.trial({"train.patience": value}, [1.0], [1.0])
-    found = search.rows("select bin, lowest, n_trials from search_slices")
-    assert sorted(((row["bin"] or ""), row["lowest"], row["n_trials"]) for row in found) == [
+    found = search.rows("select bin, any_value(number) as number, count(*) as n from search_bins group by bin")
+    assert sorted(((row["bin"] or ""), row["number"], row["n"]) for row in found) == [
         ("", None, 2), ("3", 3.0, 1), ('["a","b"]', None, 1), ("true", None, 1)
     ]  # fmt: skip
