@@ -1,6 +1,6 @@
 -- One row per (prompt of main, bias_score, held_out or majority, method): probabilities after calibration, and the prediction.
--- q = p * w / sum(p * w) with w = 1 / p_hat ^ strength; methods none and lora are p itself. On ties the first label in
--- code-point order.
+-- q = p * w / sum(p * w) with w = 1 / p_hat ^ strength, or what a calibration gives by itself (calibration_logits); methods
+-- none and lora are p itself. On ties the first label in code-point order.
 with
 
 -- What is done in each setting; log_weights: null where nothing is divided.
@@ -56,6 +56,23 @@ unnormalized as (
             and prompt_probabilities.setting is not distinct from methods.setting
             and prompt_probabilities.instruction is not distinct from methods.instruction
     where purpose in ('main', 'bias_score', 'held_out', 'majority')
+
+    union all
+
+    select
+        prompt_probabilities.*,
+        method_name(adaptation, calibration_logits.name) as method,
+        calibration_logits.logs
+    from prompt_probabilities
+    inner join (
+        select
+            prompt_id,
+            adaptation,
+            name,
+            list(log_probability order by label) as logs
+        from calibration_logits
+        group by all
+    ) as calibration_logits using (prompt_id, adaptation)
 
 ),
 

@@ -1,7 +1,8 @@
--- One row per calibration of the run: how probabilities are divided by p_hat (cc, cc@0.7, dc@0.7/5). Those that its spec
--- asks for; a method whose inputs were scored and that the spec does not name is taken as published.
--- purpose: of the prompts that are its inputs. strength: the power of p_hat, 1 as published, 0 for none. n_inputs: of
--- these inputs the first so many; null: all.
+-- One row per calibration of the run (cc, cc@0.7, dc@0.7/5). Those that its spec asks for; a calibration whose own inputs
+-- were scored and that the spec does not name is taken as published.
+-- name: of its file. purposes: of the prompts that are its inputs. purpose: of those that are scored for calibrations alone,
+-- null where there are none (bc). strength: the power of p_hat, 1 as published, 0 for none. n_inputs: of the inputs the
+-- first so many; null: all.
 with
 
 asked as (
@@ -16,7 +17,8 @@ not_asked as materialized (
 
     select method
     from calibration_methods
-    where method not in (select regexp_extract(asked.method, '^[a-z]+') from asked)
+    where method in (select unnest(purposes) from calibration_methods)
+        and method not in (select regexp_extract(asked.method, '^[a-z0-9_]+') from asked)
 
 ),
 
@@ -34,8 +36,11 @@ names as (
 )
 
 select
-    method,
-    regexp_extract(method, '^[a-z]+') as purpose,
-    coalesce(try_cast(nullif(regexp_extract(method, '@([^/]+)', 1), '') as double), 1) as strength,
-    try_cast(nullif(regexp_extract(method, '/([0-9]+)', 1), '') as bigint) as n_inputs
+    names.method,
+    methods.method as name,
+    purposes,
+    list_filter(purposes, lambda purpose: purpose not in ('main', 'majority'))[1] as purpose,
+    coalesce(try_cast(nullif(regexp_extract(names.method, '@([^/]+)', 1), '') as double), 1) as strength,
+    try_cast(nullif(regexp_extract(names.method, '/([0-9]+)', 1), '') as bigint) as n_inputs
 from names
+inner join calibration_methods as methods on regexp_extract(names.method, '^[a-z0-9_]+') = methods.method

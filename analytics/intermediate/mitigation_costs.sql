@@ -116,8 +116,7 @@ trained as (
 
 ),
 
--- What each method needs, a row for each part of it: lora+cc has adapters, and inputs of cc scored with them.
-needs as (
+calibrated as (
 
     select
         n_demos,
@@ -125,10 +124,38 @@ needs as (
         method_name(adaptation, calibration_variants.method) as method,
         n_prompts,
         tokens,
-        0 as n_adapters,
         seconds
     from scored
     inner join calibration_variants using (purpose)
+
+    union all
+
+    -- A calibration that reads the rows alone (bc) costs nothing more.
+    select distinct
+        n_demos,
+        instruction,
+        method_name(adaptation, calibration_variants.method) as method,
+        0 as n_prompts,
+        0 as tokens,
+        0 as seconds
+    from scored
+    cross join calibration_variants
+    where calibration_variants.purpose is null
+
+),
+
+-- What each method needs, a row for each part of it: lora+cc has adapters, and inputs of cc scored with them.
+needs as (
+
+    select
+        n_demos,
+        instruction,
+        method,
+        n_prompts,
+        tokens,
+        0 as n_adapters,
+        seconds
+    from calibrated
 
     union all
 
@@ -149,9 +176,8 @@ needs as (
     semi join (
         select
             n_demos,
-            method_name(adaptation, calibration_variants.method) as method
-        from scored
-        inner join calibration_variants using (purpose)
+            method
+        from calibrated
 
         union all
 

@@ -6,6 +6,6 @@
 
 from biaseval.analysis.marts import write_marts
 from biaseval.analysis.queries import open_runs, query, run_names
-from biaseval.analysis.relations import ANALYTICS
+from biaseval.analytics_files import ANALYTICS
 
 __all__ = ["ANALYTICS", "open_runs", "query", "run_names", "write_marts"]

@@ -11,13 +11,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from biaseval.analysis.relations import ANALYTICS, literal, relations
+from biaseval.analysis.relations import literal, relations
+from biaseval.analytics_files import ANALYTICS, comment
 from biaseval.tables import tables_of
 
 
@@ -30,7 +30,7 @@ class Dictionary:
         made = relations("intermediate", "marts", "comparisons", tables=tables)
         self.relations = {name: f"One row per {table.grain}." for name, table in tables.items()}
         """Each table, intermediate relation, mart and comparison, to what it is."""
-        self.relations |= {relation.name: _head(relation.sql) for relation in made}
+        self.relations |= {relation.name: comment(relation.sql) for relation in made}
         self.relations["calibration_methods"] = "One row per calibration method that planning knows."
         self.sorts = {relation.name: relation.layer for relation in made}
         """The folder of `ANALYTICS` that each has its file in; tables have none."""
@@ -83,12 +83,6 @@ def listed(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], dict[
     for name, what, column, kind in connection.execute(asked).fetchall():
         found.setdefault((name, what), {})[column] = kind
     return found
-
-
-def _head(sql: str) -> str:
-    """Return the comment at the head of a file of SQL, in one line."""
-    lines = takewhile(lambda line: line.startswith("--"), sql.splitlines())
-    return " ".join(line.removeprefix("--").strip() for line in lines)
 
 
 @cache

@@ -28,7 +28,7 @@ from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import tables_of
 
-_LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
+_LARGE = ("label_logprobs", "calibration_scores", "label_probabilities", "calibrated_predictions", "row_influences")
 """Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
 
 ADDED_LAST = {

@@ -24,18 +24,15 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from biaseval.analysis.paths import read_named_files
+from biaseval.analytics_files import ANALYTICS
 from biaseval.errors import BiasevalError
-from biaseval.prompting.calibration import calibration_rows
+from biaseval.prompting.calibration import calibration_queries, calibration_rows
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, TableSchema
 
 _STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
 
 _LAYERS = ("intermediate", "marts", "checks", "comparisons")
-
-_PACKAGED = Path(__file__).parents[1] / "analytics"
-ANALYTICS = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[3] / "analytics"
-
 
 Listed = Sequence[tuple[TableSchema, Collection[int]]]
 """Tables of a run, each with the numbers of its parts."""
@@ -74,6 +71,7 @@ def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
         for layer in _LAYERS
         for path in sorted(ANALYTICS.glob(f"{layer}/*.sql"))
     }
+    every |= {made.name: made for made in _of_calibrations()}
     reads = {name: sorted(relation.reads & {*every, *TABLES}) for name, relation in every.items()}
     names = set(tables)
     allowed: list[Relation] = []
@@ -82,6 +80,26 @@ def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
             allowed.append(every[name])
             names.add(name)
     return [relation for relation in allowed if relation.layer in layers]
+
+
+def _of_calibrations() -> Iterator[Relation]:
+    """Yield what the files of ``calibrations`` give, all files together: log priors, and probabilities by prompt."""
+    setting = "task, n_demos, demo_set, format, setting, instruction, adaptation, n_inputs, label, log_prior, n_rows"
+    for name, gives, columns, what in (
+        ("calibration_priors", "log_prior", setting, "setting, label): the logarithm of what divides its probability"),
+        (
+            "calibration_logits",
+            "log_probability",
+            "prompt_id, adaptation, label, log_probability",
+            "prompt, label): the logarithm of its probability, not normalised",
+        ),
+    ):
+        parts = [
+            f"select {literal(own)} as name, {columns} from (\n{sql})"
+            for own, sql in calibration_queries(gives).items()
+        ]
+        head = f"-- One row per (file of analytics/calibrations that gives {gives}, {what}.\n"
+        yield Relation("intermediate", name, head + "\nunion all\n".join(parts))
 
 
 def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
@@ -122,7 +140,7 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
         connection.register_filesystem(store)
     read_named_files(connection)
     # By Arrow, making a table of Python's values would import pandas.
-    unnested = "create table calibration_methods as select unnest($rows, recursive := true)"
+    unnested = "create table calibration_methods as select unnest($rows, max_depth := 2)"
     connection.execute(unnested, {"rows": calibration_rows()}).fetchall()
     for macro in sorted(ANALYTICS.glob("macros/*.sql")):
         connection.execute(macro.read_text(encoding="utf-8")).fetchall()

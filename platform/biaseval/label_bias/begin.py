@@ -13,7 +13,7 @@ from biaseval.errors import InputError
 from biaseval.label_bias.sources import Drawn, Sources
 from biaseval.label_bias.splits import Sampler
 from biaseval.label_bias.templates import template_of
-from biaseval.prompting.calibration import SLOT, Inputs, calibrations, domain_context, shared_inputs
+from biaseval.prompting.calibration import SLOT, Inputs, domain_context, purposes_of, shared_inputs
 from biaseval.prompting.labels import label_cautions
 from biaseval.spec import LabelBiasSpec
 
@@ -60,7 +60,7 @@ def begin_tasks(spec: LabelBiasSpec, sources: Sources) -> Iterator[Begun]:
 def _start(spec: LabelBiasSpec, drawn: Drawn, sampler: Sampler, templates: Mapping[str, str]) -> Start:
     task, main = drawn.task, drawn.splits.main
     notes = [*drawn.notes, *(f"{task.name}: {caution}" for caution in label_cautions(drawn.splits.labels))]
-    with_words = [method.name for method in calibrations(spec.calibration) if method.needs_words]
+    with_words = [purpose.name for purpose in purposes_of(spec.calibration) if purpose.needs_words]
     template, source = None, None
     if with_words and not drawn.has_fields:
         template, source = template_of(task, dict(templates))

@@ -23,7 +23,7 @@ from biaseval.label_bias.sources import Drawn, Sources
 from biaseval.label_bias.splits import Splits, generator_of
 from biaseval.label_bias.training_rows import adapter_name, training_rows
 from biaseval.prompting.beginnings import bos_cautions
-from biaseval.prompting.calibration import Inputs, calibrations, leaves_one_out, permuting
+from biaseval.prompting.calibration import Inputs, leaves_one_out, permuting, purposes_of
 from biaseval.prompting.labels import label_problem
 from biaseval.prompting.lengths import PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.parts import Cutting, PlannedPart
@@ -205,7 +205,7 @@ class _TaskPlanner:
         task, splits = drawn.task, drawn.splits
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
-        left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
+        left_out = [one.name for one in purposes_of(self._spec.calibration) if leaves_one_out(one.name)]
         # The item of an instance is the same in every setting of a format.
         drawn_instances = (*splits.main, *splits.bias_score, *splits.demonstrations)
         tests = {

@@ -18,7 +18,7 @@ from biaseval.majority_bias.data import Dataset, stream
 from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.majority_bias.proportions import Setting, same_counts, settings_of
 from biaseval.prompting.beginnings import bos_cautions
-from biaseval.prompting.calibration import SLOT, Inputs, calibrations, domain_context, leaves_one_out, shared_inputs
+from biaseval.prompting.calibration import SLOT, Inputs, domain_context, leaves_one_out, purposes_of, shared_inputs
 from biaseval.prompting.labels import label_problem, separator
 from biaseval.prompting.lengths import JOINT_MARGIN, PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.matching import N_NEW_TOKENS
@@ -226,7 +226,7 @@ class _Planner:
         """Return the calibration inputs that are the same for every context, by method."""
         asked, seed, fields = self._spec.calibration, self._spec.seed, item_fields(self._spec.prompt)
         words = {}
-        if any(method.needs_words for method in calibrations(asked)):
+        if any(purpose.needs_words for purpose in purposes_of(asked)):
             texts = {name: [example.fields[name] for example in self._dataset.test] for name in fields}
             words = {name: domain_context(self._spec.name, SLOT, own) for name, own in texts.items()}
         return shared_inputs(asked, fields, words, lambda method: stream(seed, method))
@@ -284,7 +284,7 @@ class _Planner:
             for row, fields in enumerate(inputs):
                 add(full, purpose, row, own.test(fields))
         contexts = [full]
-        left_out = [method.name for method in calibrations(self._spec.calibration) if leaves_one_out(method.name)]
+        left_out = [one.name for one in purposes_of(self._spec.calibration) if leaves_one_out(one.name)]
         for row in everything if left_out else ():
             contexts.append(context(f"without{row}", everything[:row] + everything[row + 1 :]))
             for method in left_out:

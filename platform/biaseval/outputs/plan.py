@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from biaseval.outputs.problems import refuse
 from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
-from biaseval.prompting.calibration import CALIBRATIONS, leaves_one_out
+from biaseval.prompting.calibration import PURPOSES as PLANNED_PURPOSES
+from biaseval.prompting.calibration import leaves_one_out
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
 
-PURPOSES = ("main", "bias_score", *(method.name for method in CALIBRATIONS.values() if not method.permutes))
+PURPOSES = ("main", "bias_score", *(one.name for one in PLANNED_PURPOSES.values() if not one.permutes))
 """What a prompt may be for, in the order of rows; a table has no place for the orders of a question."""
 
 _ROLES = ("main", "bias_score")

@@ -33,7 +33,7 @@ from biaseval.pipelines.trials import (
     rows_of,
     write_trials,
 )
-from biaseval.prompting.calibration import CALIBRATIONS
+from biaseval.prompting.calibration import PURPOSES
 from biaseval.qa_bias.significance import given_thresholds
 from biaseval.spec import SearchedSpec, SearchSpec
 from biaseval.store import Run
@@ -172,7 +172,7 @@ def _group(specs: Mapping[int, SearchedSpec], by_threshold: bool) -> Together:
     first = next(iter(specs.values()))
     if first.calibration:
         every = list(dict.fromkeys(name for spec in specs.values() for name in spec.calibration))
-        unnamed = _methods(CALIBRATIONS) - _methods(every)  # what was scored is there under its plain name
+        unnamed = _methods(PURPOSES) - _methods(every)  # what was scored is there under its plain name
         methods = {
             trial: sorted({"none", "lora"} | _methods(spec.calibration) | unnamed) for trial, spec in specs.items()
         }

@@ -1,8 +1,8 @@
-"""Calibration methods: a table of records. Planning, specs, SQL and reports go over it and name no method themselves.
+"""Calibration methods, and the prompts that they need.
 
-A method divides a label's probability by the mean that the label has over inputs that carry no answer (P1 section 3),
-or each answer in turn: what such inputs are, and how the mean is taken, is all that tells methods apart. A variant does
-so with another strength, or over fewer inputs. Imports nothing heavy.
+A method is a file of ``analytics/calibrations``: its head says what it is and which prompts it reads, its query what
+these make of the labels' probabilities. The prompts are planned here, by purpose: inputs that carry no answer (P1
+section 3), or each answer in turn. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from biaseval.analytics_files import ANALYTICS, head
 from biaseval.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,17 +35,11 @@ Inputs = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """One method."""
+class Purpose:
+    """Prompts that are scored for calibrations alone."""
 
     name: str
-    """In specs, tables and marts."""
-    shown: str
-    """In reports."""
-    meaning: str
-    """A sentence with its source."""
-    by: str
-    """What the probabilities are divided by, with its source: those for ``by``."""
+    """The ``purpose`` of these prompts in tables."""
     inputs: Callable[[Sequence[str], Mapping[str, DomainContext], np.random.Generator], Inputs] | None
     """Makes the inputs, which are the same in every setting of a task, of the fields, their words and a generator.
 
@@ -54,14 +49,9 @@ class Calibration:
     n_inputs: int | None = None
     """How many there are at most; None: as many as a setting has demonstrations."""
     permutes: bool = False
-    """Whether inputs are questions that the setting does not show, each with its options in every cyclic order: of a
-    label's probabilities over the orders the geometric mean is taken, and normalised."""
+    """Whether inputs are questions that the setting does not show, each with its options in every cyclic order."""
     needs_words: bool = False
     """Whether inputs are made of the words of the task's own; otherwise there are none."""
-    is_by_gold: bool = False
-    """The mean of the means within each gold label that occurs; otherwise the plain mean over the inputs."""
-    reference: str | None = None
-    """The publication in full; None where it is P1."""
 
 
 def random_words(fields: Sequence[str], words: Mapping[str, DomainContext], generator: np.random.Generator) -> Inputs:
@@ -70,62 +60,59 @@ def random_words(fields: Sequence[str], words: Mapping[str, DomainContext], gene
     return [dict(zip(fields, texts, strict=True)) for texts in zip(*drawn, strict=True)]
 
 
-CALIBRATIONS = {
-    method.name: method
-    for method in (
-        Calibration(
-            name="cc",
-            shown="CC",
-            meaning="Contextual calibration (Zhao et al. 2021): probabilities divided by those for content-free "
-            "inputs.",
-            by="content-free inputs (Zhao et al. 2021)",
-            inputs=lambda fields, _words, _generator: [dict.fromkeys(fields, text) for text in CC_INPUTS],
-            n_inputs=len(CC_INPUTS),
-            reference="Tony Z. Zhao, Eric Wallace, Shi Feng, Dan Klein and Sameer Singh. 2021. Calibrate Before Use: "
-            "Improving Few-Shot Performance of Language Models. ICML 2021.",
+PURPOSES = {
+    purpose.name: purpose
+    for purpose in (
+        Purpose(
+            "cc", lambda fields, _words, _generator: [dict.fromkeys(fields, text) for text in CC_INPUTS], len(CC_INPUTS)
         ),
-        Calibration(
-            name="dc",
-            shown="DC",
-            meaning="Domain-context calibration (Fei et al. 2023): the same with random words of the task's own "
-            "inputs.",
-            by="random words of the test inputs (Fei et al. 2023)",
-            inputs=random_words,
-            n_inputs=N_DC_INPUTS,
-            needs_words=True,
-            reference="Yu Fei, Yifan Hou, Zeming Chen and Antoine Bosselut. 2023. Mitigating Label Biases for "
-            "In-Context Learning. ACL 2023.",
-        ),
-        Calibration(
-            name="looc",
-            shown="LOOC",
-            meaning="Leave-one-out calibration (Reif & Schwartz 2024): the same with each demonstration, left out of "
-            "its own prompt. Needs demonstrations.",
-            by="each demonstration left out of its own prompt (Reif & Schwartz 2024)",
-            inputs=None,
-            is_by_gold=True,
-        ),
-        Calibration(
-            name="pride",
-            shown="PriDe",
-            meaning="Debiasing with priors (Zheng et al. 2024), of multiple choice: the same with the prior of the "
-            "labels, estimated on held-out questions in which each option stands behind each label in turn.",
-            by="their prior over held-out questions with permuted options (Zheng et al. 2024)",
-            inputs=None,
-            n_inputs=N_QUESTIONS,
-            permutes=True,
-            reference="Chujie Zheng, Hao Zhou, Fandong Meng, Jie Zhou and Minlie Huang. 2024. Large Language Models "
-            "Are Not Robust Multiple Choice Selectors. ICLR 2024.",
-        ),
+        Purpose("dc", random_words, N_DC_INPUTS, needs_words=True),
+        Purpose("looc", None),
+        Purpose("pride", None, N_QUESTIONS, permutes=True),
     )
 }
-"""The methods by name, in the order of prompts, tables and figures."""
+"""By name, in the order of prompts and tables."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One method: the head of its file."""
+
+    name: str
+    """In specs, tables and marts: the name of the file."""
+    shown: str
+    """In reports."""
+    meaning: str
+    """A sentence with its source."""
+    by: str
+    """What the probabilities are divided by, with its source: those for ``by``."""
+    inputs: tuple[str, ...]
+    """The purposes of the prompts that its query reads: of `PURPOSES`, or of test rows (``main``, ``majority``)."""
+    gives: str = "log_prior"
+    """The column of its query: ``log_prior``, which is subtracted by label, or ``log_probability`` by prompt and label,
+    which need not be normalised."""
+    reference: str | None = None
+    """The publication in full; None where it is P1."""
+
+    @classmethod
+    def of(cls, name: str, sql: str) -> Self:
+        """Return what a file says of itself."""
+        keys = head(sql)
+        return cls(**{**keys, "name": name, "inputs": tuple(keys["inputs"].split(", "))})  # type: ignore[arg-type]
+
+
+_FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(ANALYTICS.glob("calibrations/*.sql"))}
+
+CALIBRATIONS = {
+    name: Calibration.of(name, _FILES[name]) for name in [*PURPOSES, *(name for name in _FILES if name not in PURPOSES)]
+}
+"""The methods by name, in the order of tables and figures: those that prompts are planned for come first."""
 
 
 MOST_STRENGTH = 1.5
 """Of calibration: at 0 there is none, at 1 it is as published."""
 
-_VARIANT = re.compile(r"(?P<method>[a-z]+)(@(?P<strength>[0-9][0-9.e-]*))?(/(?P<inputs>[1-9][0-9]*))?")
+_VARIANT = re.compile(r"(?P<method>[a-z][a-z0-9_]*)(@(?P<strength>[0-9][0-9.e-]*))?(/(?P<inputs>[1-9][0-9]*))?")
 
 
 @dataclass(frozen=True)
@@ -160,7 +147,12 @@ class Variant:
                 f"{name!r}: a strength is 0 (no calibration) to {MOST_STRENGTH} (1: as published); change {strength:g}"
             )
         inputs = None if found["inputs"] is None else int(found["inputs"])
-        most = CALIBRATIONS[found["method"]].n_inputs
+        method = CALIBRATIONS[found["method"]]
+        if strength != 1 and method.gives != "log_prior":
+            raise ValueError(f"{name!r}: {method.name} has no strength; write {method.name}")
+        if inputs is not None and method.name not in PURPOSES:
+            raise ValueError(f"{name!r}: {method.name} takes all of its inputs; write {method.name}")
+        most = None if inputs is None else PURPOSES[method.name].n_inputs
         if inputs is not None and most is not None and inputs > most:
             raise ValueError(f"{name!r}: {found['method']} has {most} inputs, not {inputs}; lower the number")
         return cls(found["method"], strength, inputs)
@@ -171,10 +163,10 @@ class Variant:
         return f"{self.method}{strength}{'' if self.inputs is None else f'/{self.inputs}'}"
 
 
-def calibrations(names: Collection[str]) -> list[Calibration]:
-    """Return the methods that these names need, in the order of `CALIBRATIONS`."""
-    needed = {Variant.of(name).method for name in names}
-    return [method for method in CALIBRATIONS.values() if method.name in needed]
+def purposes_of(names: Collection[str]) -> list[Purpose]:
+    """Return the purposes of the prompts that calibrations of these names need, in the order of `PURPOSES`."""
+    needed = {purpose for name in names for purpose in CALIBRATIONS[Variant.of(name).method].inputs}
+    return [purpose for purpose in PURPOSES.values() if purpose.name in needed]
 
 
 def shared_inputs(
@@ -183,44 +175,49 @@ def shared_inputs(
     words: Mapping[str, DomainContext],
     generator: Callable[[str], np.random.Generator],
 ) -> dict[str, Inputs]:
-    """Return the inputs of those methods that have the same in every setting, by method.
+    """Return the inputs that are the same in every setting, by purpose.
 
     Args:
-        names: the methods asked for.
+        names: the calibrations asked for.
         fields: of the prompt.
-        words: of each field, where a method needs them.
-        generator: gives each method's own.
+        words: of each field, where a purpose needs them.
+        generator: gives each purpose's own.
     """
     return {
-        method.name: method.inputs(fields, words, generator(method.name))
-        for method in calibrations(names)
-        if method.inputs is not None
+        purpose.name: purpose.inputs(fields, words, generator(purpose.name))
+        for purpose in purposes_of(names)
+        if purpose.inputs is not None
     }
 
 
 def leaves_one_out(purpose: str) -> bool:
     """Return whether the input of prompts of this purpose is a demonstration that their context goes without."""
-    method = CALIBRATIONS.get(purpose)
-    return method is not None and method.inputs is None and not method.permutes
+    found = PURPOSES.get(purpose)
+    return found is not None and found.inputs is None and not found.permutes
 
 
 def permuting(names: Collection[str]) -> list[str]:
-    """Return those of the methods that these names need whose inputs are questions with permuted options."""
-    return [method.name for method in calibrations(names) if method.permutes]
+    """Return the purposes that calibrations of these names need whose inputs are questions with permuted options."""
+    return [purpose.name for purpose in purposes_of(names) if purpose.permutes]
 
 
 def calibration_rows() -> list[dict[str, object]]:
-    """Return the methods as SQL joins them, one row each: method, number, is_by_gold, leaves_one_out, permutes."""
+    """Return the methods as SQL joins them, one row each, with what the purpose of the same name is."""
     return [
         {
             "method": method.name,
             "number": number,
-            "is_by_gold": method.is_by_gold,
+            "purposes": list(method.inputs),
             "leaves_one_out": leaves_one_out(method.name),
-            "permutes": method.permutes,
+            "permutes": method.name in PURPOSES and PURPOSES[method.name].permutes,
         }
         for number, method in enumerate(CALIBRATIONS.values())
     ]
+
+
+def calibration_queries(gives: str) -> dict[str, str]:
+    """Return the queries of the methods that give this column, by name, as `CALIBRATIONS` orders them."""
+    return {name: _FILES[name] for name, method in CALIBRATIONS.items() if method.gives == gives}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 
-from biaseval.prompting.calibration import CALIBRATIONS, Calibration, Variant
+from biaseval.prompting.calibration import CALIBRATIONS, PURPOSES, Calibration, Variant
 
 METHODS = {
     "none": "no calibration",
@@ -63,9 +63,13 @@ def is_adapted(method: str) -> bool:
 
 
 def explained(methods: Collection[str]) -> list[Calibration]:
-    """Return the calibrations that a page explains: those of any data, and with these methods those of options."""
+    """Return the calibrations that a page explains: those of P1, and those among these methods."""
     measured = {_variant(method)[0].removeprefix("lora+") for method in methods}
-    return [method for method in CALIBRATIONS.values() if not method.permutes or method.name in measured]
+    return [
+        method
+        for method in CALIBRATIONS.values()
+        if method.name in measured or (method.name in PURPOSES and not PURPOSES[method.name].permutes)
+    ]
 
 
 def mitigation_of(methods: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from biaseval.prompting.calibration import Variant
+from biaseval.prompting.calibration import Variant, purposes_of
 from biaseval.spec.files import S, changed_keys, differences
 from biaseval.spec.sections import RunSpec, is_among
 
@@ -79,14 +79,14 @@ def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
         for key in changed_keys(old, new)
         if not is_among(key, (*_analysis(new), *new.RESOURCES)) and key != _CALIBRATION
     ]
-    stored = {Variant.of(name).method for name in getattr(old, _CALIBRATION, ())}
+    stored = purposes_of(getattr(old, _CALIBRATION, ()))
     kept = {Variant.of(name).method for name in getattr(new, _CALIBRATION, ())}
     lines += [
         f"{_CALIBRATION}: {name} is stored and stays in every table; name it too"
         for name in getattr(old, _CALIBRATION, ())
         if Variant.of(name).method not in kept
     ]
-    lacking = [name for name in getattr(new, _CALIBRATION, ()) if Variant.of(name).method not in stored]
+    lacking = [name for name in getattr(new, _CALIBRATION, ()) if not all(one in stored for one in purposes_of([name]))]
     return lines + [f"{_CALIBRATION}: {name}: nothing is stored for it; biaseval run adds it" for name in lacking]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.errors import InputError, did_you_mean
-from biaseval.prompting.calibration import Variant, leaves_one_out, permuting
+from biaseval.prompting.calibration import Variant, leaves_one_out, permuting, purposes_of
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
 from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.sections import (
@@ -397,7 +397,7 @@ class LabelBiasSpec(RunSpec):
             raise SpecError(f"primary.method: {primary.method!r} is no method of this run{known}")
         own = primary.method.rpartition("+")[2]
         n_demos = info.data["prompt"].n_demos if "prompt" in info.data else [1]
-        if own != "lora" and leaves_one_out(Variant.of(own).method) and not any(n_demos):
+        if own != "lora" and any(leaves_one_out(one.name) for one in purposes_of([own])) and not any(n_demos):
             raise SpecError(
                 f"primary.method: {primary.method!r} needs demonstrations, and prompt.n_demos has 0 alone; "
                 "name another method, or add a number"

@@ -1,0 +1,6 @@
+-- log_sum(logs): the logarithm of the sum of what a list has the logarithms of, added in its order.
+create macro log_sum(logs) as
+    list_transform(
+        [list_max(logs)],
+        lambda peak: peak + ln(list_sum(list_transform(logs, lambda x: exp(x - peak))))
+    )[1]

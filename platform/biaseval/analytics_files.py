@@ -1,0 +1,33 @@
+"""The folder ``analytics`` of the package, and what the heads of its files say."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from pathlib import Path
+
+_PACKAGED = Path(__file__).parent / "analytics"
+ANALYTICS = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "analytics"
+"""Where the SQL files are: in the wheel a part of the package, in a checkout beside it."""
+
+_KEY = re.compile(r"-- ([a-z_]+): (.*)")
+_MORE = re.compile(r"--   +(.*)")
+
+
+def comment(sql: str) -> str:
+    """Return the comment at the head of a file of SQL, in one line."""
+    lines = takewhile(lambda line: line.startswith("--"), sql.splitlines())
+    return " ".join(line.removeprefix("--").strip() for line in lines)
+
+
+def head(sql: str) -> dict[str, str]:
+    """Return the keys at the head of a file of SQL: lines ``-- key: text``, and lines that go on with three spaces."""
+    found: dict[str, str] = {}
+    for line in takewhile(lambda line: line.startswith("--"), sql.splitlines()):
+        if key := _KEY.fullmatch(line):
+            found[key[1]] = key[2].strip()
+        elif found and (more := _MORE.fullmatch(line)):
+            found[next(reversed(found))] += f" {more[1].strip()}"
+        else:
+            break
+    return found
