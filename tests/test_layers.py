@@ -33,7 +33,7 @@ LAYERS = [
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic
     {"cache"},
-    {"errors", "parsing", "plain", "progress"},
+    {"analytics_files", "errors", "parsing", "plain", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
 MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo"}

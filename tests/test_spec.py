@@ -128,7 +128,8 @@ lora: {}
         (MINIMAL + "calibration: [cc, cc]\n", "names a method twice"),
         (
             MINIMAL + "calibration: [cd]\n",
-            "calibration.0: 'cd' is no calibration; use one of cc, dc, looc, pride, or with a strength, as in cc@0.7",
+            "calibration.0: 'cd' is no calibration; use one of cc, dc, looc, pride, bc, cc_softmax, "
+            "dc_softmax, pmi, or with a strength, as in cc@0.7",
         ),
         (MINIMAL + "calibration: [cc@1.6]\n", "calibration.0: 'cc@1.6': a strength is 0 (no calibration) to 1.5"),
         (

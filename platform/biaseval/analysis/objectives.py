@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from biaseval.analysis.relations import (
     Relation,
     connect,
     create,
+    create_methods,
     create_tables,
     literal,
     local_copy,
@@ -39,6 +40,7 @@ from biaseval.analysis.samples import (
     samples_of,
 )
 from biaseval.errors import BiasevalError, InputError
+from biaseval.prompting.calibration import Own
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
 
@@ -201,6 +203,8 @@ class Objectives:
     """What each is computed on."""
     seed: int
     """Of the halves."""
+    own: Own = field(default_factory=dict)
+    """Calibrations of the specs' own."""
 
     def values(
         self, run: Run, computings: Sequence[Computing], threads: int | None = None
@@ -227,6 +231,7 @@ class Objectives:
         with local_copy(run, reading.tables) as source, closing(connect([source])) as connection:
             if threads is not None:
                 connection.execute(f"set threads = {threads}").fetchall()
+            create_methods(connection, self.own)
             create_tables(source, [TABLES[name] for name in reading.tables], connection)
             connection.from_arrow(members).create("members")
             first = 0
@@ -310,7 +315,7 @@ class _Reading:
     def __init__(self, objectives: Objectives) -> None:
         known = tables_of(objectives.kind)
         queries = [Relation("objective", "", query) for query in objectives.queries]
-        made = needed(relations("intermediate", "marts", tables=known), queries)
+        made = needed(relations("intermediate", "marts", tables=known, own=objectives.own), queries)
         row_by_row = [view for view in made if view.name in ROW_BY_ROW]
         self._whole = [view for view in made if view in row_by_row or view in needed(made, row_by_row)]
         self._sampled = needed([view for view in made if view not in row_by_row], queries)

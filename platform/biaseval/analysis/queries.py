@@ -22,8 +22,10 @@ from biaseval.analysis.relations import (
     complete_tables,
     complete_views,
     connect,
+    create_methods,
     create_views,
     literal,
+    own_calibrations,
     read_parquet,
     relations,
     store_views,
@@ -31,6 +33,7 @@ from biaseval.analysis.relations import (
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError
+from biaseval.prompting.calibration import Own
 from biaseval.store import DIGESTS, Run, part_name
 from biaseval.tables import TABLES, TRAINED_MODELS, tables_of
 
@@ -155,6 +158,8 @@ class _Finished(NamedTuple):
     """All tables of its kind, or those that are asked for."""
     relations: Sequence[Relation]
     """The same, of what is made of them; a mart that is stored reads its file."""
+    own: Own
+    """Calibrations of its spec."""
 
     @property
     def names(self) -> list[str]:
@@ -186,11 +191,12 @@ def _finished(run: Run) -> _Finished:
     # The database is written last: beside it and other marts, one that is not there is of a later version.
     if lacking and (len(lacking) == len(marts) or not run.has("results.duckdb")):
         raise BiasevalError(f"{run.uri}: {lacking[0]} is missing; biaseval report {run.uri} writes it")
+    own = own_calibrations(run)
     made = [
         made._replace(sql=read_parquet(run, mart_file(made.name))) if _is_stored(run, made) else made
-        for made in relations("intermediate", "marts", tables=tables)
+        for made in relations("intermediate", "marts", tables=tables, own=own)
     ]
-    return _Finished(run, [(table, parts[name]) for name, table in tables.items()], made)
+    return _Finished(run, [(table, parts[name]) for name, table in tables.items()], made, own)
 
 
 def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[str, Collection[int]]) -> None:
@@ -278,6 +284,8 @@ def _only(finished: _Finished, names: Collection[str]) -> _Finished:
 
 def _begin(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
     """Create what stands for the views of a run until `_complete`: its tables' first parts, and empty tables."""
+    if finished.own:
+        create_methods(connection, finished.own)
     begin_tables(finished.run, finished.listed, connection)
     begin_views(finished.relations, connection)
 

@@ -25,8 +25,10 @@ import pyarrow.fs as pafs
 
 from biaseval.analysis.paths import read_named_files
 from biaseval.analytics_files import ANALYTICS
+from biaseval.environment import SPEC, raw_spec
 from biaseval.errors import BiasevalError
-from biaseval.prompting.calibration import calibration_queries, calibration_rows
+from biaseval.prompting.calibration import NONE, Own, calibration_queries, calibration_rows
+from biaseval.spec.sections import AnalysisSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, TableSchema
 
@@ -64,14 +66,20 @@ def _reads(sql: str) -> frozenset[str]:
     return frozenset({*named, *re.findall(r"'(\w+)'", given)} - set(steps))
 
 
-def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
-    """Return the relations of these layers that these tables allow, each after those that it reads."""
+def relations(*layers: str, tables: Iterable[str], own: Own = NONE) -> list[Relation]:
+    """Return the relations of these layers that these tables allow, each after those that it reads.
+
+    Args:
+        layers: folders of `ANALYTICS`.
+        tables: the names of those that there are.
+        own: calibrations of a run's spec, beside those of `ANALYTICS`.
+    """
     every = {
         path.stem: Relation(path.parent.name, path.stem, path.read_text(encoding="utf-8"))
         for layer in _LAYERS
         for path in sorted(ANALYTICS.glob(f"{layer}/*.sql"))
     }
-    every |= {made.name: made for made in _of_calibrations()}
+    every |= {made.name: made for made in _of_calibrations(own)}
     reads = {name: sorted(relation.reads & {*every, *TABLES}) for name, relation in every.items()}
     names = set(tables)
     allowed: list[Relation] = []
@@ -82,22 +90,31 @@ def relations(*layers: str, tables: Iterable[str]) -> list[Relation]:
     return [relation for relation in allowed if relation.layer in layers]
 
 
-def _of_calibrations() -> Iterator[Relation]:
+_CALIBRATED = {
+    "log_prior": (
+        "calibration_priors",
+        "task, n_demos, demo_set, format, setting, instruction, adaptation, n_inputs, label, log_prior, n_rows",
+        "setting, label): the logarithm of what divides its probability",
+    ),
+    "log_probability": (
+        "calibration_logits",
+        "prompt_id, adaptation, label, log_probability",
+        "prompt, label): the logarithm of its probability, not normalised",
+    ),
+}
+"""What the files of ``calibrations`` give, to the relation of all of them, its columns, and what it is."""
+
+
+def calibration_columns(gives: str) -> str:
+    """Return the columns that the query of a calibration must have."""
+    return _CALIBRATED[gives][1]
+
+
+def _of_calibrations(used: Own) -> Iterator[Relation]:
     """Yield what the files of ``calibrations`` give, all files together: log priors, and probabilities by prompt."""
-    setting = "task, n_demos, demo_set, format, setting, instruction, adaptation, n_inputs, label, log_prior, n_rows"
-    for name, gives, columns, what in (
-        ("calibration_priors", "log_prior", setting, "setting, label): the logarithm of what divides its probability"),
-        (
-            "calibration_logits",
-            "log_probability",
-            "prompt_id, adaptation, label, log_probability",
-            "prompt, label): the logarithm of its probability, not normalised",
-        ),
-    ):
-        parts = [
-            f"select {literal(own)} as name, {columns} from (\n{sql})"
-            for own, sql in calibration_queries(gives).items()
-        ]
+    for gives, (name, columns, what) in _CALIBRATED.items():
+        queries = calibration_queries(gives, used).items()
+        parts = [f"select {literal(own)} as name, {columns} from (\n{sql}\n)" for own, sql in queries]
         head = f"-- One row per (file of analytics/calibrations that gives {gives}, {what}.\n"
         yield Relation("intermediate", name, head + "\nunion all\n".join(parts))
 
@@ -139,12 +156,23 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
         store.glob, store.info = cache(_files_of(store.glob)), cache(store.info)
         connection.register_filesystem(store)
     read_named_files(connection)
-    # By Arrow, making a table of Python's values would import pandas.
-    unnested = "create table calibration_methods as select unnest($rows, max_depth := 2)"
-    connection.execute(unnested, {"rows": calibration_rows()}).fetchall()
+    create_methods(connection)
     for macro in sorted(ANALYTICS.glob("macros/*.sql")):
         connection.execute(macro.read_text(encoding="utf-8")).fetchall()
     return connection
+
+
+def create_methods(connection: duckdb.DuckDBPyConnection, own: Own = NONE) -> None:
+    """Create the table ``calibration_methods``, of all methods and a run's own."""
+    # By Arrow, making a table of Python's values would import pandas.
+    unnested = "create or replace table calibration_methods as select unnest($rows, max_depth := 2)"
+    connection.execute(unnested, {"rows": calibration_rows(own)}).fetchall()
+
+
+def own_calibrations(run: Run) -> Own:
+    """Return the calibrations that a run's spec brings."""
+    spec = raw_spec(run) if run.has(SPEC) else {}
+    return AnalysisSpec.model_validate(spec["analysis"]).calibrations if spec.get("analysis") else NONE
 
 
 def _files_of(glob: Callable[[str], list[str]]) -> Callable[[str], list[str]]:

@@ -60,7 +60,8 @@ def begin_tasks(spec: LabelBiasSpec, sources: Sources) -> Iterator[Begun]:
 def _start(spec: LabelBiasSpec, drawn: Drawn, sampler: Sampler, templates: Mapping[str, str]) -> Start:
     task, main = drawn.task, drawn.splits.main
     notes = [*drawn.notes, *(f"{task.name}: {caution}" for caution in label_cautions(drawn.splits.labels))]
-    with_words = [purpose.name for purpose in purposes_of(spec.calibration) if purpose.needs_words]
+    own = spec.own_calibrations
+    with_words = [purpose.name for purpose in purposes_of(spec.calibration, own) if purpose.needs_words]
     template, source = None, None
     if with_words and not drawn.has_fields:
         template, source = template_of(task, dict(templates))
@@ -71,6 +72,6 @@ def _start(spec: LabelBiasSpec, drawn: Drawn, sampler: Sampler, templates: Mappi
             methods = " and ".join(with_words)
             notes.append(f"{task.name}: {n_unfit} inputs do not fit the template and give no words to {methods}")
     inputs = shared_inputs(
-        spec.calibration, tuple(main[0].texts), words, lambda method: sampler.words_generator(task.name, method)
+        spec.calibration, tuple(main[0].texts), words, lambda method: sampler.words_generator(task.name, method), own
     )
     return Start(drawn, template, source, inputs, tuple(notes))

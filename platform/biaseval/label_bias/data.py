@@ -148,7 +148,7 @@ class DataSet:
         n_demos = N_DEMONSTRATIONS if spec.lora is not None or n_rows >= MIN_INSTANCES else asked
         if self.has_test_file:  # no main row is taken by a larger pool
             n_demos = max(n_demos, min(N_DEMONSTRATIONS, n_rows - n_bias_score))
-        permuted = permuting(spec.calibration)
+        permuted = permuting(spec.calibration, spec.own_calibrations)
         n_beside = n_bias_score + max(spec.prompt.n_demos) + (spec.lora.n_examples if spec.lora else 0)
         n_demos = max(n_demos, n_beside) if permuted else n_demos
         n_main = 0 if self.has_test_file else FEWEST_MAIN_ROWS

@@ -205,7 +205,8 @@ class _TaskPlanner:
         task, splits = drawn.task, drawn.splits
         rows = _Rows()
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
-        left_out = [one.name for one in purposes_of(self._spec.calibration) if leaves_one_out(one.name)]
+        planned = purposes_of(self._spec.calibration, self._spec.own_calibrations)
+        left_out = [one.name for one in planned if leaves_one_out(one.name)]
         # The item of an instance is the same in every setting of a format.
         drawn_instances = (*splits.main, *splits.bias_score, *splits.demonstrations)
         tests = {
@@ -231,7 +232,7 @@ class _TaskPlanner:
             for method, own in inputs.items():
                 for row, fields in enumerate(own):
                     setting.add(method, row, form.test(fields))
-            for method in permuting(self._spec.calibration):
+            for method in permuting(self._spec.calibration, self._spec.own_calibrations):
                 for row, instance in enumerate(self._questions(drawn, n_demos, demo_set)):
                     setting.add(method, row, form.test(instance.texts), instance)
             for method in left_out:

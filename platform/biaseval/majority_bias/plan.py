@@ -224,12 +224,13 @@ class _Planner:
 
     def _calibration_inputs(self) -> dict[str, Inputs]:
         """Return the calibration inputs that are the same for every context, by method."""
-        asked, seed, fields = self._spec.calibration, self._spec.seed, item_fields(self._spec.prompt)
+        asked, own = self._spec.calibration, self._spec.own_calibrations
+        seed, fields = self._spec.seed, item_fields(self._spec.prompt)
         words = {}
-        if any(purpose.needs_words for purpose in purposes_of(asked)):
+        if any(purpose.needs_words for purpose in purposes_of(asked, own)):
             texts = {name: [example.fields[name] for example in self._dataset.test] for name in fields}
             words = {name: domain_context(self._spec.name, SLOT, own) for name, own in texts.items()}
-        return shared_inputs(asked, fields, words, lambda method: stream(seed, method))
+        return shared_inputs(asked, fields, words, lambda method: stream(seed, method), own)
 
     def _contexts(self, setting: Setting, seed: int, demos: Sequence[Example], *, instruction: bool) -> list[_Context]:
         """Return the contexts of one (setting, seed, instruction) with their prompts."""
@@ -284,7 +285,8 @@ class _Planner:
             for row, fields in enumerate(inputs):
                 add(full, purpose, row, own.test(fields))
         contexts = [full]
-        left_out = [one.name for one in purposes_of(self._spec.calibration) if leaves_one_out(one.name)]
+        planned = purposes_of(self._spec.calibration, self._spec.own_calibrations)
+        left_out = [one.name for one in planned if leaves_one_out(one.name)]
         for row in everything if left_out else ():
             contexts.append(context(f"without{row}", everything[:row] + everything[row + 1 :]))
             for method in left_out:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from biaseval.analysis.own_sql import own_sql_problems
 from biaseval.environment import amend_environment
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
@@ -36,13 +37,13 @@ def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
     return describe_model(source), load_tokenizer(source)
 
 
-def lora_problems(spec: CausalSpec) -> list[str]:
-    """Return what of a spec's section ``lora`` does not fit its model or DeepSpeed file."""
+def section_problems(spec: CausalSpec) -> list[str]:
+    """Return what of a spec's section ``lora`` does not fit its model or DeepSpeed file, and which SQL of it fails."""
     problems = Problems()
     with problems.noted():
         if spec.lora is not None:
             check_lora(spec, spec.lora)
-    return problems.found
+    return [*problems.found, *own_sql_problems(spec.kind, spec.own_calibrations)]
 
 
 def n_models(spec: CausalSpec) -> int:

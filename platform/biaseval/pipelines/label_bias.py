@@ -25,10 +25,10 @@ from biaseval.pipelines.causal import (
     causal_stages,
     describe_causal,
     extend_causal,
-    lora_problems,
     model_inputs,
     n_models,
     say_what_is_cut,
+    section_problems,
     with_training_rows,
     write_causal,
 )
@@ -69,7 +69,7 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
             n_gold_labels=0,
             n_fewest_rows=0,
         ),
-        problems=lora_problems(spec),
+        problems=section_problems(spec),
         pieces=lambda: _pieces(spec, sources, facts.window),
         most_prompts=n_settings * sum(source.most_rows for source in sources.tasks),
     )

@@ -16,9 +16,9 @@ from biaseval.pipelines.causal import (
     causal_stages,
     describe_causal,
     extend_causal,
-    lora_problems,
     model_inputs,
     n_models,
+    section_problems,
     with_training_rows,
     write_causal,
 )
@@ -81,7 +81,7 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
             n_test_rows=len(dataset.test),
             n_settings=0,
         ),
-        problems=lora_problems(spec),
+        problems=section_problems(spec),
         pieces=pieces,
     )
 

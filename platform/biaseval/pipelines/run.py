@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from biaseval.analysis.headlines import SUMMARY, summarize
+from biaseval.analysis.own_sql import own_sql_problems
 from biaseval.digests import kept, record
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.adapters import refuse_given_up
@@ -46,6 +47,7 @@ from biaseval.spec import (
     of_no_section,
     override_keys,
     stored_spec,
+    with_own_sql,
 )
 from biaseval.store import Run
 from biaseval.units import Done, Unit, files_of, missing_units
@@ -286,7 +288,10 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         content = own.model_dump(mode="json")
         override_keys(content, overrides)
         spec = stored_spec(content, "--set")
+        if any(override.partition("=")[0].strip().startswith("analysis") for override in overrides):
+            spec = with_own_sql(spec, "--set", Path.cwd())
         _refuse(run, of_analysis(own, spec))
+        _refuse(run, own_sql_problems(spec.kind, spec.own_calibrations))
         kind.refuse_analysis(run, spec)
         if spec != own:
             for line in differences(own, spec):

@@ -96,7 +96,8 @@ def result_of(row: Mapping[str, Any], reached: Sequence[Reached]) -> Result:
 def objectives_of(run: Run, search: SearchSpec) -> Objectives:
     """Return what is asked of the trials of a planned search."""
     names, queries = read_plan(run)["objectives"], [own.sql for own in search.objective]
-    return Objectives(search.spec.kind, names, queries, search.per, search.choose_on, search.seed)
+    own = search.spec.own_calibrations
+    return Objectives(search.spec.kind, names, queries, search.per, search.choose_on, search.seed, own)
 
 
 def deriving(kind: AnyKind, spec: SearchedSpec) -> Callable[[Run], None]:

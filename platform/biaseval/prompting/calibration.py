@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from biaseval.analytics_files import ANALYTICS, head
@@ -74,6 +75,13 @@ PURPOSES = {
 """By name, in the order of prompts and tables."""
 
 
+ROWS = ("main", "majority")
+"""The purposes of the prompts that have the test rows, of label bias and of majority bias."""
+
+GIVES = ("log_prior", "log_probability")
+"""What the query of a calibration gives: a column that is subtracted by label, or one by prompt and label."""
+
+
 @dataclass(frozen=True)
 class Calibration:
     """One method: the head of its file."""
@@ -88,7 +96,7 @@ class Calibration:
     """What the probabilities are divided by, with its source: those for ``by``."""
     inputs: tuple[str, ...]
     """The purposes of the prompts that its query reads: of `PURPOSES`, or of test rows (``main``, ``majority``)."""
-    gives: str = "log_prior"
+    gives: str = GIVES[0]
     """The column of its query: ``log_prior``, which is subtracted by label, or ``log_probability`` by prompt and label,
     which need not be normalised."""
     reference: str | None = None
@@ -96,9 +104,21 @@ class Calibration:
 
     @classmethod
     def of(cls, name: str, sql: str) -> Self:
-        """Return what a file says of itself."""
+        """Return what a file says of itself.
+
+        Raises:
+            ValueError: its head lacks a key, or a key has no known value.
+        """
         keys = head(sql)
-        return cls(**{**keys, "name": name, "inputs": tuple(keys["inputs"].split(", "))})  # type: ignore[arg-type]
+        if lacking := [key for key in ("shown", "meaning", "by", "inputs") if not keys.get(key)]:
+            raise ValueError(f"its head lacks {', '.join(lacking)}; begin the file with lines such as -- shown: BC")
+        inputs = tuple(name.strip() for name in keys["inputs"].split(","))
+        if unknown := [purpose for purpose in inputs if purpose not in (*PURPOSES, *ROWS)]:
+            raise ValueError(f"inputs: {unknown[0]!r} is no purpose of prompts; use {', '.join((*PURPOSES, *ROWS))}")
+        gives = keys.get("gives", GIVES[0])
+        if gives not in GIVES:
+            raise ValueError(f"gives: {gives!r} is no column of a calibration; use {' or '.join(GIVES)}")
+        return cls(name, keys["shown"], keys["meaning"], keys["by"], inputs, gives, keys.get("reference"))
 
 
 _FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(ANALYTICS.glob("calibrations/*.sql"))}
@@ -111,6 +131,17 @@ CALIBRATIONS = {
 
 MOST_STRENGTH = 1.5
 """Of calibration: at 0 there is none, at 1 it is as published."""
+
+Own = Mapping[str, str]
+"""Calibrations of a spec's own: name to SQL, as of a file of ``analytics/calibrations``."""
+
+NONE: Own = MappingProxyType({})
+
+
+def known_calibrations(own: Own) -> dict[str, Calibration]:
+    """Return the methods by name, those of a spec's own last."""
+    return CALIBRATIONS | {name: Calibration.of(name, sql) for name, sql in own.items()} if own else CALIBRATIONS
+
 
 _VARIANT = re.compile(r"(?P<method>[a-z][a-z0-9_]*)(@(?P<strength>[0-9][0-9.e-]*))?(/(?P<inputs>[1-9][0-9]*))?")
 
@@ -128,15 +159,20 @@ class Variant:
     inputs: int | None = None
 
     @classmethod
-    def of(cls, name: str) -> Self:
+    def of(cls, name: str, own: Own | None = None) -> Self:
         """Return what a name stands for.
+
+        Args:
+            name: as of a spec.
+            own: calibrations of the spec's own; None: any name of a method will do.
 
         Raises:
             ValueError: it stands for nothing; the message says why.
         """
         found = _VARIANT.fullmatch(name)
-        if found is None or found["method"] not in CALIBRATIONS:
-            known = ", ".join(CALIBRATIONS)
+        methods = CALIBRATIONS if own is None else known_calibrations(own)
+        if found is None or (own is not None and found["method"] not in methods):
+            known = ", ".join(methods)
             raise ValueError(f"{name!r} is no calibration; use one of {known}, or with a strength, as in cc@0.7")
         try:
             strength = float(found["strength"] or 1)
@@ -147,7 +183,9 @@ class Variant:
                 f"{name!r}: a strength is 0 (no calibration) to {MOST_STRENGTH} (1: as published); change {strength:g}"
             )
         inputs = None if found["inputs"] is None else int(found["inputs"])
-        method = CALIBRATIONS[found["method"]]
+        method = methods.get(found["method"])
+        if method is None:
+            return cls(found["method"], strength, inputs)
         if strength != 1 and method.gives != "log_prior":
             raise ValueError(f"{name!r}: {method.name} has no strength; write {method.name}")
         if inputs is not None and method.name not in PURPOSES:
@@ -163,9 +201,15 @@ class Variant:
         return f"{self.method}{strength}{'' if self.inputs is None else f'/{self.inputs}'}"
 
 
-def purposes_of(names: Collection[str]) -> list[Purpose]:
-    """Return the purposes of the prompts that calibrations of these names need, in the order of `PURPOSES`."""
-    needed = {purpose for name in names for purpose in CALIBRATIONS[Variant.of(name).method].inputs}
+def purposes_of(names: Collection[str], own: Own = NONE) -> list[Purpose]:
+    """Return the purposes of the prompts that calibrations of these names need, in the order of `PURPOSES`.
+
+    Args:
+        names: of a spec.
+        own: the spec's own calibrations.
+    """
+    known = known_calibrations(own)
+    needed = {purpose for name in names for purpose in known[Variant.of(name).method].inputs}
     return [purpose for purpose in PURPOSES.values() if purpose.name in needed]
 
 
@@ -174,6 +218,7 @@ def shared_inputs(
     fields: Sequence[str],
     words: Mapping[str, DomainContext],
     generator: Callable[[str], np.random.Generator],
+    own: Own = NONE,
 ) -> dict[str, Inputs]:
     """Return the inputs that are the same in every setting, by purpose.
 
@@ -182,10 +227,11 @@ def shared_inputs(
         fields: of the prompt.
         words: of each field, where a purpose needs them.
         generator: gives each purpose's own.
+        own: calibrations of the spec's own.
     """
     return {
         purpose.name: purpose.inputs(fields, words, generator(purpose.name))
-        for purpose in purposes_of(names)
+        for purpose in purposes_of(names, own)
         if purpose.inputs is not None
     }
 
@@ -196,12 +242,12 @@ def leaves_one_out(purpose: str) -> bool:
     return found is not None and found.inputs is None and not found.permutes
 
 
-def permuting(names: Collection[str]) -> list[str]:
+def permuting(names: Collection[str], own: Own = NONE) -> list[str]:
     """Return the purposes that calibrations of these names need whose inputs are questions with permuted options."""
-    return [purpose.name for purpose in purposes_of(names) if purpose.permutes]
+    return [purpose.name for purpose in purposes_of(names, own) if purpose.permutes]
 
 
-def calibration_rows() -> list[dict[str, object]]:
+def calibration_rows(own: Own = NONE) -> list[dict[str, object]]:
     """Return the methods as SQL joins them, one row each, with what the purpose of the same name is."""
     return [
         {
@@ -211,13 +257,14 @@ def calibration_rows() -> list[dict[str, object]]:
             "leaves_one_out": leaves_one_out(method.name),
             "permutes": method.name in PURPOSES and PURPOSES[method.name].permutes,
         }
-        for number, method in enumerate(CALIBRATIONS.values())
+        for number, method in enumerate(known_calibrations(own).values())
     ]
 
 
-def calibration_queries(gives: str) -> dict[str, str]:
-    """Return the queries of the methods that give this column, by name, as `CALIBRATIONS` orders them."""
-    return {name: _FILES[name] for name, method in CALIBRATIONS.items() if method.gives == gives}
+def calibration_queries(gives: str, own: Own = NONE) -> dict[str, str]:
+    """Return the queries of the methods that give this column, by name, in the order of `known_calibrations`."""
+    queries = {**_FILES, **own}
+    return {name: queries[name] for name, method in known_calibrations(own).items() if method.gives == gives}
 
 
 @dataclass(frozen=True)

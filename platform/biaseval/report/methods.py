@@ -37,6 +37,8 @@ def _variant(method: str) -> tuple[str, Variant | None]:
         variant = Variant.of(calibration)
     except ValueError:
         return method, None
+    if variant.method not in CALIBRATIONS:  # a spec's own
+        return method, None
     return f"{adapted}{plus}{variant.method}", variant
 
 

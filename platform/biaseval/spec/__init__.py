@@ -23,7 +23,15 @@ from biaseval.spec.data import (
     label_key,
     template_fields,
 )
-from biaseval.spec.files import differences, dump_spec, override_keys, read_content, validated, with_absolute_paths
+from biaseval.spec.files import (
+    differences,
+    dump_spec,
+    override_keys,
+    read_content,
+    validated,
+    with_absolute_paths,
+    with_own_sql,
+)
 from biaseval.spec.growth import analysed_as, blocking, grown_keys, of_analysis, of_no_section
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
@@ -96,7 +104,7 @@ def spec_of(content: dict[str, Any], source: str, folder: Path, overrides: Seque
         searched = [override.removeprefix(_OF_SEARCHED) for override in of_searched]
         return _search(content, source, folder, searched)
     override_keys(content, of_searched)
-    return with_absolute_paths(validated(content, source, _KINDS), folder)
+    return with_own_sql(with_absolute_paths(validated(content, source, _KINDS), folder), source, folder)
 
 
 def _search(content: dict[str, Any], source: str, folder: Path, overrides: Sequence[str]) -> Spec:
@@ -116,7 +124,7 @@ def _search(content: dict[str, Any], source: str, folder: Path, overrides: Seque
         raise InputError(f"{place}: is missing; name the spec file whose keys are searched, or write it in place")
     if not isinstance(base.get("kind"), str) or base["kind"] not in _SEARCHED:
         raise InputError(f"{place}: kind: {base.get('kind')!r} cannot be searched; use {' or '.join(_SEARCHED)}")
-    searched = with_absolute_paths(validated(base, place, _SEARCHED), folder)
+    searched = with_own_sql(with_absolute_paths(validated(base, place, _SEARCHED), folder), place, folder)
     return validated({**content, "spec": searched.model_dump()}, source, _KINDS)
 
 
@@ -208,4 +216,5 @@ __all__ = [
     "stored_spec",
     "template_fields",
     "training_positions",
+    "with_own_sql",
 ]

@@ -81,6 +81,32 @@ def with_absolute_paths(spec: S, folder: Path) -> S:
     return type(spec).model_validate(content)
 
 
+def with_own_sql(spec: S, source: str, folder: Path) -> S:
+    """Return the spec with the text of the SQL files in its folder ``analysis.sql``.
+
+    Args:
+        spec: any.
+        source: the file's name, for messages.
+        folder: what that path is relative to.
+
+    Raises:
+        InputError: the folder cannot be read or has no SQL file, or a file has mistakes; the message lists all of them.
+    """
+    named = getattr(getattr(spec, "analysis", None), "sql", None)
+    if named is None:
+        return spec
+    own = (folder / os.path.expanduser(named)).resolve()
+    try:
+        paths = sorted(own.rglob("*.sql"))
+        files = {path.relative_to(own).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{source}: analysis.sql: {own} cannot be read ({error}); name a folder") from error
+    if not files:
+        raise InputError(f"{source}: analysis.sql: {own} has no SQL file; put calibrations/NAME.sql there")
+    content = spec.model_dump()
+    return validated({**content, "analysis": {"sql": str(own), "files": files}}, source, {spec.kind: type(spec)})
+
+
 def dump_spec(spec: RunSpec) -> str:
     """Return the resolved spec as YAML."""
     return yaml_text(spec.model_dump(mode="json"))

@@ -79,14 +79,18 @@ def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
         for key in changed_keys(old, new)
         if not is_among(key, (*_analysis(new), *new.RESOURCES)) and key != _CALIBRATION
     ]
-    stored = purposes_of(getattr(old, _CALIBRATION, ()))
+    stored = purposes_of(getattr(old, _CALIBRATION, ()), old.own_calibrations)
     kept = {Variant.of(name).method for name in getattr(new, _CALIBRATION, ())}
     lines += [
         f"{_CALIBRATION}: {name} is stored and stays in every table; name it too"
         for name in getattr(old, _CALIBRATION, ())
         if Variant.of(name).method not in kept
     ]
-    lacking = [name for name in getattr(new, _CALIBRATION, ()) if not all(one in stored for one in purposes_of([name]))]
+    lacking = [
+        name
+        for name in getattr(new, _CALIBRATION, ())
+        if not all(one in stored for one in purposes_of([name], new.own_calibrations))
+    ]
     return lines + [f"{_CALIBRATION}: {name}: nothing is stored for it; biaseval run adds it" for name in lacking]
 
 

@@ -17,6 +17,7 @@ from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, train
 from biaseval.spec.sections import (
     MOST_CHARACTERS,
     NAME,
+    AnalysisSpec,
     ExecutionSpec,
     Method,
     ModelSpec,
@@ -215,10 +216,11 @@ class LabelBiasSpec(RunSpec):
         "data.*.test",
         "data.*.lm_eval",
         "lora.deepspeed_config",
+        "analysis.sql",
     )
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
-    ANALYSIS = ("scoring.*", "suites.*", "primary.*")
+    ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*")
     GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
@@ -233,6 +235,7 @@ class LabelBiasSpec(RunSpec):
     held_out: bool = False
     """Whether each setting scores the demonstrations of others too, with the purpose ``held_out``: metrics do not count
     them, and a search may choose on them (``choose_on: held_out``)."""
+    analysis: AnalysisSpec = AnalysisSpec()
     calibration: list[Method] = []
     scoring: ScoringSpec = ScoringSpec()
     suites: dict[Name, Annotated[list[str], Field(min_length=1)]] = {}
@@ -357,11 +360,13 @@ class LabelBiasSpec(RunSpec):
     @field_validator("calibration")
     @classmethod
     def _methods_fit_the_data(cls, calibration: list[Method], info: ValidationInfo) -> list[Method]:
+        analysis = info.data.get("analysis")
+        own = {} if analysis is None else analysis.calibrations
         problems = named_twice("calibration", calibration, "a method")
         without = [f"data set {own.name} has" for own in info.data.get("data") or [] if not _has_options(own)]
         if info.data.get("tasks") is not None:
             without = ["task files have"]
-        if without and (permuted := permuting(calibration)):
+        if without and (analysis is None or analysis.is_read) and (permuted := permuting(calibration, own)):
             problems.append(
                 f"calibration: {permuted[0]} permutes the options of questions, and {without[0]} none; name them in "
                 f"data.options, or take {permuted[0]} out"
@@ -397,7 +402,11 @@ class LabelBiasSpec(RunSpec):
             raise SpecError(f"primary.method: {primary.method!r} is no method of this run{known}")
         own = primary.method.rpartition("+")[2]
         n_demos = info.data["prompt"].n_demos if "prompt" in info.data else [1]
-        if own != "lora" and any(leaves_one_out(one.name) for one in purposes_of([own])) and not any(n_demos):
+        if (
+            own != "lora"
+            and any(leaves_one_out(one.name) for one in purposes_of([own], info.data["analysis"].calibrations))
+            and not any(n_demos)
+        ):
             raise SpecError(
                 f"primary.method: {primary.method!r} needs demonstrations, and prompt.n_demos has 0 alone; "
                 "name another method, or add a number"

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from biaseval.prompting.calibration import permuting
 from biaseval.spec.data import DataSpec, ItemSpec
 from biaseval.spec.sections import (
+    AnalysisSpec,
     ExecutionSpec,
     Method,
     ModelSpec,
@@ -65,10 +66,10 @@ class SimplexSpec(Section):
 class MajorityBiasSpec(RunSpec):
     """A majority-bias run (P2)."""
 
-    PATHS = ("model.path", "model.adapter", "data.train", "data.test", "lora.deepspeed_config")
+    PATHS = ("model.path", "model.adapter", "data.train", "data.test", "lora.deepspeed_config", "analysis.sql")
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
-    ANALYSIS = ("scoring.*",)
+    ANALYSIS = ("scoring.*", "analysis.*")
     GROWS = ("seeds", "predict", "calibration", "prompt.instruction")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
@@ -84,6 +85,7 @@ class MajorityBiasSpec(RunSpec):
     seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)] = [0, 1, 2, 3, 4]
     """Each draws and orders the demonstrations of every setting."""
     predict: Annotated[list[Prediction], Field(min_length=1)] = ["likelihood", "generate"]
+    analysis: AnalysisSpec = AnalysisSpec()
     calibration: list[Method] = []
     scoring: ScoringSpec = ScoringSpec()
     lora: LoraSpec | None = None
@@ -130,7 +132,8 @@ class MajorityBiasSpec(RunSpec):
         problems = named_twice(str(info.field_name), value)
         if info.field_name == "calibration" and value and "likelihood" not in info.data.get("predict", ["likelihood"]):
             problems.append("calibration changes likelihoods and predict has none; add likelihood to predict")
-        if info.field_name == "calibration" and (permuted := permuting(value)):
+        analysis = info.data.get("analysis") if info.field_name == "calibration" else None
+        if analysis is not None and analysis.is_read and (permuted := permuting(value, analysis.calibrations)):
             problems.append(f"calibration: {permuted[0]} is of label_bias with data.options alone; take it out")
         refuse(problems, SpecError)
         return value

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from biaseval.prompting.calibration import Variant
+from biaseval.prompting.calibration import CALIBRATIONS, NONE, Calibration, Own, Variant
 from biaseval.spec.accelerators import PEAK_TFLOPS
 from biaseval.spec.words import as_meant
 
-Method = Annotated[str, AfterValidator(lambda name: str(Variant.of(name)))]
+
+def _as_named(name: str, info: ValidationInfo) -> str:
+    analysis: AnalysisSpec | None = (info.data or {}).get("analysis")
+    if analysis is None:
+        return str(Variant.of(name, NONE))
+    return str(Variant.of(name, analysis.calibrations if analysis.is_read else None))
+
+
+Method = Annotated[str, AfterValidator(_as_named)]
 """A calibration, or a variant of it, such as ``cc@0.7``."""
+
+_OWN = re.compile(r"calibrations/([a-z][a-z0-9_]*)\.sql")
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 MOST_CHARACTERS = 100
@@ -71,6 +82,12 @@ class RunSpec(Section):
         """Whether nothing can be added to a run: it trains models, for which the plan is one."""
         return any(getattr(self, section, None) is not None for section in ("lora", "train"))
 
+    @property
+    def own_calibrations(self) -> Own:
+        """The calibrations that the spec brings, name to SQL."""
+        analysis: AnalysisSpec | None = getattr(self, "analysis", None)
+        return NONE if analysis is None else analysis.calibrations
+
     @abstractmethod
     def files(self) -> dict[str, str | None]:
         """Return the place of each input file whose SHA-256 a run records, by the name that it records it under."""
@@ -121,6 +138,43 @@ class ScoringSpec(Section):
 
     normalization: Literal["mean", "sum"] = "mean"
     eos: bool = True
+
+
+class AnalysisSpec(Section):
+    """SQL of the user's own."""
+
+    sql: str | None = None
+    """A folder with files such as ``calibrations/NAME.sql``. A run keeps their text (``files``)."""
+    files: dict[str, str] = {}
+    """Path below ``sql`` to text: read with the spec, so that a run needs the folder no more."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the folder's files are here."""
+        return self.sql is None or bool(self.files)
+
+    @property
+    def calibrations(self) -> dict[str, str]:
+        """Name to SQL of the calibrations among the files."""
+        return {found[1]: text for path, text in self.files.items() if (found := _OWN.fullmatch(path))}
+
+    @field_validator("files")
+    @classmethod
+    def _files_are_calibrations(cls, files: dict[str, str]) -> dict[str, str]:
+        problems = []
+        for path, text in files.items():
+            found = _OWN.fullmatch(path)
+            if found is None:
+                problems.append(f"{path}: is no calibration; name files calibrations/NAME.sql, NAME in a-z, 0-9 and _")
+            elif found[1] in CALIBRATIONS:
+                problems.append(f"{path}: {found[1]} is a calibration that every run has; choose another name")
+            else:
+                try:
+                    Calibration.of(found[1], text)
+                except ValueError as error:
+                    problems.append(f"{path}: {error}")
+        refuse(problems, SpecError)
+        return files
 
 
 class ExecutionSpec(Section):

@@ -1,0 +1,46 @@
+"""Whether the SQL files that a spec brings can be bound, before anything is computed of them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import duckdb
+
+from biaseval.analysis.relations import (
+    begin_views,
+    calibration_columns,
+    connect,
+    create_methods,
+    needed,
+    relations,
+)
+from biaseval.prompting.calibration import Own, known_calibrations
+from biaseval.tables import tables_of
+
+
+def own_sql_problems(kind: str, own: Own) -> list[str]:
+    """Return a line for each calibration whose query does not fit the tables of a run, with DuckDB's message.
+
+    Args:
+        kind: of the run.
+        own: calibrations of its spec, name to SQL.
+    """
+    problems: list[str] = []
+    if not own:
+        return problems
+    tables = tables_of(kind)
+    between = relations("intermediate", tables=tables, own=own)
+    given = [made for made in between if made.name in ("calibration_priors", "calibration_logits")]
+    with closing(connect([])) as connection:
+        create_methods(connection, own)
+        for table in tables.values():
+            connection.from_arrow(table.empty()).create(table.name)
+        begin_views([made for made in needed(between, given) if made not in given], connection)
+        methods = known_calibrations(own)
+        for name, sql in own.items():
+            try:
+                connection.sql(f"select {calibration_columns(methods[name].gives)} from (\n{sql}\n)")
+            except duckdb.Error as error:
+                text = " ".join(str(error).split())
+                problems.append(f"analysis.sql: calibrations/{name}.sql: {text}; mend the query")
+    return problems
