@@ -79,7 +79,9 @@ def _is_of(kind: type[Section], key: str, value: Any, block: Any) -> bool:
     """Return whether what is wrong with a spec of this section alone is what it lacks."""
     try:
         beside = {"analysis": block["analysis"]} if "analysis" in block else {}  # names calibrations of one's own
-        kind.model_validate({**beside, key: value, "kind": kind.model_fields["kind"].annotation.__args__[0], "name": "x"})
+        kind.model_validate(
+            {**beside, key: value, "kind": kind.model_fields["kind"].annotation.__args__[0], "name": "x"}
+        )
     except ValidationError as error:
         return not [own for own in error.errors() if own["loc"][:1] == (key,) and own["type"] != "missing"]
     return True

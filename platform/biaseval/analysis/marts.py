@@ -14,6 +14,7 @@ from biaseval.analysis.dictionary import write_comments
 from biaseval.analysis.relations import (
     Relation,
     begin_tables,
+    calibrations_of,
     complete_tables,
     connect,
     create,
@@ -22,7 +23,6 @@ from biaseval.analysis.relations import (
     create_views,
     local_copy,
     needed,
-    own_calibrations,
     read_parquet,
     relations,
 )
@@ -90,12 +90,14 @@ def mart_file(name: str) -> str:
 
 def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     """Return the marts by name, once every check has passed."""
-    tables, own = tables_of(kind), own_calibrations(run)
+    tables, calibrations = tables_of(kind), calibrations_of(run)
     checks, marts = relations("checks", tables=tables), relations("marts", tables=tables)
-    between = needed(relations("intermediate", tables=tables, own=own), [*checks, *marts])
+    between = needed(relations("intermediate", tables=tables, calibrations=calibrations), [*checks, *marts])
     names = {relation.name for relation in (*between, *marts)}
     made = [
-        relation for relation in relations("intermediate", "marts", tables=tables, own=own) if relation.name in names
+        relation
+        for relation in relations("intermediate", "marts", tables=tables, calibrations=calibrations)
+        if relation.name in names
     ]
     # Metrics are not computed of what is wrong, so what checks of the run's own tables read comes first.
     mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
@@ -103,7 +105,7 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     first = needed(made, first_checks)
     read = {name for relation in (*made, *checks) for name in relation.reads & tables.keys()}
     with local_copy(run, read) as source, closing(connect([source])) as connection:
-        create_methods(connection, own)
+        create_methods(connection, calibrations.own)
         create_tables(source, [table for name, table in tables.items() if name in read], connection)
         for relation in first:
             create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
@@ -117,16 +119,16 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
 
 def _results_database(run: Run, kind: str) -> bytes:
     """Return a DuckDB file with the macros, the marts as tables and all else as views over the run's Parquet."""
-    tables, own = tables_of(kind), own_calibrations(run)
+    tables, calibrations = tables_of(kind), calibrations_of(run)
     with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
         database = Path(folder) / "results.duckdb"
         with closing(connect([run], database)) as connection:
-            create_methods(connection, own)
+            create_methods(connection, calibrations.own)
             listed = [(table, run.parts(table.name)) for table in tables.values()]
             begin_tables(run, listed, connection)
             for mart in relations("marts", tables=tables):
                 create("table", mart.name, read_parquet(run, mart_file(mart.name)), connection)
-            create_views(relations("intermediate", tables=tables, own=own), connection)
+            create_views(relations("intermediate", tables=tables, calibrations=calibrations), connection)
             complete_tables(run, listed, connection)
             write_comments(kind, connection)
         return database.read_bytes()

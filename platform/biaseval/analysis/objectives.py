@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ import duckdb
 
 from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.relations import (
+    EVERY,
+    Calibrated,
     Relation,
     connect,
     create,
@@ -40,7 +42,6 @@ from biaseval.analysis.samples import (
     samples_of,
 )
 from biaseval.errors import BiasevalError, InputError
-from biaseval.prompting.calibration import Own
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
 
@@ -203,8 +204,8 @@ class Objectives:
     """What each is computed on."""
     seed: int
     """Of the halves."""
-    own: Own = field(default_factory=dict)
-    """Calibrations of the specs' own."""
+    calibrations: Calibrated = EVERY
+    """Those of the specs."""
 
     def values(
         self, run: Run, computings: Sequence[Computing], threads: int | None = None
@@ -231,7 +232,7 @@ class Objectives:
         with local_copy(run, reading.tables) as source, closing(connect([source])) as connection:
             if threads is not None:
                 connection.execute(f"set threads = {threads}").fetchall()
-            create_methods(connection, self.own)
+            create_methods(connection, self.calibrations.own)
             create_tables(source, [TABLES[name] for name in reading.tables], connection)
             connection.from_arrow(members).create("members")
             first = 0
@@ -315,7 +316,7 @@ class _Reading:
     def __init__(self, objectives: Objectives) -> None:
         known = tables_of(objectives.kind)
         queries = [Relation("objective", "", query) for query in objectives.queries]
-        made = needed(relations("intermediate", "marts", tables=known, own=objectives.own), queries)
+        made = needed(relations("intermediate", "marts", tables=known, calibrations=objectives.calibrations), queries)
         row_by_row = [view for view in made if view.name in ROW_BY_ROW]
         self._whole = [view for view in made if view in row_by_row or view in needed(made, row_by_row)]
         self._sampled = needed([view for view in made if view not in row_by_row], queries)

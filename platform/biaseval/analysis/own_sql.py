@@ -7,6 +7,7 @@ from contextlib import closing
 import duckdb
 
 from biaseval.analysis.relations import (
+    Calibrated,
     begin_views,
     calibration_columns,
     connect,
@@ -29,7 +30,7 @@ def own_sql_problems(kind: str, own: Own) -> list[str]:
     if not own:
         return problems
     tables = tables_of(kind)
-    between = relations("intermediate", tables=tables, own=own)
+    between = relations("intermediate", tables=tables, calibrations=Calibrated(own))
     given = [made for made in between if made.name in ("calibration_priors", "calibration_logits")]
     with closing(connect([])) as connection:
         create_methods(connection, own)

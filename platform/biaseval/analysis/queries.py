@@ -19,13 +19,13 @@ from biaseval.analysis.relations import (
     Relation,
     begin_tables,
     begin_views,
+    calibrations_of,
     complete_tables,
     complete_views,
     connect,
     create_methods,
     create_views,
     literal,
-    own_calibrations,
     read_parquet,
     relations,
     store_views,
@@ -191,12 +191,12 @@ def _finished(run: Run) -> _Finished:
     # The database is written last: beside it and other marts, one that is not there is of a later version.
     if lacking and (len(lacking) == len(marts) or not run.has("results.duckdb")):
         raise BiasevalError(f"{run.uri}: {lacking[0]} is missing; biaseval report {run.uri} writes it")
-    own = own_calibrations(run)
+    calibrations = calibrations_of(run)
     made = [
         made._replace(sql=read_parquet(run, mart_file(made.name))) if _is_stored(run, made) else made
-        for made in relations("intermediate", "marts", tables=tables, own=own)
+        for made in relations("intermediate", "marts", tables=tables, calibrations=calibrations)
     ]
-    return _Finished(run, [(table, parts[name]) for name, table in tables.items()], made, own)
+    return _Finished(run, [(table, parts[name]) for name, table in tables.items()], made, calibrations.own)
 
 
 def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[str, Collection[int]]) -> None:

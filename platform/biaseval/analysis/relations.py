@@ -58,6 +58,18 @@ class Relation(NamedTuple):
         return self.sql.rstrip().removesuffix("order by all")
 
 
+class Calibrated(NamedTuple):
+    """The calibrations that the relations of a run know."""
+
+    own: Own = NONE
+    """Of its spec, beside those of `ANALYTICS`."""
+    asked: Collection[str] | None = None
+    """Those that its spec names: views need not look for rows of others. None: all."""
+
+
+EVERY = Calibrated()
+
+
 @cache
 def _reads(sql: str) -> frozenset[str]:
     named = re.findall(r"(?:from|join) (\w+)", sql)
@@ -66,20 +78,20 @@ def _reads(sql: str) -> frozenset[str]:
     return frozenset({*named, *re.findall(r"'(\w+)'", given)} - set(steps))
 
 
-def relations(*layers: str, tables: Iterable[str], own: Own = NONE) -> list[Relation]:
+def relations(*layers: str, tables: Iterable[str], calibrations: Calibrated = EVERY) -> list[Relation]:
     """Return the relations of these layers that these tables allow, each after those that it reads.
 
     Args:
         layers: folders of `ANALYTICS`.
         tables: the names of those that there are.
-        own: calibrations of a run's spec, beside those of `ANALYTICS`.
+        calibrations: of a run.
     """
     every = {
         path.stem: Relation(path.parent.name, path.stem, path.read_text(encoding="utf-8"))
         for layer in _LAYERS
         for path in sorted(ANALYTICS.glob(f"{layer}/*.sql"))
     }
-    every |= {made.name: made for made in _of_calibrations(own)}
+    every |= {made.name: made for made in _of_calibrations(calibrations)}
     reads = {name: sorted(relation.reads & {*every, *TABLES}) for name, relation in every.items()}
     names = set(tables)
     allowed: list[Relation] = []
@@ -110,11 +122,16 @@ def calibration_columns(gives: str) -> str:
     return _CALIBRATED[gives][1]
 
 
-def _of_calibrations(used: Own) -> Iterator[Relation]:
+def _of_calibrations(calibrations: Calibrated) -> Iterator[Relation]:
     """Yield what the files of ``calibrations`` give, all files together: log priors, and probabilities by prompt."""
     for gives, (name, columns, what) in _CALIBRATED.items():
-        queries = calibration_queries(gives, used).items()
+        queries = calibration_queries(gives, *calibrations).items()
         parts = [f"select {literal(own)} as name, {columns} from (\n{sql}\n)" for own, sql in queries]
+        if not parts:
+            empty = [
+                f"null::{'double' if one.startswith('log_') else 'varchar'} as {one}" for one in columns.split(", ")
+            ]
+            parts = [f"select null::varchar as name, {', '.join(empty)} from calibration_scores where false"]
         head = f"-- One row per (file of analytics/calibrations that gives {gives}, {what}.\n"
         yield Relation("intermediate", name, head + "\nunion all\n".join(parts))
 
@@ -169,10 +186,11 @@ def create_methods(connection: duckdb.DuckDBPyConnection, own: Own = NONE) -> No
     connection.execute(unnested, {"rows": calibration_rows(own)}).fetchall()
 
 
-def own_calibrations(run: Run) -> Own:
-    """Return the calibrations that a run's spec brings."""
+def calibrations_of(run: Run) -> Calibrated:
+    """Return the calibrations that a run's spec brings and names."""
     spec = raw_spec(run) if run.has(SPEC) else {}
-    return AnalysisSpec.model_validate(spec["analysis"]).calibrations if spec.get("analysis") else NONE
+    own = AnalysisSpec.model_validate(spec["analysis"]).calibrations if spec.get("analysis") else NONE
+    return Calibrated(own, spec.get("calibration") or ())
 
 
 def _files_of(glob: Callable[[str], list[str]]) -> Callable[[str], list[str]]:

@@ -12,6 +12,7 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from biaseval.analysis.objectives import EVERYTHING, Computing, Objectives, Value
+from biaseval.analysis.relations import Calibrated
 from biaseval.digests import inspected
 from biaseval.errors import BiasevalError, TransientError
 from biaseval.parsing import json_value
@@ -96,8 +97,8 @@ def result_of(row: Mapping[str, Any], reached: Sequence[Reached]) -> Result:
 def objectives_of(run: Run, search: SearchSpec) -> Objectives:
     """Return what is asked of the trials of a planned search."""
     names, queries = read_plan(run)["objectives"], [own.sql for own in search.objective]
-    own = search.spec.own_calibrations
-    return Objectives(search.spec.kind, names, queries, search.per, search.choose_on, search.seed, own)
+    calibrations = Calibrated(search.spec.own_calibrations, search.spec.calibration)
+    return Objectives(search.spec.kind, names, queries, search.per, search.choose_on, search.seed, calibrations)
 
 
 def deriving(kind: AnyKind, spec: SearchedSpec) -> Callable[[Run], None]:

@@ -261,10 +261,21 @@ def calibration_rows(own: Own = NONE) -> list[dict[str, object]]:
     ]
 
 
-def calibration_queries(gives: str, own: Own = NONE) -> dict[str, str]:
-    """Return the queries of the methods that give this column, by name, in the order of `known_calibrations`."""
+def calibration_queries(gives: str, own: Own = NONE, asked: Collection[str] | None = None) -> dict[str, str]:
+    """Return the queries of the methods that give this column, by name, in the order of `known_calibrations`.
+
+    Args:
+        gives: one of `GIVES`.
+        own: calibrations of a spec's own.
+        asked: by a spec; with it only these, and those whose own prompts may be there; None: all.
+    """
     queries = {**_FILES, **own}
-    return {name: queries[name] for name, method in known_calibrations(own).items() if method.gives == gives}
+    names = None if asked is None else {*PURPOSES, *(Variant.of(name).method for name in asked)}
+    return {
+        name: queries[name]
+        for name, method in known_calibrations(own).items()
+        if method.gives == gives and (names is None or name in names)
+    }
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from biaseval.environment import FILE, describe_environment
 from biaseval.errors import InputError
 from biaseval.pipelines.causal import part_entry
-from biaseval.prompting.calibration import CALIBRATIONS, CC_INPUTS, N_DC_INPUTS
+from biaseval.prompting.calibration import CC_INPUTS, N_DC_INPUTS, PURPOSES
 from biaseval.prompting.parts import even_bounds, how_many_parts
 from biaseval.spec import dump_spec, stored_spec
 from biaseval.store import Run
@@ -117,7 +117,7 @@ def write_suite(run: Run, suite: Suite) -> None:
             "model": {"path": "drawn"},
             "tasks": {"path": "tasks", "max_eval": suite.max_rows},
             "prompt": {"n_demos": list(suite.n_demos), "demo_sets": suite.n_demo_sets},
-            "calibration": [name for name, method in CALIBRATIONS.items() if not method.permutes],
+            "calibration": [purpose.name for purpose in PURPOSES.values() if not purpose.permutes],
         },
         "benchmark",
     )
