@@ -1,7 +1,7 @@
--- Rows here: an evaluation of an unknown reader, behind a step that it did not make, or twice of the same questions; of
--- a reader that was not given up a metric out of range, or a loss that is not finite behind the step whose weights are
--- kept (elsewhere it may be: such a step is not chosen); one that was asked more sets behind one step than behind
--- another, or a bias model that was not asked both segments.
+-- Rows here: an evaluation of an unknown reader, or behind a step that it did not make; of a reader that was not given up
+-- one without a metric, or a loss that is not finite behind the step whose weights are kept (elsewhere it may be: such a
+-- step is not chosen); one that was asked more sets behind one step than behind another, or a bias model that was not
+-- asked both segments.
 with
 
 unknown as (
@@ -18,16 +18,6 @@ unknown as (
 
 ),
 
-repeated as (
-
-    select
-        format('{}, step {}, {}: {} evaluations', model, step, dataset, count(*)) as problem
-    from evaluations
-    group by model, step, dataset
-    having count(*) > 1
-
-),
-
 kept as (
 
     select
@@ -40,7 +30,7 @@ kept as (
 
 ),
 
-out_of_range as (
+without_value as (
 
     select
         format('{}, step {}, {}: loss {}, exact match {}, F1 {}',
@@ -54,8 +44,8 @@ out_of_range as (
     where
         not coalesce(loss >= 0, false)
         or (is_best and not isfinite(loss))
-        or not coalesce(exact_match between 0 and 1, false)
-        or not coalesce(f1 between 0 and 1, false)
+        or exact_match is null
+        or f1 is null
 
 ),
 
@@ -111,9 +101,7 @@ one_sided as (
 
 select * from unknown
 union all
-select * from repeated
-union all
-select * from out_of_range
+select * from without_value
 union all
 select * from of_other_sets
 union all

@@ -1,5 +1,5 @@
 -- Rows here: a question without a prediction of a model that answers its dataset (unless the spec leaves such questions
--- out), a prediction of an unknown model or question, or one whose exact match or F1 is out of range.
+-- out), a prediction of an unknown model or question, or one without F1, or whose exact match is neither 0 nor 1.
 with
 
 asked as (
@@ -46,7 +46,7 @@ out_of_range as (
     from qa_predictions
     where
         not coalesce(exact_match in (0, 1), false)
-        or not coalesce(f1 between 0 and 1, false)
+        or f1 is null
 
 )
 

@@ -1,4 +1,4 @@
--- Rows here: a setting that occurs twice, or whose labels, shares and counts do not fit each other or the first's.
+-- Rows here: a setting whose labels, shares and counts do not fit each other or the first's.
 with
 
 first_setting as (
@@ -12,10 +12,7 @@ first_setting as (
 
 compared as (
 
-    select
-        *,
-        count(*) over (partition by setting) as n_same_setting,
-        count(*) over (partition by number) as n_same_number
+    select *
     from settings
     left join first_setting on true
 
@@ -31,11 +28,7 @@ select
     setting
 from compared
 where
-    n_same_setting > 1
-    or n_same_number > 1
-    or setting is null
-    or number is null
-    or labels is distinct from first_labels
+    labels is distinct from first_labels
     or len(labels) is distinct from len(list_distinct(labels))
     or len(shares) is distinct from len(labels)
     or len(counts) is distinct from len(labels)

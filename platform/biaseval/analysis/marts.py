@@ -10,7 +10,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from biaseval.analysis.dictionary import write_comments
+from biaseval.analysis.checks import key_check, range_check
+from biaseval.analysis.dictionary import Dictionary, write_comments
 from biaseval.analysis.relations import (
     Relation,
     begin_tables,
@@ -74,7 +75,7 @@ def write_marts(run: Run, kind: str) -> None:
 
     Raises:
         BiasevalError: a file cannot be read, the disk or memory is full, or a check returned rows; the message names
-            the check and its first rows.
+            the check, or the table or mart and its column, and the first rows.
     """
     for name, rows in _computed_marts(run, kind).items():
         run.write_table(mart_file(name), rows)
@@ -99,14 +100,18 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     first = needed(made, first_checks)
     read = {name for relation in (*made, *checks) for name in relation.reads & tables.keys()}
     with local_copy(run, read) as source, closing(connect([source])) as connection:
-        create_tables(source, [table for name, table in tables.items() if name in read], connection)
+        stored = [table for name, table in tables.items() if name in read]
+        create_tables(source, stored, connection)
         for relation in first:
             create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
-        _check(run, first_checks, connection)
+        dictionary = Dictionary(kind)
+        of_tables = [check for table in stored if (check := range_check(table.name, dictionary, connection))]
+        _check(run, [*map(key_check, stored), *of_tables, *first_checks], connection)
         for relation in made:
             if relation not in first:
                 create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
-        _check(run, mart_checks, connection)
+        of_marts = [check for mart in marts if (check := range_check(mart.name, dictionary, connection))]
+        _check(run, [*of_marts, *mart_checks], connection)
         return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
 
 
