@@ -100,7 +100,7 @@ def test_the_seconds_of_mitigation_are_unknown_where_those_of_scoring_are(tmp_pa
     [
         (
             "shown",
-            "training_rows_are_held_out: 1 problems, first: adapter task001/k0 is trained on shown, which is a demonstration of its context",
+            "training_rows_are_held_out: 1 problems, first: adapter task001/k0 is trained on shown, which is",
         ),
         ("example1", "training_rows: 1 problems, first: {'adapter': task001/k0, 'instance_id': example1}: 2 rows"),
     ],

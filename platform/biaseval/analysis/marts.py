@@ -29,8 +29,8 @@ from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import tables_of
 
-_LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
-"""Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
+LARGE = ("label_logprobs", "calibrated_predictions", "row_influences")
+"""Intermediate relations that stay views of what is computed: a row per score, or per prompt and method."""
 
 ADDED_LAST = {
     "label_bias_by_label": "n_bias_score_rows_of_label",
@@ -103,13 +103,13 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
         stored = [table for name, table in tables.items() if name in read]
         create_tables(source, stored, connection)
         for relation in first:
-            create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
+            create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
         dictionary = Dictionary(kind)
         of_tables = [check for table in stored if (check := range_check(table.name, dictionary, connection))]
         _check(run, [*map(key_check, stored), *of_tables, *first_checks], connection)
         for relation in made:
             if relation not in first:
-                create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
+                create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
         of_marts = [check for mart in marts if (check := range_check(mart.name, dictionary, connection))]
         _check(run, [*of_marts, *mart_checks], connection)
         return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
