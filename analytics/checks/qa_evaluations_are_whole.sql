@@ -4,20 +4,6 @@
 -- asked both segments.
 with
 
-unknown as (
-
-    select
-        format('{}, step {}, {}: {}',
-               model,
-               coalesce(evaluations.step::varchar, 'null'),
-               coalesce(evaluations.dataset, 'null'),
-               if(trained_models.model is null, 'there is no such reader', 'there is no such step')) as problem
-    from evaluations
-    left join trained_models using (model)
-    where not coalesce(evaluations.step between 0 and trained_models.steps - 1, false)
-
-),
-
 kept as (
 
     select
@@ -27,25 +13,6 @@ kept as (
     from evaluations
     inner join trained_models using (model)
     where trained_models.problem is null
-
-),
-
-without_value as (
-
-    select
-        format('{}, step {}, {}: loss {}, exact match {}, F1 {}',
-               model,
-               step,
-               dataset,
-               coalesce(loss::varchar, 'null'),
-               coalesce(exact_match::varchar, 'null'),
-               coalesce(f1::varchar, 'null')) as problem
-    from kept
-    where
-        not coalesce(loss >= 0, false)
-        or (is_best and not isfinite(loss))
-        or exact_match is null
-        or f1 is null
 
 ),
 
@@ -60,21 +27,6 @@ asked as (
 
 ),
 
-of_other_sets as (
-
-    select
-        format('{}: asked {} sets behind step {}, and {} behind step {}',
-               model,
-               min(n_datasets),
-               arg_min(step, (n_datasets, step)),
-               max(n_datasets),
-               arg_max(step, (n_datasets, -step))) as problem
-    from asked
-    group by model
-    having min(n_datasets) < max(n_datasets)
-
-),
-
 segments as (
 
     select
@@ -84,26 +36,56 @@ segments as (
     from kept
     where method = 'bias_model'
 
-),
-
-one_sided as (
-
-    select
-        format('{}, step {}: asked {}, wanted biased and other',
-               model,
-               step,
-               string_agg(distinct segment, ' and ' order by segment)) as problem
-    from segments
-    group by model, step
-    having count(distinct segment) <> 2 or bool_or(segment = 'no segment')
-
 )
 
-select * from unknown
+select
+    format('{}, step {}, {}: {}',
+           model,
+           coalesce(evaluations.step::varchar, 'null'),
+           coalesce(evaluations.dataset, 'null'),
+           if(trained_models.model is null, 'there is no such reader', 'there is no such step')) as problem
+from evaluations
+left join trained_models using (model)
+where not coalesce(evaluations.step between 0 and trained_models.steps - 1, false)
+
 union all
-select * from without_value
+
+select
+    format('{}, step {}, {}: loss {}, exact match {}, F1 {}',
+           model,
+           step,
+           dataset,
+           coalesce(loss::varchar, 'null'),
+           coalesce(exact_match::varchar, 'null'),
+           coalesce(f1::varchar, 'null')) as problem
+from kept
+where
+    not coalesce(loss >= 0, false)
+    or (is_best and not isfinite(loss))
+    or exact_match is null
+    or f1 is null
+
 union all
-select * from of_other_sets
+
+select
+    format('{}: asked {} sets behind step {}, and {} behind step {}',
+           model,
+           min(n_datasets),
+           arg_min(step, (n_datasets, step)),
+           max(n_datasets),
+           arg_max(step, (n_datasets, -step))) as problem
+from asked
+group by model
+having min(n_datasets) < max(n_datasets)
+
 union all
-select * from one_sided
+
+select
+    format('{}, step {}: asked {}, wanted biased and other',
+           model,
+           step,
+           string_agg(distinct segment, ' and ' order by segment)) as problem
+from segments
+group by model, step
+having count(distinct segment) <> 2 or bool_or(segment = 'no segment')
 order by all

@@ -1,32 +1,14 @@
 -- Rows here: a setting whose labels, shares and counts do not fit each other or the first's.
-with
-
-first_setting as (
-
-    select labels as first_labels
-    from settings
-    order by number
-    limit 1
-
-),
-
-compared as (
-
-    select *
-    from settings
-    left join first_setting on true
-
-)
-
 select
-    format('setting {} ({}): {}', coalesce(setting, 'null'), coalesce(number::varchar, 'null'), {
+    format('setting {} ({}): {}', setting, number, {
         'labels': labels,
         'shares': shares,
         'counts': counts,
         'counts_asked': counts_asked
     }::varchar) as problem,
     setting
-from compared
+from settings
+cross join (select arg_min(labels, number) as first_labels from settings)
 where
     labels is distinct from first_labels
     or len(labels) is distinct from len(list_distinct(labels))

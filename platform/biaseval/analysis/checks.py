@@ -35,20 +35,23 @@ def key_check(table: TableSchema) -> Relation:
     return Relation("checks", table.name, " union all ".join(selects))
 
 
-def range_check(name: str, dictionary: Dictionary, connection: duckdb.DuckDBPyConnection) -> Relation | None:
+def range_check(
+    name: str, dictionary: Dictionary, connection: duckdb.DuckDBPyConnection, key: Sequence[str] = ()
+) -> Relation | None:
     """Return the check that the columns of a table or mart are within their ranges; None where none has one.
 
     Args:
         name: of the relation, which is there.
         dictionary: of the run's kind.
         connection: that has the relation.
+        key: columns that a problem names the row by; a mart has them before its numbers.
     """
     relation = connection.table(name)
     types = {column: str(kind) for column, kind in zip(relation.columns, relation.types, strict=True)}
     ranges = dictionary.ranges(name, list(types))
     if not ranges:
         return None
-    of_row = _named(list(takewhile(lambda column: types[column] not in _FRACTIONS, types)))
+    of_row = _named(key or list(takewhile(lambda column: types[column] not in _FRACTIONS, types)))
     problems = ", ".join(_beyond(column, limits, of_row) for column, limits in ranges.items())
     return Relation(
         "checks",

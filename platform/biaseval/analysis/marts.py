@@ -105,13 +105,13 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
         for relation in first:
             create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
         dictionary = Dictionary(kind)
-        of_tables = [check for table in stored if (check := range_check(table.name, dictionary, connection))]
-        _check(run, [*map(key_check, stored), *of_tables, *first_checks], connection)
+        ranges = [range_check(table.name, dictionary, connection, table.key) for table in stored]
+        _check(run, [*map(key_check, stored), *filter(None, ranges), *first_checks], connection)
         for relation in made:
             if relation not in first:
                 create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
-        of_marts = [check for mart in marts if (check := range_check(mart.name, dictionary, connection))]
-        _check(run, [*of_marts, *mart_checks], connection)
+        ranges = [range_check(mart.name, dictionary, connection) for mart in marts]
+        _check(run, [*filter(None, ranges), *mart_checks], connection)
         return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
 
 
