@@ -171,10 +171,12 @@ sides as (
 boundary_signs as (
 
     select
-        pairs.run,
-        pairs.other_run,
-        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        'rb_at_10' as metric,
+        {
+            'run': pairs.run,
+            'other_run': pairs.other_run,
+            'place': {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method},
+            'metric': 'rb_at_10'
+        } as test,
         clear_sign(
             estimate(other.rb_at_10 - own.rb_at_10, draw),
             interval_low(other.rb_at_10 - own.rb_at_10, draw),
@@ -210,12 +212,7 @@ tested as materialized (
     inner join means using (test)
     inner join sides as own on test.run = own.run and test.place = own.place
     inner join sides as other on test.other_run = other.run and test.place = other.place
-    left join boundary_signs as signs
-        on
-            test.run = signs.run
-            and test.other_run = signs.other_run
-            and test.place = signs.place
-            and test.metric = signs.metric
+    left join boundary_signs using (test)
 
 ),
 
