@@ -23,7 +23,17 @@ from tests.compare.runs import label_plan, make
 from tests.older_runs import copy_older_run
 
 KINDS = ("label_bias", "majority_bias", "qa_bias", "search", "instruct", "score")
-FILES = {path.stem: tomllib.loads(path.read_text()) for path in Path(ANALYTICS, "columns").glob("*.toml")}
+
+
+def _meanings(content: dict[str, Any]) -> dict[str, Any]:
+    """Return columns and sections without the ranges beside their texts."""
+    return {
+        name: own if isinstance(own, str) else own["text"] if isinstance(own.get("range"), list) else _meanings(own)
+        for name, own in content.items()
+    }
+
+
+FILES = {path.stem: _meanings(tomllib.loads(path.read_text())) for path in Path(ANALYTICS, "columns").glob("*.toml")}
 
 ENUMS = {
     "prompts.purpose": ("main", "bias_score", "held_out", "cc", "dc", "looc", "majority"),

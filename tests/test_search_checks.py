@@ -56,10 +56,6 @@ BROKEN: dict[str, tuple[Any, list[str]]] = {
         lambda search: search.trials.append({**search.trials[0], "trial": 9, "state": "failed", "objectives": None}),
         ["trial 9 is failed and has no objectives"],
     ),
-    "a trial twice": (
-        lambda search: search.trials.append(search.trials[2]),
-        ["trial 2 has 2 rows"],
-    ),
     "an objective without a value": (
         lambda search: search.value(1, "cost", "choice", None, [1.0, 1.0]),
         ["trial 1: cost on choice: null"],

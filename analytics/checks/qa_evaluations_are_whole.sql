@@ -1,32 +1,8 @@
--- Rows here: an evaluation of an unknown reader, behind a step that it did not make, or twice of the same questions; of
--- a reader that was not given up a metric out of range, or a loss that is not finite behind the step whose weights are
--- kept (elsewhere it may be: such a step is not chosen); one that was asked more sets behind one step than behind
--- another, or a bias model that was not asked both segments.
+-- Rows here: an evaluation of an unknown reader, or behind a step that it did not make; of a reader that was not given up
+-- one without a metric, or a loss that is not finite behind the step whose weights are kept (elsewhere it may be: such a
+-- step is not chosen); one that was asked more sets behind one step than behind another, or a bias model that was not
+-- asked both segments.
 with
-
-unknown as (
-
-    select
-        format('{}, step {}, {}: {}',
-               model,
-               coalesce(evaluations.step::varchar, 'null'),
-               coalesce(evaluations.dataset, 'null'),
-               if(trained_models.model is null, 'there is no such reader', 'there is no such step')) as problem
-    from evaluations
-    left join trained_models using (model)
-    where not coalesce(evaluations.step between 0 and trained_models.steps - 1, false)
-
-),
-
-repeated as (
-
-    select
-        format('{}, step {}, {}: {} evaluations', model, step, dataset, count(*)) as problem
-    from evaluations
-    group by model, step, dataset
-    having count(*) > 1
-
-),
 
 kept as (
 
@@ -37,25 +13,6 @@ kept as (
     from evaluations
     inner join trained_models using (model)
     where trained_models.problem is null
-
-),
-
-out_of_range as (
-
-    select
-        format('{}, step {}, {}: loss {}, exact match {}, F1 {}',
-               model,
-               step,
-               dataset,
-               coalesce(loss::varchar, 'null'),
-               coalesce(exact_match::varchar, 'null'),
-               coalesce(f1::varchar, 'null')) as problem
-    from kept
-    where
-        not coalesce(loss >= 0, false)
-        or (is_best and not isfinite(loss))
-        or not coalesce(exact_match between 0 and 1, false)
-        or not coalesce(f1 between 0 and 1, false)
 
 ),
 
@@ -70,21 +27,6 @@ asked as (
 
 ),
 
-of_other_sets as (
-
-    select
-        format('{}: asked {} sets behind step {}, and {} behind step {}',
-               model,
-               min(n_datasets),
-               arg_min(step, (n_datasets, step)),
-               max(n_datasets),
-               arg_max(step, (n_datasets, -step))) as problem
-    from asked
-    group by model
-    having min(n_datasets) < max(n_datasets)
-
-),
-
 segments as (
 
     select
@@ -94,28 +36,56 @@ segments as (
     from kept
     where method = 'bias_model'
 
-),
-
-one_sided as (
-
-    select
-        format('{}, step {}: asked {}, wanted biased and other',
-               model,
-               step,
-               string_agg(distinct segment, ' and ' order by segment)) as problem
-    from segments
-    group by model, step
-    having count(distinct segment) <> 2 or bool_or(segment = 'no segment')
-
 )
 
-select * from unknown
+select
+    format('{}, step {}, {}: {}',
+           model,
+           coalesce(evaluations.step::varchar, 'null'),
+           coalesce(evaluations.dataset, 'null'),
+           if(trained_models.model is null, 'there is no such reader', 'there is no such step')) as problem
+from evaluations
+left join trained_models using (model)
+where not coalesce(evaluations.step between 0 and trained_models.steps - 1, false)
+
 union all
-select * from repeated
+
+select
+    format('{}, step {}, {}: loss {}, exact match {}, F1 {}',
+           model,
+           step,
+           dataset,
+           coalesce(loss::varchar, 'null'),
+           coalesce(exact_match::varchar, 'null'),
+           coalesce(f1::varchar, 'null')) as problem
+from kept
+where
+    not coalesce(loss >= 0, false)
+    or (is_best and not isfinite(loss))
+    or exact_match is null
+    or f1 is null
+
 union all
-select * from out_of_range
+
+select
+    format('{}: asked {} sets behind step {}, and {} behind step {}',
+           model,
+           min(n_datasets),
+           arg_min(step, (n_datasets, step)),
+           max(n_datasets),
+           arg_max(step, (n_datasets, -step))) as problem
+from asked
+group by model
+having min(n_datasets) < max(n_datasets)
+
 union all
-select * from of_other_sets
-union all
-select * from one_sided
+
+select
+    format('{}, step {}: asked {}, wanted biased and other',
+           model,
+           step,
+           string_agg(distinct segment, ' and ' order by segment)) as problem
+from segments
+group by model, step
+having count(distinct segment) <> 2 or bool_or(segment = 'no segment')
 order by all

@@ -1,5 +1,5 @@
 -- Rows here: a question without a prediction of a model that answers its dataset (unless the spec leaves such questions
--- out), a prediction of an unknown model or question, or one whose exact match or F1 is out of range.
+-- out), a prediction of an unknown model or question, or one without F1, or whose exact match is neither 0 nor 1.
 with
 
 asked as (
@@ -13,46 +13,32 @@ asked as (
     inner join qa_examples
         on qa_models.datasets is null or list_contains(qa_models.datasets, qa_examples.dataset)
 
-),
-
-missing as (
-
-    select
-        format('question {} of {} has no prediction of {}', example_id, dataset, model) as problem
-    from asked
-    anti join qa_predictions using (model, dataset, example_id)
-    where asked.on_missing <> 'drop'
-
-),
-
-unasked as (
-
-    select
-        format('question {} of {} has a prediction of {}, which was not asked for', example_id, dataset, model) as problem
-    from qa_predictions
-    anti join asked using (model, dataset, example_id)
-
-),
-
-out_of_range as (
-
-    select
-        format('question {} of {}, {}: exact match {}, F1 {}',
-               example_id,
-               dataset,
-               model,
-               coalesce(exact_match::varchar, 'null'),
-               coalesce(f1::varchar, 'null')) as problem
-    from qa_predictions
-    where
-        not coalesce(exact_match in (0, 1), false)
-        or not coalesce(f1 between 0 and 1, false)
-
 )
 
-select * from missing
+select
+    format('question {} of {} has no prediction of {}', example_id, dataset, model) as problem
+from asked
+anti join qa_predictions using (model, dataset, example_id)
+where asked.on_missing <> 'drop'
+
 union all
-select * from unasked
+
+select
+    format('question {} of {} has a prediction of {}, which was not asked for', example_id, dataset, model) as problem
+from qa_predictions
+anti join asked using (model, dataset, example_id)
+
 union all
-select * from out_of_range
+
+select
+    format('question {} of {}, {}: exact match {}, F1 {}',
+           example_id,
+           dataset,
+           model,
+           coalesce(exact_match::varchar, 'null'),
+           coalesce(f1::varchar, 'null')) as problem
+from qa_predictions
+where
+    not coalesce(exact_match in (0, 1), false)
+    or f1 is null
 order by all

@@ -1,41 +1,16 @@
--- Rows here: a setting that occurs twice, or whose labels, shares and counts do not fit each other or the first's.
-with
-
-first_setting as (
-
-    select labels as first_labels
-    from settings
-    order by number
-    limit 1
-
-),
-
-compared as (
-
-    select
-        *,
-        count(*) over (partition by setting) as n_same_setting,
-        count(*) over (partition by number) as n_same_number
-    from settings
-    left join first_setting on true
-
-)
-
+-- Rows here: a setting whose labels, shares and counts do not fit each other or the first's.
 select
-    format('setting {} ({}): {}', coalesce(setting, 'null'), coalesce(number::varchar, 'null'), {
+    format('setting {} ({}): {}', setting, number, {
         'labels': labels,
         'shares': shares,
         'counts': counts,
         'counts_asked': counts_asked
     }::varchar) as problem,
     setting
-from compared
+from settings
+cross join (select arg_min(labels, number) as first_labels from settings)
 where
-    n_same_setting > 1
-    or n_same_number > 1
-    or setting is null
-    or number is null
-    or labels is distinct from first_labels
+    labels is distinct from first_labels
     or len(labels) is distinct from len(list_distinct(labels))
     or len(shares) is distinct from len(labels)
     or len(counts) is distinct from len(labels)

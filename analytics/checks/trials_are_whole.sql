@@ -8,13 +8,6 @@ where
 
 union all
 
-select concat('trial ', trial, ' has ', count(*), ' rows') as problem
-from trials
-group by trial
-having count(*) > 1
-
-union all
-
 select concat('trial ', trial, ': ', objective, ' on ', sample, ': ', coalesce(value::varchar, 'null')) as problem
 from trial_values
 where left_out is null and coalesce(not isfinite(value), scope = 'all' and sample = 'choice')

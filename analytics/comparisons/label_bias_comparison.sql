@@ -27,7 +27,16 @@ shared as (
 
 ),
 
-task_metrics as (
+metrics as (
+
+    from label_bias_by_task
+    unpivot include nulls (
+        value for metric in (macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference)
+    )
+
+),
+
+by_task as materialized (
 
     select
         shared.run,
@@ -35,43 +44,20 @@ task_metrics as (
         task,
         n_demos,
         method,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([
-            nullif(avg(coalesce(own.macro_f1, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(own.accuracy, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(own.rsd, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(own.bias_score, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(own.relative_variance, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(own.squared_preference, 'nan') order by demo_set), 'nan')
-        ]) as value,
-        unnest([
-            nullif(avg(coalesce(other.macro_f1, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(other.accuracy, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(other.rsd, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(other.bias_score, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(other.relative_variance, 'nan') order by demo_set), 'nan'),
-            nullif(avg(coalesce(other.squared_preference, 'nan') order by demo_set), 'nan')
-        ]) as other_value,
-        unnest([max(own.majority_macro_f1), max(own.majority_accuracy), null, null, null, null]) as baseline,
+        metric,
+        nullif(avg(coalesce(own.value, 'nan') order by demo_set), 'nan') as value,
+        nullif(avg(coalesce(other.value, 'nan') order by demo_set), 'nan') as other_value,
+        max(case metric when 'macro_f1' then own.majority_macro_f1 when 'accuracy' then own.majority_accuracy end) as baseline,
         bonferroni_p(
             least(min(own.bias_score_p), min(other.bias_score_p)),
             count(own.bias_score_p) + count(other.bias_score_p)
         ) as noise_p,
-        any_value(shared.n_rows) as n_rows,
-        any_value(shared.has_same_bias_score_rows) as has_same_bias_score_rows
+        any_value(shared.n_rows) as n_rows
     from shared
-    inner join label_bias_by_task as own using (run, task)
-    inner join label_bias_by_task as other using (task, n_demos, demo_set, method)
-    where other.run = shared.other_run
-    group by shared.run, shared.other_run, task, n_demos, method
-
-),
-
-by_task as materialized (
-
-    select *
-    from task_metrics
-    where word_metric(metric) <> 'bias_score' or has_same_bias_score_rows
+    inner join metrics as own using (run, task)
+    inner join metrics as other using (task, n_demos, demo_set, method, metric)
+    where other.run = shared.other_run and (word_metric(metric) <> 'bias_score' or shared.has_same_bias_score_rows)
+    group by all
 
 ),
 
@@ -155,6 +141,7 @@ above as materialized (
 task_units as (
 
     select
+        'task' as kind,
         by_task.run,
         by_task.other_run,
         n_demos,
@@ -172,6 +159,7 @@ task_units as (
 row_units as (
 
     select
+        'row' as kind,
         shared.run,
         shared.other_run,
         n_demos,
@@ -211,19 +199,7 @@ units as materialized (
         {'run': run, 'other_run': other_run, 'n_demos': n_demos, 'method': method, 'metric': metric} as test,
         unit,
         value
-    from (
-        select
-            *,
-            'task' as kind
-        from task_units
-
-        union all by name
-
-        select
-            *,
-            'row' as kind
-        from row_units
-    )
+    from (from task_units union all by name from row_units)
 
 ),
 

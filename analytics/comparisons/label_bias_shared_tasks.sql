@@ -46,71 +46,47 @@ lists as (
 
 labelled as (
 
-    select
-        lists.*,
-        tasks.labels
+    select *
     from lists
-    inner join tasks using (run, task)
+    inner join (select run, task, labels from tasks) using (run, task)
 
 ),
 
 sets as (
 
     select
-        contexts.run,
-        contexts.task,
-        contexts.n_demos,
-        contexts.demo_set,
-        min(hash(contexts.text)) as text_hash
-    from contexts
-    semi join (select * from prompts where format = 'base' and purpose = 'main') as main using (run, context_id)
-    group by all
-
-),
-
-set_lists as (
-
-    select
         run,
         task,
         n_demos,
-        list(demo_set order by demo_set) as demo_sets
-    from sets
+        list(demo_set order by demo_set) as demo_sets,
+        list(hash(demo_set, text_hash)) as texts
+    from (
+        select
+            run,
+            task,
+            n_demos,
+            demo_set,
+            min(hash(text)) as text_hash
+        from contexts
+        semi join (select * from prompts where format = 'base' and purpose = 'main') as main using (run, context_id)
+        group by all
+    )
     group by all
 
 ),
 
-same_sets as (
-
-    select
-        set_lists.run,
-        other.run as other_run,
-        set_lists.task,
-        bool_and(set_lists.demo_sets = other.demo_sets) as has_same_sets
-    from set_lists
-    inner join set_lists as other
-        on
-            set_lists.run <> other.run
-            and set_lists.task = other.task
-            and set_lists.n_demos = other.n_demos
-    group by all
-
-),
-
-same_contexts as (
+same as (
 
     select
         sets.run,
         other.run as other_run,
-        sets.task,
-        bool_and(sets.text_hash = other.text_hash) as has_same_contexts
+        task,
+        bool_and(sets.demo_sets = other.demo_sets) as has_same_sets,
+        bool_and(
+            len(list_intersect(sets.demo_sets, other.demo_sets)) = len(list_intersect(sets.texts, other.texts))
+        ) as has_same_contexts
     from sets
-    inner join sets as other
-        on
-            sets.run <> other.run
-            and sets.task = other.task
-            and sets.n_demos = other.n_demos
-            and sets.demo_set = other.demo_set
+    inner join sets as other using (task, n_demos)
     group by all
 
 )
@@ -124,12 +100,10 @@ select
     coalesce(labelled.labels = other.labels and labelled.main_rows = other.main_rows, false) as has_same_rows,
     coalesce(labelled.bias_score_rows = other.bias_score_rows, false) as has_same_bias_score_rows,
     labelled.inputs = other.inputs as has_same_inputs,
-    coalesce(same_sets.has_same_sets, false) as has_same_sets,
-    coalesce(same_contexts.has_same_contexts, false) as has_same_contexts
+    coalesce(has_same_sets, false) as has_same_sets,
+    coalesce(has_same_contexts, false) as has_same_contexts
 from labelled
 inner join labelled as other using (task)
-left join same_sets on labelled.run = same_sets.run and other.run = same_sets.other_run and task = same_sets.task
-left join same_contexts
-    on labelled.run = same_contexts.run and other.run = same_contexts.other_run and task = same_contexts.task
+left join same on labelled.run = same.run and other.run = same.other_run and task = same.task
 where labelled.run <> other.run
 order by all

@@ -118,31 +118,23 @@ tests as materialized (
 
 ),
 
-draws as (
-
-    select
-        run as own_run,
-        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        metric,
-        number,
-        seed,
-        value
-    from majority_draw_values
-
-),
-
 -- A seed that one side lacks adds to the other side alone.
 changes as materialized (
 
     select
         'row' as family,
-        {'run': pairs.run, 'other_run': pairs.other_run, 'place': place, 'metric': metric} as test,
+        {
+            'run': pairs.run,
+            'other_run': pairs.other_run,
+            'place': {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method},
+            'metric': metric
+        } as test,
         number,
         seed,
-        any_value(draws.value) filter (own_run = pairs.run) as value,
-        any_value(draws.value) filter (own_run = pairs.other_run) as other_value
+        any_value(draws.value) filter (draws.run = pairs.run) as value,
+        any_value(draws.value) filter (draws.run = pairs.other_run) as other_value
     from pairs
-    inner join draws on own_run in (pairs.run, pairs.other_run)
+    inner join majority_draw_values as draws on draws.run in (pairs.run, pairs.other_run)
     group by all
 
 ),
@@ -176,32 +168,23 @@ sides as (
 
 ),
 
-boundaries as (
-
-    select
-        run,
-        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        draw,
-        rb_at_10
-    from majority_draws_by_model
-
-),
-
 boundary_signs as (
 
     select
-        pairs.run,
-        pairs.other_run,
-        place,
-        'rb_at_10' as metric,
+        {
+            'run': pairs.run,
+            'other_run': pairs.other_run,
+            'place': {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method},
+            'metric': 'rb_at_10'
+        } as test,
         clear_sign(
             estimate(other.rb_at_10 - own.rb_at_10, draw),
             interval_low(other.rb_at_10 - own.rb_at_10, draw),
             interval_high(other.rb_at_10 - own.rb_at_10, draw)
         ) as row_sign
     from pairs
-    inner join boundaries as own using (run)
-    inner join boundaries as other using (place, draw)
+    inner join majority_draws_by_model as own using (run)
+    inner join majority_draws_by_model as other using (n_demos, instruction, predict, method, draw)
     where other.run = pairs.other_run
     group by all
 
@@ -229,12 +212,7 @@ tested as materialized (
     inner join means using (test)
     inner join sides as own on test.run = own.run and test.place = own.place
     inner join sides as other on test.other_run = other.run and test.place = other.place
-    left join boundary_signs as signs
-        on
-            test.run = signs.run
-            and test.other_run = signs.other_run
-            and test.place = signs.place
-            and test.metric = signs.metric
+    left join boundary_signs using (test)
 
 ),
 

@@ -7,24 +7,12 @@
 -- Names of runs, tasks and files do not count.
 with
 
-test_rows as (
-
-    select
-        run,
-        row,
-        min(hash(input_text, gold)) as question
-    from prompts
-    where purpose = 'majority'
-    group by all
-
-),
-
 row_lists as (
 
     select
         run,
         list(question order by row) as questions
-    from test_rows
+    from (select run, row, min(hash(input_text, gold)) as question from prompts where purpose = 'majority' group by all)
     group by run
 
 ),

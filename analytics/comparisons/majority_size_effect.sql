@@ -11,16 +11,6 @@
 -- has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model). n_shared_rows: test rows that both have.
 with
 
-sizes as (
-
-    select
-        run,
-        model,
-        n_parameters
-    from run_settings
-
-),
-
 pairs as (
 
     select
@@ -29,8 +19,8 @@ pairs as (
         larger.n_parameters as larger_n_parameters,
         larger.model as larger_model
     from majority_shared_data
-    inner join sizes as smaller using (run)
-    inner join sizes as larger on majority_shared_data.other_run = larger.run
+    inner join run_settings as smaller using (run)
+    inner join run_settings as larger on majority_shared_data.other_run = larger.run
     where smaller.n_parameters < larger.n_parameters
 
 ),
@@ -47,19 +37,12 @@ differences as (
         larger.middle_f1 - smaller.middle_f1 as middle_f1
     from pairs
     inner join majority_draws_by_model as smaller using (run)
-    inner join majority_draws_by_model as larger
-        on
-            pairs.other_run = larger.run
-            and smaller.n_demos = larger.n_demos
-            and smaller.instruction = larger.instruction
-            and smaller.predict = larger.predict
-            and smaller.method = larger.method
-            and smaller.draw = larger.draw
+    inner join majority_draws_by_model as larger using (n_demos, instruction, predict, method, draw)
     -- Without the same prompts and scoring only the estimates can be compared.
-    where smaller.draw = 0 or (has_same_rows and has_same_contexts and has_same_scoring)
+    where larger.run = pairs.other_run and (draw = 0 or (has_same_rows and has_same_contexts and has_same_scoring))
     -- Next in size, among the runs that have this number of demonstrations, instruction and way of predicting.
     qualify larger_n_parameters = min(larger_n_parameters) over (
-        partition by pairs.run, smaller.n_demos, smaller.instruction, smaller.predict, smaller.method
+        partition by pairs.run, n_demos, instruction, predict, method
     )
 
 ),
@@ -99,25 +82,11 @@ effects as (
 
 ),
 
-judged as (
-
-    select
-        run,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        has_enough_rows,
-        is_any_setting_above_constant
-    from majority_by_model
-
-),
-
 signs as (
 
     select
-        compared.run,
-        compared.other_run as larger_run,
+        run,
+        other_run as larger_run,
         n_demos,
         instruction,
         predict,
@@ -148,20 +117,8 @@ select
     if(abs(effects.middle_f1) <= 1e-9, 0, signs.middle_f1) as middle_f1_sign,
     smaller.has_enough_rows and larger.has_enough_rows as has_enough_rows
 from effects
-inner join judged as smaller using (run, n_demos, instruction, predict, method)
-inner join judged as larger
-    on
-        effects.larger_run = larger.run
-        and effects.n_demos = larger.n_demos
-        and effects.instruction = larger.instruction
-        and effects.predict = larger.predict
-        and effects.method = larger.method
-left join signs
-    on
-        effects.run = signs.run
-        and effects.larger_run = signs.larger_run
-        and effects.n_demos = signs.n_demos
-        and effects.instruction = signs.instruction
-        and effects.predict = signs.predict
-        and effects.method = signs.method
+inner join majority_by_model as smaller using (run, n_demos, instruction, predict, method)
+inner join majority_by_model as larger using (n_demos, instruction, predict, method)
+left join signs using (run, larger_run, n_demos, instruction, predict, method)
+where larger.run = larger_run
 order by all

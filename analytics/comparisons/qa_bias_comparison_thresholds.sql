@@ -54,20 +54,16 @@ sums as materialized (
 
 tried as (
 
-    select
-        groups.*,
-        qa_thresholds.threshold,
+    select distinct
+        run,
+        other_run,
+        model,
+        other_model,
+        dataset,
+        heuristic,
+        qa_thresholds.threshold as value,
         qa_thresholds.is_fixed
-    from (
-        select distinct
-            run,
-            other_run,
-            model,
-            other_model,
-            dataset,
-            heuristic
-        from sums
-    ) as groups
+    from sums
     inner join qa_thresholds using (run, dataset, heuristic)
 
 ),
@@ -82,15 +78,7 @@ candidates as (
         sums.hits_all / sums.n_all as mean,
         sums.hits_lower / sums.n_lower - (sums.hits_all - sums.hits_lower) / (sums.n_all - sums.n_lower) as gap
     from tried
-    asof inner join sums
-        on
-            tried.run = sums.run
-            and tried.other_run = sums.other_run
-            and tried.model = sums.model
-            and tried.other_model = sums.other_model
-            and tried.dataset = sums.dataset
-            and tried.heuristic = sums.heuristic
-            and tried.threshold >= sums.value
+    asof inner join sums using (run, other_run, model, other_model, dataset, heuristic, value)
     where sums.n_lower < sums.n_all
 
 ),
@@ -117,13 +105,13 @@ select
     other_model,
     dataset,
     heuristic,
-    threshold,
+    value as threshold,
     is_fixed,
     if(gap >= 0, 'lower', 'higher') as better_segment,
     n_lower::bigint as n_lower,
     n_higher::bigint as n_higher
 from judged
 qualify row_number() over (
-    partition by run, other_run, model, other_model, dataset, heuristic order by z desc, threshold
+    partition by run, other_run, model, other_model, dataset, heuristic order by z desc, value
 ) = 1
 order by all

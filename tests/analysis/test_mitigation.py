@@ -98,8 +98,11 @@ def test_the_seconds_of_mitigation_are_unknown_where_those_of_scoring_are(tmp_pa
 @pytest.mark.parametrize(
     ("instance_id", "problem"),
     [
-        ("shown", "adapter task001/k0 is trained on shown, which is a demonstration of its context"),
-        ("example1", "adapter task001/k0 has the training example example1 2 times"),
+        (
+            "shown",
+            "training_rows_are_held_out: 1 problems, first: adapter task001/k0 is trained on shown, which is",
+        ),
+        ("example1", "training_rows: 1 problems, first: {'adapter': task001/k0, 'instance_id': example1}: 2 rows"),
     ],
 )
 def test_an_adapter_that_saw_its_demonstrations_is_not_measured(tmp_path: Path, instance_id: str, problem: str) -> None:
@@ -107,5 +110,5 @@ def test_an_adapter_that_saw_its_demonstrations_is_not_measured(tmp_path: Path, 
     training_rows = run.read_table("training_rows").to_pylist()
     training_rows[0]["instance_id"] = instance_id
     run.write_part("training_rows", 0, TABLES["training_rows"].rows(training_rows))
-    with pytest.raises(BiasevalError, match=f"training_rows_are_held_out: 1 problems, first: {problem}"):
+    with pytest.raises(BiasevalError, match=problem):
         measure(run.uri)

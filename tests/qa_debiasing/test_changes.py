@@ -155,7 +155,7 @@ def test_every_change_equals_that_of_a_loop(replacement: bool) -> None:
         found = {(row["model"], row["heuristic"]): row for row in rows("from qa_debiasing", connection)}
         draws = rows("from qa_change_draws order by draw", connection)
         biases = {(row["model"], row["heuristic"]): row for row in rows("from qa_bias_by_heuristic", connection)}
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
     assert len(found) == 9
     for model in ("mixin", "again"):
         for heuristic, (threshold, _) in PLACES.items():
@@ -231,7 +231,7 @@ def test_readers_that_search_their_own_thresholds_are_each_split_at_theirs() -> 
         [standard] = rows("from qa_debiasing where model = 'base'", connection)
         [found] = rows("from qa_debiasing where model = 'mixin'", connection)
         draws = rows("from qa_change_draws where model = 'mixin' order by draw", connection)
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
     assert (standard["threshold"], found["threshold"]) == (2, 3)
     [own, of_standard] = (columns["ans_len"] <= threshold for threshold in (3, 2))
     gap, influence = segment_influence(right, own)

@@ -237,7 +237,7 @@ def test_the_mean_over_sets_has_the_error_of_means_of_other_questions() -> None:
     study, columns = elsewhere_study()
     with study.opened() as connection:
         found = {row["model"]: row for row in rows("from qa_out_of_distribution_by_model", connection)}
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
     assert list(found) == ["again", "base", "careful"]
     for model in ("careful", "again"):
         row = found[model]

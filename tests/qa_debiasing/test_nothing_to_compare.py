@@ -19,7 +19,7 @@ def test_groups_that_are_too_small_have_no_bias_and_no_change() -> None:
     study = two_readers(bootstrap={"trials": 20, "sample": 11})
     with study.opened() as connection:
         [found] = rows("from qa_debiasing where model = 'careful'", connection)
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
         assert rows("from qa_change_draws", connection) == []
     assert [found[name] for name in UNKNOWN] == [None] * len(UNKNOWN)
     assert (found["status"], found["n_rows"], found["n_articles"], found["n_draws"]) == ("groups too small", 20, 4, 0)
@@ -32,7 +32,7 @@ def test_a_heuristic_without_values_has_no_questions() -> None:
         row |= {"value": -1.0, "is_measured": False}
     with study.opened() as connection:
         [found] = rows("from qa_debiasing where model = 'careful'", connection)
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
     assert [found[name] for name in UNKNOWN] == [None] * len(UNKNOWN)
     assert (found["n_rows"], found["n_articles"]) == (0, 0)
 
@@ -48,7 +48,7 @@ def test_no_significant_threshold_is_no_change_without_an_interval() -> None:
         study.answers([1, 0] * 10, model=model)
     with study.opened() as connection:
         [found] = rows("from qa_debiasing where model = 'careful'", connection)
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
     assert (found["status"], found["threshold"], found["significance_change"]) == ("not significant", None, 0)
     assert found["significance_change_low"] is found["gap"] is found["gap_change"] is None
 
@@ -63,7 +63,7 @@ def test_a_segment_in_a_single_article_has_no_interval(titles: list[str]) -> Non
     study.titles([*titles, "E"])
     with study.opened() as connection:
         [found] = rows("from qa_debiasing where model = 'careful'", connection)
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
     assert (found["gap_change"], found["significance_change"]) == (pytest.approx(-20), pytest.approx(-20))
     for name in ("gap_change", "significance_change"):
         assert found[f"{name}_low"] is found[f"{name}_high"] is None
@@ -75,7 +75,7 @@ def test_a_data_set_of_a_single_article_has_changes_without_intervals() -> None:
     study.titles(["A"] * 21)
     with study.opened() as connection:
         [found] = rows("from qa_out_of_distribution where model = 'careful'", connection)
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
     assert (found["exact_match_change"], found["n_articles"]) == (pytest.approx(-1 / 21), 1)
     for name in ("exact_match_change", "f1_change"):
         assert found[f"{name}_low"] is found[f"{name}_high"] is None
@@ -103,7 +103,7 @@ def test_a_reader_whose_standard_one_was_given_up_is_measured_and_compared_with_
         [outcome] = rows("from qa_out_of_distribution", connection)
         assert rows("from qa_debiasing_by_method", connection) == []
         [mean] = rows("from qa_out_of_distribution_by_method", connection)
-        assert problems("qa_changes_are_in_range", connection) == []
+        assert problems("qa_changes_have_their_draws", connection) == []
     assert (mean["f1_change"], mean["exact_match_change"], mean["n_biases"]) == (None, None, 0)
     assert (found["model"], found["bias_significance"]) == ("careful", pytest.approx(10))
     assert [found[name] for name in UNKNOWN if name not in ("bias_significance", "worse_high")] == [None] * 12

@@ -3,7 +3,8 @@
 What a relation is stands at the head of its file in ``analytics``, what a table is in ``tables`` (its grain), and what
 columns are in ``analytics/columns``: ``shared.toml`` and a file for each kind of run. A key there is a column of all
 relations that have it, a section the columns of one. ``ends`` in ``shared.toml`` says what columns are whose names are
-that of another one of the relation and something before or behind it.
+that of another one of the relation and something before or behind it. A column is its meaning, or has that as ``text``
+and beside it the ``range`` of its values, which `checks` asks of tables and marts.
 """
 
 from __future__ import annotations
@@ -43,15 +44,30 @@ class Dictionary:
             name: of the column.
             beside: the names of all columns of the relation.
         """
-        places = (self._own.get(relation), self._shared.get(relation), self._own, self._shared)
-        found = next((place[name] for place in places if place and isinstance(place.get(name), str)), None)
-        if found is not None:
-            return str(found)
-        for end, text in self._shared["ends"].items():
+        found = self._found(relation, name, beside)
+        return None if found is None else found[0]
+
+    def ranges(self, relation: str, columns: Sequence[str]) -> dict[str, Sequence[float]]:
+        """Return the least and the greatest value of each of a relation's columns that have a range."""
+        found = {name: self._found(relation, name, columns) for name in columns}
+        return {name: entry[1] for name, entry in found.items() if entry is not None and entry[1] is not None}
+
+    def _found(self, relation: str, name: str, beside: Sequence[str]) -> tuple[str, Sequence[float] | None] | None:
+        for place in (self._own.get(relation), self._shared.get(relation), self._own, self._shared):
+            if place and (entry := _entry(place.get(name))):
+                return entry
+        for end, said in self._shared["ends"].items():
             stem = name.removesuffix(end) if end.startswith("_") else name.removeprefix(end)
-            if stem != name and stem in beside:
-                return str(text).format(stem)
+            if stem != name and stem in beside and (entry := _entry(said)):
+                return entry[0].format(stem), entry[1]
         return None
+
+
+def _entry(said: object) -> tuple[str, Sequence[float] | None] | None:
+    """Return the meaning of a column and its range; None where it is the section of a relation, or nothing."""
+    if isinstance(said, dict) and isinstance(said.get("range"), list):
+        return str(said["text"]), said["range"]
+    return (said, None) if isinstance(said, str) else None
 
 
 def write_comments(kind: str, connection: duckdb.DuckDBPyConnection) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from biaseval.analysis.dictionary import write_comments
+from biaseval.analysis.checks import key_check, range_check
+from biaseval.analysis.dictionary import Dictionary, write_comments
 from biaseval.analysis.relations import (
     Relation,
     begin_tables,
@@ -30,8 +31,8 @@ from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import tables_of
 
-_LARGE = ("label_logprobs", "calibration_scores", "label_probabilities", "calibrated_predictions", "row_influences")
-"""Intermediate relations that stay views while marts are built: a row per score, or per prompt and method."""
+LARGE = ("label_logprobs", "calibration_scores", "label_probabilities", "calibrated_predictions", "row_influences")
+"""Intermediate relations that stay views of what is computed: a row per score, or per prompt and method."""
 
 ADDED_LAST = {
     "label_bias_by_label": "n_bias_score_rows_of_label",
@@ -76,7 +77,7 @@ def write_marts(run: Run, kind: str) -> None:
 
     Raises:
         BiasevalError: a file cannot be read, the disk or memory is full, or a check returned rows; the message names
-            the check and its first rows.
+            the check, or the table or mart and its column, and the first rows.
     """
     for name, rows in _computed_marts(run, kind).items():
         run.write_table(mart_file(name), rows)
@@ -105,15 +106,19 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     first = needed(made, first_checks)
     read = {name for relation in (*made, *checks) for name in relation.reads & tables.keys()}
     with local_copy(run, read) as source, closing(connect([source])) as connection:
+        stored = [table for name, table in tables.items() if name in read]
         create_methods(connection, calibrations.own)
-        create_tables(source, [table for name, table in tables.items() if name in read], connection)
+        create_tables(source, stored, connection)
         for relation in first:
-            create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
-        _check(run, first_checks, connection)
+            create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
+        dictionary = Dictionary(kind)
+        ranges = [range_check(table.name, dictionary, connection, table.key) for table in stored]
+        _check(run, [*map(key_check, stored), *filter(None, ranges), *first_checks], connection)
         for relation in made:
             if relation not in first:
-                create("view" if relation.name in _LARGE else "table", relation.name, relation.sql, connection)
-        _check(run, mart_checks, connection)
+                create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
+        ranges = [range_check(mart.name, dictionary, connection) for mart in marts]
+        _check(run, [*filter(None, ranges), *mart_checks], connection)
         return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
 
 

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biaseval.analysis.marts import ADDED_LAST, mart_file
+from biaseval.analysis.marts import ADDED_LAST, LARGE, mart_file
 from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.relations import (
     Listed,
@@ -79,6 +79,8 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
     if len(runs) == 1:
         _begin(finished[0], connection)
         _complete(finished[0], connection)
+        if wanted is not None:
+            _store(finished[0].relations, connection)
         return connection
     selects: dict[str, list[str]] = {}
     for number, (own, name) in enumerate(zip(finished, names, strict=True)):
@@ -92,10 +94,11 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
     for number, own in enumerate(finished):
         connection.execute(f"use run_{number}")
         _complete(own, connection)
+        if wanted is not None:
+            _store(own.relations, connection, also_read={name for made in comparisons for name in made.reads})
     connection.execute("use memory.main")
-    if asked is not None:
-        read = {name for made in comparisons for name in made.reads}
-        store_views([made for made in comparisons if made.name in read], connection)
+    if wanted is not None:
+        _store(comparisons, connection)
     return connection
 
 
@@ -294,6 +297,18 @@ def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> Non
     """Create the views of a run."""
     complete_views(finished.relations, connection)
     complete_tables(finished.run, finished.listed, connection)
+
+
+def _store(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection, also_read: Collection[str] = ()) -> None:
+    """Compute once, as `write_marts` does, what other relations read.
+
+    Args:
+        made: each behind those that it reads.
+        connection: with a view of each.
+        also_read: names that relations elsewhere read.
+    """
+    read = {name for relation in made for name in relation.reads}.union(also_read) - {*LARGE}
+    store_views([relation for relation in made if relation.name in read], connection)
 
 
 def _is_stored(run: Run, mart: Relation) -> bool:

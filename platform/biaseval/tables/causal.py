@@ -118,6 +118,7 @@ SETTINGS = TableSchema(
     name="settings",
     grain="setting of a majority-bias run",
     key=("setting",),
+    also_unique=(("number",),),
     kinds=frozenset({"majority_bias"}),
     schema=pa.schema(
         [

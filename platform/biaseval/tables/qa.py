@@ -10,6 +10,7 @@ QA_EXAMPLES = TableSchema(
     name="qa_examples",
     grain="question of a QA-bias run",
     key=("dataset", "example_id"),
+    also_unique=(("dataset", "row"),),
     kinds=frozenset({"qa_bias"}),
     schema=pa.schema(
         [

@@ -31,6 +31,10 @@ class TableSchema:
     """Columns that runs of older versions lack, and what SQL has in their place."""
     optional: frozenset[str] = frozenset()
     """Columns of ``later`` that a part has only where its rows name them."""
+    null_keys: frozenset[str] = frozenset()
+    """Columns of the key that may be null."""
+    also_unique: tuple[tuple[str, ...], ...] = ()
+    """Other columns that no two rows have the same of."""
 
     def empty(self) -> pa.Table:
         """Return the table without a row."""

@@ -36,6 +36,7 @@ TRIAL_VALUES = TableSchema(
     name="trial_values",
     grain="(trial, objective, scope, sample, group of articles or rows left out)",
     key=("trial", "objective", "scope", "sample", "left_out"),
+    null_keys=frozenset({"left_out"}),
     kinds=_SEARCH,
     schema=pa.schema(
         [

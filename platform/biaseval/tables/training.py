@@ -10,6 +10,7 @@ TRAINING_ROWS = TableSchema(
     name="training_rows",
     grain="(adapter, training example)",
     key=("adapter", "row"),
+    also_unique=(("adapter", "instance_id"),),
     kinds=frozenset({"label_bias", "majority_bias"}),
     schema=pa.schema(
         [
@@ -34,6 +35,7 @@ TRAINING = TableSchema(
     name="training",
     grain="(trained adapter or model, step)",
     key=("model", "adapter", "step"),
+    null_keys=frozenset({"adapter"}),
     kinds=frozenset({"label_bias", "majority_bias", "instruct", "qa_bias"}),
     schema=pa.schema(
         [
