@@ -187,7 +187,7 @@ def test_an_older_search_for_several_objectives_is_shown_by_the_first(
         "This page shows the first, f1, and chooses by it alone; values of the others are in the table trials."
         in report_text(run_dir / "report.html")
     )
-    asked = ("sql", str(run_dir), "select trial from trials where objectives->>'rsd' > 5", "--format", "json")
+    asked = ("sql", str(run_dir), "select trial from trials where (objectives->>'rsd')::double > 5", "--format", "json")
     assert json.loads(call(capsys, monkeypatch, *asked).out) == [{"trial": 2}]
     assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
     # As the spec of a new search it is refused.

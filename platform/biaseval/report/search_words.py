@@ -10,7 +10,7 @@ from biaseval.report.summary import join
 _SAMPLERS = {
     "grid": "all combinations",
     "random": "drawn at random",
-    "optuna": "chosen by Optuna’s TPE, {} at a time",
+    "optuna": "chosen by Optuna’s {}, {} at a time",
 }
 _N_FEW = 10
 """Trials below which shares of variance are called rough."""
@@ -134,7 +134,8 @@ def rough_shares(choice: Choice) -> str:
 
 def sampler(findings: SearchFindings) -> str:
     """Return how points were chosen."""
-    return _SAMPLERS[findings.settings["algorithm"]].format(findings.settings["batch"])
+    algorithm = "NSGA-II" if findings.n_other_objectives else "TPE"
+    return _SAMPLERS[findings.settings["algorithm"]].format(algorithm, findings.settings["batch"])
 
 
 def _scope(findings: SearchFindings) -> str:

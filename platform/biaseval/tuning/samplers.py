@@ -80,10 +80,8 @@ class Drawn:
         }
         self._learns = spec.algorithm != "random"
         own = optuna.samplers.TPESampler if self._learns else optuna.samplers.RandomSampler
-        self._sign = 1 if spec.objective.maximize else -1
-        self._study = optuna.create_study(
-            sampler=own(seed=spec.seed), direction="maximize" if spec.objective.maximize else "minimize"
-        )
+        direction, self._sign = ("maximize", 1) if spec.objective.maximize else ("minimize", -1)
+        self._study = optuna.create_study(sampler=own(seed=spec.seed), direction=direction)
         self._distributions = {key: _distribution(domain) for key, domain in self._search.items()}
         self._asked: list[optuna.trial.Trial] = []
 
