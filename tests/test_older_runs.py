@@ -168,3 +168,29 @@ def test_an_older_run_that_lost_a_part_resumes_to_the_same_numbers(
     assert all((run_dir / lost).exists() for lost in LOST[name])
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert_tables_are_those_stored(name, run_dir, 1e-4)
+
+
+def test_an_older_search_for_several_objectives_is_shown_by_the_first(
+    tmp_path: Path, here: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, run_dir = copy_older_run("search_several", tmp_path)
+    chosen = ("sql", str(run_dir), "select objective, trial from search_best", "--format", "json")
+    before = json.loads(call(capsys, monkeypatch, *chosen).out)
+    assert before == [{"objective": "f1", "trial": 1}, {"objective": "rsd", "trial": 1}]
+    drawn = call(capsys, monkeypatch, "figures", str(run_dir), "--out", str(tmp_path / "figures"))
+    assert f"biaseval report {run_dir} computes them for the first alone" in drawn.err
+    reported = call(capsys, monkeypatch, "report", str(run_dir))
+    assert reported.code == 0, reported.err
+    assert json.loads(call(capsys, monkeypatch, *chosen).out) == [{"objective": "f1", "trial": 0}]
+    assert "- cc@0.3\n" in (run_dir / "best.yaml").read_text()
+    assert (
+        "This page shows the first, f1, and chooses by it alone; values of the others are in the table trials."
+        in report_text(run_dir / "report.html")
+    )
+    asked = ("sql", str(run_dir), "select trial from trials where (objectives->>'rsd')::double > 5", "--format", "json")
+    assert json.loads(call(capsys, monkeypatch, *asked).out) == [{"trial": 2}]
+    assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
+    # As the spec of a new search it is refused.
+    refused = call(capsys, monkeypatch, "tune", str(run_dir / "spec.yaml"), "--run-dir", str(tmp_path / "new"))
+    assert refused.code == 2
+    assert "objective: lists 2, and a search looks for one number; name one" in refused.err

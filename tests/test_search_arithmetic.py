@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from biaseval.analysis import query
-from biaseval.analysis.objectives import Computing, Objectives, Value, objective_names
+from biaseval.analysis.objectives import Computing, Objective, Value, objective_columns
 from biaseval.analysis.samples import assigned
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
@@ -33,11 +33,11 @@ from tests.taskfiles import write_task
 from tests.test_indistinct_labels import label_bias_spec
 from tests.tinymodels import make_tokenizer
 
-QUERIES = [
-    "select avg(macro_f1) as macro_f1 from label_bias_by_task where method like '%cc%'",
-    "select max(rsd) - min(bias_score) as spread from label_bias_by_task",
-    "select sum(weight) as weight from calibration_parameters",
-]
+QUERIES = {
+    "macro_f1": "select avg(macro_f1) as macro_f1 from label_bias_by_task where method like '%cc%'",
+    "spread": "select max(rsd) - min(bias_score) as spread from label_bias_by_task",
+    "weight": "select sum(weight) as weight from calibration_parameters",
+}
 
 BY_TASK = "select task, avg(accuracy) as accuracy from label_bias_by_task where method like 'cc%' group by task"
 
@@ -57,14 +57,14 @@ def _search(calibration: Sequence[str] = ("cc",), spec: dict[str, Any] | None = 
     return search
 
 
-def _values(run: Run, specs: Sequence[SearchedSpec], objectives: Objectives) -> dict[int, list[Value]]:
+def _values(run: Run, specs: Sequence[SearchedSpec], objective: Objective) -> dict[int, list[Value]]:
     """Return the values of specs, computed as those that belong together are."""
     groups = together(dict(enumerate(specs)))
     kind = kind_of(specs[0])
     computings = [Computing(deriving(kind, own.spec), list(own.own.values())) for own in groups]
     places = [place for own in groups for place in own.own]
     found: dict[int, list[Value]] = {place: [] for place in places}
-    for place, value in objectives.values(run, computings):
+    for place, value in objective.values(run, computings):
         assert isinstance(value, Value)
         found[places[place]].append(value)
     return found
@@ -83,14 +83,15 @@ def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_pat
     ]
     specs = [search.at(point) for point in points]
     assert [list(own.own) for own in together(dict(enumerate(specs)))] == [[0, 2, 3], [1]]
-    objectives = Objectives("label_bias", ["macro_f1", "spread", "weight"], QUERIES, [], choose_on, 42)
-    found = _values(run, specs, objectives)
-    for place, spec in enumerate(specs):
-        [alone] = _values(run, [spec], objectives).values()
-        assert found[place] == alone
     n_samples = {"half": 2, "published": 1}[choose_on]
-    assert [len(own) for own in found.values()] == [len(QUERIES) * n_samples * (1 + 10)] * len(points)
-    assert len({own[0].value for own in found.values()}) == len(points)
+    for name, sql in QUERIES.items():
+        objective = Objective("label_bias", name, sql, [], choose_on, 42)
+        found = _values(run, specs, objective)
+        for place, spec in enumerate(specs):
+            [alone] = _values(run, [spec], objective).values()
+            assert found[place] == alone
+        assert [len(own) for own in found.values()] == [n_samples * (1 + 10)] * len(points)
+        assert name != "macro_f1" or len({own[0].value for own in found.values()}) == len(points)
 
 
 def test_all_that_is_measured_gives_what_the_marts_say(tmp_path: Path) -> None:
@@ -98,31 +99,31 @@ def test_all_that_is_measured_gives_what_the_marts_say(tmp_path: Path) -> None:
     plan.spec["calibration"] = ["cc@0.5"]
     uri = plan.write(tmp_path / "run")
     analyse_run(uri)
-    objectives = Objectives("label_bias", ["macro_f1", "spread", "weight"], QUERIES, [], "published", 42)
     spec = _search().at({"calibration.cc.strength": 0.5})
-    [found] = _values(Run.open(uri), [spec], objectives).values()
-    expected = [query([uri], sql)[0][0].as_py() for sql in QUERIES]
-    assert [own.value for own in found if own.left_out is None] == pytest.approx(expected)
+    for name, sql in QUERIES.items():
+        [found] = _values(Run.open(uri), [spec], Objective("label_bias", name, sql, [], "published", 42)).values()
+        [value] = [own.value for own in found if own.left_out is None]
+        assert value == pytest.approx(query([uri], sql)[0][0].as_py())
 
 
 @pytest.mark.slow
 def test_strengths_of_majority_bias_give_what_its_marts_say(tmp_path: Path) -> None:
-    queries = ["select avg(mean_f1) + max(rb_at_10) as sum from majority_by_model where method like 'cc%'"]
+    sql = "select avg(mean_f1) + max(rb_at_10) as sum from majority_by_model where method like 'cc%'"
     plan = MajorityPlan(predict=("likelihood",), calibration=("cc",), n_repeats=3)
     base = whole_spec(plan.spec)
     search = _search(search={"calibration.cc.strength": [0, 0.5, 1]}, spec=base)
-    objectives = Objectives("majority_bias", ["sum"], queries, [], "published", 42)
+    objective = Objective("majority_bias", "sum", sql, [], "published", 42)
     run = Run.open(plan.write(tmp_path / "run"))
     strengths = (0.5, 1.0)
-    found = _values(run, [search.at({"calibration.cc.strength": strength}) for strength in strengths], objectives)
+    found = _values(run, [search.at({"calibration.cc.strength": strength}) for strength in strengths], objective)
     for place, strength in enumerate(strengths):
         plan.spec["calibration"] = [f"cc@{strength}"]
         uri = plan.write(tmp_path / str(place))
         analyse_run(uri)
-        assert found[place][0].value == pytest.approx(query([uri], queries[0])[0][0].as_py())
+        assert found[place][0].value == pytest.approx(query([uri], sql)[0][0].as_py())
     # The one prompt whose p_hat is not a half turns another way only with all of it: 0.9 / 0.95 against 0.1 / 0.05.
     assert found[0][0].value != found[1][0].value
-    halves = Objectives("majority_bias", ["sum"], queries, [], "half", 42)
+    halves = Objective("majority_bias", "sum", sql, [], "half", 42)
     [own] = _values(run, [search.at({"calibration.cc.strength": 1})], halves).values()
     assert {value.sample for value in own} == {"choice", "evaluation"}
 
@@ -149,8 +150,8 @@ def _ended(run: Run, search: SearchSpec, points: Sequence[Point]) -> list[dict[s
 
 
 def _inputs(search: SearchSpec) -> Any:
-    names = [own[0] for own in objective_names(search.spec.kind, [own.sql for own in search.objective], search.per)]
-    return SearchInputs(names, None, search.n_trials)  # type: ignore[arg-type]  # nothing else of it is asked for
+    name = objective_columns(search.spec.kind, search.objective.sql, search.per)[0]
+    return SearchInputs(name, None, search.n_trials)  # type: ignore[arg-type]  # nothing else of it is asked for
 
 
 def _planted(strengths: dict[str, float], seed: int = 0, n_rows: int = 600) -> Plan:
@@ -234,14 +235,15 @@ def _held_out(n_main: int, n_held_out: int) -> Plan:
 def test_held_out_rows_stand_in_place_of_main_rows_and_choose(tmp_path: Path) -> None:
     """All main rows are told b and all others a; uncalibrated accuracy is a half, by 40 and by 20 + 32 rows."""
     run = Run.open(_held_out(40, 20).write(tmp_path / "run"))
-    queries = [
-        "select n_rows::double as n_rows from label_bias_by_task where method = 'none'",
-        "select n_bias_score_rows::double as n_bias from label_bias_by_task where method = 'none'",
-        "select sum(n_predicted) as n_a from label_bias_by_label where method = 'none' and label = 'a'",
-    ]
-    objectives = Objectives("label_bias", ["n_rows", "n_bias", "n_a"], queries, [], "held_out", 42)
-    [found] = _values(run, [_search().spec], objectives).values()
-    values = {(own.objective, own.sample): own.value for own in found if own.left_out is None}
+    queries = {
+        "n_rows": "select n_rows::double as n_rows from label_bias_by_task where method = 'none'",
+        "n_bias": "select n_bias_score_rows::double as n_bias from label_bias_by_task where method = 'none'",
+        "n_a": "select sum(n_predicted) as n_a from label_bias_by_label where method = 'none' and label = 'a'",
+    }
+    values = {}
+    for name, sql in queries.items():
+        [found] = _values(run, [_search().spec], Objective("label_bias", name, sql, [], "held_out", 42)).values()
+        values |= {(own.objective, own.sample): own.value for own in found if own.left_out is None}
     assert values == {
         ("n_rows", "choice"): 52,
         ("n_rows", "evaluation"): 40,
@@ -251,8 +253,8 @@ def test_held_out_rows_stand_in_place_of_main_rows_and_choose(tmp_path: Path) ->
         ("n_a", "evaluation"): 0,
     }
     # What the choice does not see may lack the number: that decides nothing.
-    seen = ["select if(n_rows = 52, 1, null) as x from label_bias_by_task where method = 'none'"]
-    [found] = _values(run, [_search().spec], Objectives("label_bias", ["x"], seen, [], "held_out", 42)).values()
+    seen = "select if(n_rows = 52, 1, null) as x from label_bias_by_task where method = 'none'"
+    [found] = _values(run, [_search().spec], Objective("label_bias", "x", seen, [], "held_out", 42)).values()
     assert {own.sample: own.value for own in found if own.left_out is None} == {"choice": 1, "evaluation": None}
     analyse_run(run.uri)
     rows = query(
@@ -338,13 +340,13 @@ def test_a_constant_answer_that_is_chosen_is_no_better_than_one(tmp_path: Path) 
     assert "the chosen trial is not shown to be better than always answering one label in 2 of 3" in said
 
 
-def test_an_objective_that_rests_on_few_and_many_settings_is_not_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mean", "is_above"), [("avg", None), ("max", True)])
+def test_an_objective_that_rests_on_few_and_many_settings_is_not_shown(
+    tmp_path: Path, mean: str, is_above: bool | None
+) -> None:
     """The mean over all tasks is of one that is better and two that are not shown to be; its best is of the one."""
-    objectives = [
-        {"sql": f"select {mean}(accuracy) as {mean} from label_bias_by_task where method like 'cc%'", "maximize": True}
-        for mean in ("avg", "max")
-    ]
-    search = _search(objective=objectives)
+    sql = f"select {mean}(accuracy) as {mean} from label_bias_by_task where method like 'cc%'"
+    search = _search(objective={"sql": sql, "maximize": True})
     run = _searching(tmp_path / "search", _skewed(), search)
     rows = _ended(run, search, [{"calibration.cc.strength": 1}])
-    assert {row["objective"]: row["is_above_constant"] for row in rows} == {"avg": None, "max": True}
+    assert {row["objective"]: row["is_above_constant"] for row in rows} == {mean: is_above}

@@ -13,11 +13,11 @@ from biaseval.errors import BiasevalError
 from biaseval.pipelines import analyse_run
 from biaseval.spec import load_spec
 from biaseval.store import Run
-from tests.test_search_sql import by_task, sets, two_objectives
+from tests.test_search_sql import by_task, sets
 
 
 def test_a_whole_search_has_no_problem() -> None:
-    search = two_objectives()
+    search = sets(0.9, 0.8, 0.5)
     search.trial({"seed": 7})
     search.trial({"seed": 8}, state="stopped", problem="it was slow")
     assert not search.problems("trials_are_whole")
@@ -42,7 +42,7 @@ def test_a_value_may_be_missing_of_one_scope_of_several() -> None:
 BROKEN: dict[str, tuple[Any, list[str]]] = {
     "a state that there is not": (
         lambda search: search.trials[0].update(state="running"),
-        ['trial 0 is running and has {"f1": 0.9, "cost": 10.0}'],
+        ['trial 0 is running and has {"rsd": 0.9}'],
     ),
     "done without objectives": (
         lambda search: search.trials[0].update(objectives=None),
@@ -50,25 +50,19 @@ BROKEN: dict[str, tuple[Any, list[str]]] = {
     ),
     "done with a problem": (
         lambda search: search.trials[0].update(problem="it broke"),
-        ['trial 0 is done and has {"f1": 0.9, "cost": 10.0}'],
+        ['trial 0 is done and has {"rsd": 0.9}'],
     ),
     "failed without a problem": (
         lambda search: search.trials.append({**search.trials[0], "trial": 9, "state": "failed", "objectives": None}),
         ["trial 9 is failed and has no objectives"],
     ),
     "an objective without a value": (
-        lambda search: search.value(1, "cost", "choice", None, [1.0, 1.0]),
-        ["trial 1: cost on choice: null"],
+        lambda search: search.value(1, "rsd", "choice", None, [1.0, 1.0]),
+        ["trial 1: rsd on choice: null"],
     ),
     "an objective that is no number": (
-        lambda search: search.value(1, "cost", "choice", float("nan"), [1.0, 1.0]),
-        ["trial 1: cost on choice: nan"],
-    ),
-    "an objective that is missing": (
-        lambda search: search.values.__setitem__(
-            slice(None), [row for row in search.values if (row["trial"], row["objective"]) != (1, "cost")]
-        ),
-        ["trial 1 has 1 objectives"],
+        lambda search: search.value(1, "rsd", "choice", float("nan"), [1.0, 1.0]),
+        ["trial 1: rsd on choice: nan"],
     ),
     "no objective at all": (
         lambda search: search.values.__setitem__(slice(None), [row for row in search.values if row["trial"] != 1]),
@@ -79,7 +73,7 @@ BROKEN: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_search_is_named_by_its_check(what: str) -> None:
-    search = two_objectives()
+    search = sets(0.9, 0.8, 0.5)
     breaks, expected = BROKEN[what]
     breaks(search)
     assert search.problems("trials_are_whole") == expected

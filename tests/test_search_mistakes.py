@@ -123,9 +123,12 @@ OBJECTIVE = {"sql": "select 1 as one", "maximize": True}
         ({"search": {}}, "search: dictionary should have at least 1 item"),
         ({"search": ...}, "search: is required and missing; add it"),
         ({"objective": ...}, "objective: is required and missing; add it"),
-        ({"objective": []}, "objective: list should have at least 1 item"),
+        ({"objective": []}, "objective: lists 0, and a search looks for one number; name one"),
         ({"objective": {"sql": "select 1"}}, "objective.maximize: is required and missing; add it"),
-        ({"objective": [OBJECTIVE, OBJECTIVE]}, "names a query twice; name each once"),
+        (
+            {"objective": [OBJECTIVE, OBJECTIVE]},
+            "spec: objective: lists 2, and a search looks for one number; name one, and read others from the tables",
+        ),
         (
             {"stop_early": {"grace_steps": 3}},
             "spec: stop_early: only readers that are trained (train) say on the way how they do; leave it out",

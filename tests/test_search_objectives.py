@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from biaseval.analysis import query
-from biaseval.analysis.objectives import Computing, Objectives, Value, objective_names
+from biaseval.analysis.objectives import Computing, Objective, Value, objective_columns
 from biaseval.analysis.samples import ChooseOn, assigned, kept
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.directory import read_spec
@@ -31,59 +31,47 @@ Values = dict[tuple[str, str, str, int | None], float | None]
 
 
 def found(
-    run: Run, queries: Sequence[str], per: Sequence[str] = (), choose_on: ChooseOn = "half", seed: int = 42
+    run: Run, sql: str, per: Sequence[str] = (), choose_on: ChooseOn = "half", seed: int = 42
 ) -> list[Value | BiasevalError]:
-    """Return what queries come to on each sample of a run, and without each of its groups."""
+    """Return what a query comes to on each sample of a run, and without each of its groups."""
     spec = read_spec(run)
     assert isinstance(spec, LabelBiasSpec | MajorityBiasSpec | QaBiasSpec)
-    names = [own[0] for own in objective_names(spec.kind, queries, per)]
-    objectives = Objectives(spec.kind, names, queries, per, choose_on, seed)
+    name = objective_columns(spec.kind, sql, per)[0]
+    objective = Objective(spec.kind, name, sql, per, choose_on, seed)
     alone = Computing(deriving(kind_of(spec), spec), [()])
-    return [own for _, own in objectives.values(run, [alone])]
+    return [own for _, own in objective.values(run, [alone])]
 
 
 def values(run: Run, *queries: str, **how: Any) -> Values:
     """Return what queries come to, all of them being numbers."""
-    every = found(run, queries, **how)
+    every = [own for sql in queries for own in found(run, sql, **how)]
     assert not [own for own in every if isinstance(own, BiasevalError)]
     return {own[:4]: own.value for own in every if isinstance(own, Value)}
 
 
 def came_of(every: Sequence[Value | BiasevalError]) -> Came:
-    return Came.of(every, ["x"])
+    return Came.of(every, "x")
 
 
 # What can be asked
 
 
 def test_an_objective_is_called_as_its_column() -> None:
-    queries = [
-        F1,
-        "select max(rsd) as worst from label_bias_by_task -- of all tasks",
-        "select count(*) as n from prompts",
-    ]
-    assert objective_names("label_bias", queries) == [["f1"], ["worst"], ["n"]]
+    assert objective_columns("label_bias", F1) == ["f1"]
+    behind = "select max(rsd) as worst from label_bias_by_task -- of all tasks"
+    assert objective_columns("label_bias", behind) == ["worst"]
     by_task = "select task, n_demos, accuracy from label_bias_by_task"
-    assert objective_names("label_bias", [by_task], ["task", "n_demos"]) == [["accuracy"]]
+    assert objective_columns("label_bias", by_task, ["task", "n_demos"]) == ["accuracy"]
 
 
 @pytest.mark.parametrize("number", ["1", "1.5", "1::hugeint", "1::utinyint", "1::float", "sum(n_demos)"])
 def test_any_sort_of_number_is_one(number: str) -> None:
-    assert objective_names("label_bias", [f"select {number} as x from contexts"]) == [["x"]]
+    assert objective_columns("label_bias", f"select {number} as x from contexts") == ["x"]
 
 
 def test_beside_the_number_that_is_looked_for_others_may_stand() -> None:
-    queries = ["select task, rsd, bias_score, n_rows from label_bias_by_task", "select task, 1 as one from tasks"]
-    assert objective_names("label_bias", queries, ["task"]) == [["rsd", "bias_score", "n_rows"], ["one"]]
-    assert "rsd is the name of several" in refused(
-        "label_bias", queries[0], "select task, 1 as rsd from tasks", per=["task"]
-    )
-
-
-def refused(kind: str, *queries: str, per: Sequence[str] = ()) -> str:
-    with pytest.raises(InputError) as caught:
-        objective_names(kind, queries, per)
-    return str(caught.value)
+    sql = "select task, rsd, bias_score, n_rows from label_bias_by_task"
+    assert objective_columns("label_bias", sql, ["task"]) == ["rsd", "bias_score", "n_rows"]
 
 
 ONE = "it must return one number"
@@ -113,7 +101,9 @@ ONE = "it must return one number"
     ],
 )
 def test_what_is_no_objective_is_refused(sql: str, per: list[str], expected: str) -> None:
-    assert expected in refused("label_bias", sql, per=per)
+    with pytest.raises(InputError) as caught:
+        objective_columns("label_bias", sql, per)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -126,22 +116,9 @@ def test_what_is_no_objective_is_refused(sql: str, per: list[str], expected: str
     ],
 )
 def test_what_is_the_same_on_every_half_can_only_be_asked_of_all(kind: str, sql: str) -> None:
-    assert objective_names(kind, [sql], [], "published")
+    assert objective_columns(kind, sql, [], "published")
     with pytest.raises(InputError, match=r"objective.sql: is the same on every half .*choose_on: published"):
-        objective_names(kind, [sql], [], "half")
-
-
-def test_two_objectives_of_one_name_are_refused() -> None:
-    message = refused("label_bias", F1, f"{F1} where n_demos = 2", "select 1 as g")
-    assert message == "objective.sql: f1 is the name of several; name them apart (select … as name)"
-
-
-def test_all_that_is_wrong_with_queries_comes_at_once() -> None:
-    message = refused("label_bias", "select task from tasks", F1, "select nothing", F1)
-    assert message.startswith("3 problems:")
-    assert "select task from tasks" in message
-    assert "select nothing" in message
-    assert "f1 is the name of several" in message
+        objective_columns(kind, sql, [], "half")
 
 
 # What has no number
@@ -160,7 +137,10 @@ def one_task(n_rows: int = 8) -> Plan:
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("select accuracy as x from label_bias_by_label, label_bias_by_task", "2 rows; it must return one number"),
+        (
+            "select accuracy as x from label_bias_by_label cross join label_bias_by_task",
+            "2 rows; it must return one number",
+        ),
         ("select accuracy as x from label_bias_by_task where n_demos = 9", "no row; it must return one"),
         ("select null::double as x", "null or no finite number; it must return one number"),
         ("select 'nan'::double as x", "null or no finite number; it must return one number"),
@@ -168,14 +148,14 @@ def one_task(n_rows: int = 8) -> Plan:
     ],
 )
 def test_a_trial_without_one_number_has_failed(tmp_path: Path, sql: str, what: str) -> None:
-    came = came_of(found(Run.open(one_task().write(tmp_path)), [F1, sql]))
+    came = came_of(found(Run.open(one_task().write(tmp_path)), sql))
     assert came.state == "failed"
     assert came.values == ()
     assert came.problem == f"objective x: the query returns {what} of every trial"
 
 
 def test_a_trial_whose_query_breaks_has_failed(tmp_path: Path) -> None:
-    came = came_of(found(Run.open(one_task().write(tmp_path)), ["select max(task)::int as x from label_bias_by_task"]))
+    came = came_of(found(Run.open(one_task().write(tmp_path)), "select max(task)::int as x from label_bias_by_task"))
     assert came.state == "failed"
     assert came.problem is not None
     assert "Conversion Error: Could not convert string 'task001' to INT32" in came.problem
@@ -218,7 +198,7 @@ def test_of_several_scopes_some_may_lack_a_number(tmp_path: Path) -> None:
     ],
 )
 def test_a_trial_without_a_row_for_each_scope_has_failed(tmp_path: Path, sql: str, expected: str) -> None:
-    came = came_of(found(Run.open(two_tasks().write(tmp_path)), [sql], per=["task"]))
+    came = came_of(found(Run.open(two_tasks().write(tmp_path)), sql, per=["task"]))
     assert (came.state, came.problem) == ("failed", expected)
 
 
@@ -226,17 +206,16 @@ def test_what_came_of_a_trial_is_told_by_objective_and_scope() -> None:
     rows = [
         Value("f1", "all", "choice", None, 0.5),
         Value("f1", "all", "choice", 0, 0.25),
+        Value("f1", "all", "evaluation", None, 0.75),
         Value("rsd", "task001", "choice", None, 0.125),
         Value("rsd", "task002", "choice", None, None),
-        Value("f1", "all", "evaluation", None, 0.75),
     ]
-    came = Came.of(rows, ["f1", "rsd"], steps=7)
+    came = Came.of(rows, "f1", steps=7)
     assert (came.state, came.steps, came.problem) == ("done", 7, None)
-    assert came.found("choice") == '{"f1": 0.5, "rsd": {"task001": 0.125, "task002": null}}'
-    assert came.found("evaluation") == '{"f1": 0.75}'
-    assert Came.of(rows[:2], ["f1"]).found("evaluation") is None
     # What stands beside an objective is none.
-    assert Came.of(rows, ["f1"]).found("choice") == '{"f1": 0.5}'
+    assert (came.found("choice"), came.found("evaluation")) == ('{"f1": 0.5}', '{"f1": 0.75}')
+    assert Came.of(rows[:2], "f1").found("evaluation") is None
+    assert Came.of(rows[3:], "rsd").found("choice") == '{"rsd": {"task001": 0.125, "task002": null}}'
 
 
 # What it is on a sample

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from biaseval.analysis.objectives import objective_names
+from biaseval.analysis.objectives import objective_columns
 from biaseval.spec import differences, dump_spec, stored_spec
 from tests.searches import BASE
 from tests.test_search_spec import PENALTY, QA, SCALE, loaded, refused
@@ -43,8 +43,7 @@ def preset(name: str, spec: Any, **changes: Any) -> dict[str, Any]:
 def test_a_search_of_a_paper_has_a_name(tmp_path: Path, name: str, base: Any, n_trials: int, per: list[str]) -> None:
     spec = loaded(tmp_path, **preset(name, base))
     assert (spec.n_trials, spec.per, spec.algorithm, spec.choose_on) == (n_trials, per, "grid", "half")
-    queries = [own.sql for own in spec.objective]
-    assert objective_names(spec.spec.kind, queries, spec.per)
+    assert objective_columns(spec.spec.kind, spec.objective.sql, spec.per)
     assert stored_spec(yaml.safe_load(dump_spec(spec)), "run/spec.yaml") == spec
     assert not differences(spec, loaded(tmp_path, **preset(name, base, execution={"at_once": 3})))
 

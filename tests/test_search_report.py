@@ -31,7 +31,6 @@ CALIBRATED = {**BASE, "calibration": ["cc"], "held_out": True}
 ACCURACY = {"sql": "select avg(accuracy) as accuracy from label_bias_by_task", "maximize": True}
 BY_TASK = {"sql": "select task, avg(accuracy) as accuracy from label_bias_by_task group by task", "maximize": True}
 F1 = {"sql": "select avg(f1) as f1 from qa_by_dataset where dataset <> '<b>'", "maximize": True}
-BIAS = {"sql": "select avg(bias_significance) as bias from qa_bias_by_heuristic", "maximize": False}
 MARTS = ("search_best", "search_costs", "search_importance", "search_trials", "search_verdicts")
 NOISE = (-0.01, 0.0, 0.01)
 
@@ -73,17 +72,16 @@ def over_strengths(folder: Path, search: Search, per: Sequence[str] = (), **chan
 
 
 def study(n_trials: int = 12) -> Search:
-    """Return a search of readers for F1 and against bias, of which two trials failed and one was stopped."""
+    """Return a search of readers for F1, of which two trials failed and one was stopped."""
     generator = np.random.default_rng(7)
-    search = Search({"f1": True, "bias": False}, keys=[SCALE, PENALTY], searched="qa_bias")
+    search = Search({"f1": True}, keys=[SCALE, PENALTY], searched="qa_bias")
     for number_ in range(n_trials):
         scale, penalty = float(generator.uniform()), float(10 ** generator.uniform(-3, 1))
-        values = np.array([80 - 20 * (scale - 0.5) ** 2, 3 + 2 * scale]) + generator.normal(0, 0.2, 2)
-        unseen = values + generator.normal(0, 0.3, 2)
-        search.trial({SCALE: scale, PENALTY: penalty}, values.tolist(), unseen.tolist(), steps=200)
-        for sample, own in (("choice", values), ("evaluation", unseen)):
-            for objective, value in zip(search.objectives, own, strict=True):
-                search.value(number_, objective, sample, value, list(value + generator.normal(0, 0.1, 5)))
+        value = 80 - 20 * (scale - 0.5) ** 2 + generator.normal(0, 0.2)
+        unseen = value + generator.normal(0, 0.3)
+        search.trial({SCALE: scale, PENALTY: penalty}, [value], [unseen], steps=200)
+        for sample, own in (("choice", value), ("evaluation", unseen)):
+            search.value(number_, "f1", sample, own, list(own + generator.normal(0, 0.1, 5)))
     for _ in range(2):
         search.trial({SCALE: 0.5, PENALTY: 1.0}, problem="RuntimeError: <b>no memory</b> & $5", steps=0)
     search.trial({SCALE: 0.9, PENALTY: 1.0}, state="stopped", problem="F1 0.31 at step 40", steps=40)
@@ -92,7 +90,7 @@ def study(n_trials: int = 12) -> Search:
 
 def of_study(folder: Path, search: Search) -> Run:
     keys = {SCALE: {"uniform": [0, 1]}, PENALTY: {"loguniform": [0.001, 10]}}
-    return reported(search, folder, spec=QA, search=keys, objective=[F1, BIAS])
+    return reported(search, folder, spec=QA, search=keys, objective=F1)
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +120,8 @@ def cautions(run: Run) -> str:
     return " ".join(search_caveats(read_search_findings(run)))
 
 
-def best_of(run: Run, objective: str) -> Row:
-    [row] = [row for row in mart(run, "search_best") if row["objective"] == objective]
+def best_of(run: Run) -> Row:
+    [row] = mart(run, "search_best")
     return row
 
 
@@ -150,7 +148,7 @@ def test_a_chosen_trial_that_may_be_a_constant_answer_is_not_praised(tmp_path: P
     assert f"the chosen trial {words} always answering one label." in told(run)
     assert "it is better than their mean" not in told(run)
     assert "the chosen one is better there" not in told(run)
-    assert best_of(run, "accuracy")["trial"] == 1
+    assert best_of(run)["trial"] == 1
 
 
 def test_no_test_compares_trials_by_bias_score(tmp_path: Path) -> None:
@@ -159,7 +157,7 @@ def test_no_test_compares_trials_by_bias_score(tmp_path: Path) -> None:
     objective = {"sql": "select avg(bias_score) as accuracy from label_bias_by_task", "maximize": True}
     run = over_strengths(tmp_path / "noisy", search, objective=objective)
     assert {row["verdict"] for row in mart(run, "search_trials")} == {None}
-    assert best_of(run, "accuracy")["evaluation_gain_verdict"] is None
+    assert best_of(run)["evaluation_gain_verdict"] is None
     assert "without a test nothing is shown" in told(run)
     assert "accuracy: sampling noise alone makes BiasScore greater than 0" in cautions(run)
 
@@ -168,10 +166,8 @@ def test_no_test_compares_trials_by_bias_score(tmp_path: Path) -> None:
 
 
 def test_the_written_files_are_the_report_and_its_figures(studied: Run) -> None:
-    figures = [
-        f"response_{objective}_{key}" for objective in ("f1", "bias") for key in ("bias_scale", "entropy_penalty")
-    ]
-    drawn = [f"figures/{name}.svg" for name in (*figures, "slice_f1", "front_f1_bias")]
+    names = ("response_f1_bias_scale", "response_f1_entropy_penalty", "slice_f1")
+    drawn = [f"figures/{name}.svg" for name in names]
     assert write_report(studied.uri) == [f"{studied.uri}/{name}" for name in (*drawn, "summary.json", "report.html")]
     for name in drawn:
         assert studied.read_text(name).startswith("<?xml")
@@ -224,10 +220,10 @@ def test_each_table_has_the_query_that_shows_it(made: str, request: pytest.Fixtu
 def test_each_number_is_one_of_the_marts(made: str, request: pytest.FixtureRequest) -> None:
     run = request.getfixturevalue(made)
     shown = set()
-    digits = {objective.digits for objective in read_search_findings(run).objectives}
+    n = read_search_findings(run).objective.digits
     for row in [row for name in MARTS for row in mart(run, name)]:
         values = [value for value in row.values() if isinstance(value, float)]
-        shown |= {number(value, n, signed=signed) for value in values for n in digits for signed in (False, True)}
+        shown |= {number(value, n, signed=signed) for value in values for signed in (False, True)}
         shown |= {parameter(value) for value in (*values, *json.loads(row.get("parameters") or "{}").values())}
         shown.add(f"{row.get('share') or 0:.1%}")
     text = page_of(run).text
@@ -243,36 +239,29 @@ def test_each_number_is_one_of_the_marts(made: str, request: pytest.FixtureReque
 
 def test_the_summary_tells_what_was_chosen_its_worth_and_its_cost(studied: Run) -> None:
     text = told(studied)
-    n_on_front = best_of(studied, "f1")["n_on_front"]
     assert (
-        "15 trials of bias_scale and entropy_penalty, chosen by Optuna’s NSGA-II, 4 at a time: 12 are done, 1 was "
-        in text
-    )
-    assert "1 was stopped early and 2 failed." in text
-    front = f"of the {n_on_front} trials that no other beats, it is the nearest to the best of each objective."
-    assert re.search(rf"Chosen is trial \d+, at bias_scale 0\.\d+, entropy_penalty \S+: {front}", text)
-    for objective, goal, digits in (("f1", "higher", 2), ("bias", "lower", 3)):
-        row = best_of(studied, objective)
-        assert (
-            f"Its {objective} ({goal} is better) is {estimate(row, 'value', digits)} on the half that chose, and "
-            f"{estimate(row, 'evaluation', digits)} on the other half, which the choice did not see."
-        ) in text
-        assert (
-            f"By {objective}, on the half that chose, the interval of the difference from it, each alone, includes 0 "
-            f"for {row['n_within_noise']} of the {row['n_compared']} other trials; on the other half, tests of all "
-            "together tell"
-        ) in text
-        gain = (
-            f"it gains {estimate(row, 'evaluation_gain', digits, signed=True)} of {objective} on the mean of all trials"
-        )
-        assert gain in text
+        "15 trials of bias_scale and entropy_penalty, chosen by Optuna’s TPE, 4 at a time: 12 are done, 1 was stopped "
+        "early and 2 failed."
+    ) in text
+    row = best_of(studied)
+    assert re.search(rf"Chosen is trial {row['trial']}, at bias_scale 0\.\d+, entropy_penalty [\d.]+\. Its f1", text)
+    assert (
+        f"Its f1 (higher is better) is {estimate(row, 'value', 2)} on the half that chose, and "
+        f"{estimate(row, 'evaluation', 2)} on the other half, which the choice did not see."
+    ) in text
+    assert (
+        "By f1, on the half that chose, the interval of the difference from it, each alone, includes 0 for "
+        f"{row['n_within_noise']} of the {row['n_compared']} other trials; on the other half, tests of all "
+        "together tell"
+    ) in text
+    assert f"it gains {estimate(row, 'evaluation_gain', 2, signed=True)} of f1 on the mean of all trials" in text
     assert "The choice took 2,440 optimizer steps of its trials." in text
     assert "2 trials failed, so that the search did not see what their points would have come to" in cautions(studied)
 
 
 def test_the_chosen_point_stands_beside_its_value_on_data_that_it_did_not_see(studied: Run) -> None:
     source = studied.read_text("report.html")
-    row = best_of(studied, "f1")
+    row = best_of(studied)
     cells = table(source, "The chosen point").text
     assert "Half that chose Other half Intervals with 0 Worse number" in cells
     assert (
@@ -286,18 +275,15 @@ def test_the_chosen_point_stands_beside_its_value_on_data_that_it_did_not_see(st
     )
 
 
-def test_importance_the_front_and_every_trial_have_tables(studied: Run) -> None:
+def test_importance_and_every_trial_have_tables(studied: Run) -> None:
     source = studied.read_text("report.html")
     importance = table(source, "The share of the variance").text
     for row in mart(studied, "search_importance"):
         assert f"{row['share']:.1%} {row['n_bins']} {row['n_trials']}" in importance
-    rows = [row for row in mart(studied, "search_trials") if row["objective"] == "f1"]
-    front = table(source, "The front, the best by f1 first").text
-    for row in rows:
-        assert (estimate(row, "value", 2) in front) == row["is_on_front"] if row["value"] else True
     trials = table(source, "The best by f1 first").text
+    rows = mart(studied, "search_trials")
     assert all(estimate(row, "value", 2) in trials for row in rows if row["value"] is not None)
-    assert f"{best_of(studied, 'f1')['trial']}, chosen" in trials
+    assert f"{best_of(studied)['trial']}, chosen" in trials
 
 
 def test_trials_that_are_not_done_are_counted_with_their_problems(studied: Run) -> None:
@@ -320,7 +306,7 @@ def test_a_point_for_each_scope(by_task: Run) -> None:
         row = rows[scope]
         assert f"{scope} {row['trial']} {strength} accuracy {estimate(row, 'value', 4)}" in cells
     flat = table(source, "Other trials, by whether").text
-    assert "task1 accuracy 1 1 2 0 3 1 0 3 task2 accuracy 1 0.5 2 0 3 2 0 3" in flat
+    assert "task1 accuracy 1 1 2 3 1 0 3 task2 accuracy 1 0.5 2 3 2 0 3" in flat
     assert re.findall(r"<details( open)?>\s*<summary>(\w+)</summary>", source) == [(" open", "task1"), ("", "task2")]
     assert "<summary>task1, 4 trials</summary>" in source
 
@@ -328,7 +314,7 @@ def test_a_point_for_each_scope(by_task: Run) -> None:
 def test_pages_do_not_speak_of_what_there_is_not(by_task: Run, studied: Run) -> None:
     text = page_of(by_task).text
     assert "no model was loaded" in text
-    for absent in ("best.yaml", "RUN/trials", "Importance", "Pareto"):
+    for absent in ("best.yaml", "RUN/trials", "Importance"):
         assert absent not in text
         assert absent in page_of(studied).text
 
@@ -373,7 +359,7 @@ def test_the_chosen_strength_may_be_the_published_one(tmp_path: Path) -> None:
 def test_a_choice_on_all_says_that_it_saw_what_it_is_measured_on(tmp_path: Path) -> None:
     search = strengths({"all": PEAK}, GRID, has_unseen=False)
     run = over_strengths(tmp_path / "run", search, choose_on="published")
-    row = best_of(run, "accuracy")
+    row = best_of(run)
     assert f"is {estimate(row, 'value', 4)}, on the data that it was chosen on." in told(run)
     assert "on the data that chose: not what choosing gains elsewhere" in told(run)
     assert "choose_on: published. The choice saw all that it is measured on" in cautions(run)
@@ -384,7 +370,7 @@ def test_a_choice_on_all_says_that_it_saw_what_it_is_measured_on(tmp_path: Path)
 
 def test_held_out_rows_choose_and_main_rows_stand_beside_them(tmp_path: Path) -> None:
     run = over_strengths(tmp_path / "run", strengths({"all": PEAK}, GRID), choose_on="held_out")
-    row = best_of(run, "accuracy")
+    row = best_of(run)
     assert (
         f"is {estimate(row, 'value', 4)} on the held-out rows, and {estimate(row, 'evaluation', 4)} on the main rows, "
         "which the choice did not see."

@@ -35,7 +35,7 @@ def test_of_many_trials_the_best_are_listed_and_a_band_is_drawn(tmp_path: Path) 
     listed = table(source, "The best by accuracy first")
     assert "These are the first 100 of 140; all are in search_trials" in listed.text
     assert len(re.findall(r'<th scope="row">(?:<b>)?\d+', source)) == 100
-    row = best_of(run, "accuracy")
+    row = best_of(run)
     assert f"includes 0 for {row['n_within_noise']} of the 139 other trials (at strength " in told(run)
     assert run.read_text("figures/response_accuracy_strength.svg").count("FillBetweenPolyCollection") == 2
 

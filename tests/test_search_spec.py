@@ -130,10 +130,9 @@ def test_a_grid_has_as_many_trials_as_combinations(tmp_path: Path) -> None:
     assert loaded(tmp_path, search=search, trials=5).n_trials == 5
 
 
-def test_several_objectives_are_a_list(tmp_path: Path) -> None:
-    objectives = [{"sql": "select 1 as a", "maximize": True}, {"sql": "select 2 as b", "maximize": False}]
-    assert [own.maximize for own in loaded(tmp_path, objective=objectives).objective] == [True, False]
-    assert len(loaded(tmp_path).objective) == 1
+def test_a_list_of_one_objective_is_that_objective(tmp_path: Path) -> None:
+    objective = {"sql": "select 1 as a", "maximize": True}
+    assert loaded(tmp_path, objective=[objective]) == loaded(tmp_path, objective=objective)
 
 
 # Trials
@@ -170,7 +169,6 @@ def test_a_trial_cannot_have_what_the_spec_refuses(tmp_path: Path) -> None:
         {
             "spec": QA,
             "search": {SCALE: [0.1, 1], PENALTY: {"loguniform": [0.03, 2.0]}, "train.best": ["loss", "f1"]},
-            "objective": [{"sql": "select 1 as a", "maximize": True}, {"sql": "select 2 as b", "maximize": False}],
             "stop_early": {"grace_steps": 3, "reduction": 2},
             "choose_on": "published",
             "execution": {"at_once": 2},

@@ -1,4 +1,4 @@
-"""What a search came to by SQL: the chosen trial, its front, noise and importance, done by hand; its checks."""
+"""What a search came to by SQL: the chosen trial, noise and importance, done by hand; its checks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from tests.searches import Search
@@ -37,16 +35,15 @@ def test_the_best_trial_is_chosen_and_of_equals_the_first(maximize: bool, chosen
     search = sets(0.5, 0.7, 0.3, 0.7, 0.3, maximize=maximize)
     assert best(search)["trial"] == chosen
     assert search.rows("select trial from search_trials where is_chosen") == [{"trial": chosen}]
-    assert best(search)["n_on_front"] == 2  # the other one is as good
 
 
 def test_trials_that_did_not_come_to_an_end_are_shown_and_never_chosen() -> None:
     search = sets(0.5, 0.4, maximize=True)
     search.trial({"prompt.demo_sets": 9}, state="stopped", problem="it was slow", steps=7)
     search.trial({"prompt.demo_sets": 8})
-    found = search.rows("select trial, state, value, difference, is_within_noise, is_on_front, is_chosen, problem "
+    found = search.rows("select trial, state, value, difference, is_within_noise, is_chosen, problem "
                         "from search_trials where trial > 1")  # fmt: skip
-    nothing = {"value": None, "difference": None, "is_within_noise": None, "is_on_front": False, "is_chosen": False}
+    nothing = {"value": None, "difference": None, "is_within_noise": None, "is_chosen": False}
     assert found == [
         {"trial": 2, "state": "stopped", "problem": "it was slow", **nothing},
         {"trial": 3, "state": "failed", "problem": "it broke", **nothing},
@@ -64,62 +61,6 @@ def test_there_is_no_best_where_no_trial_came_to_an_end() -> None:
     assert not search.rows("from search_best")
     assert not search.rows("from search_trials")  # there is no scope that they could be of
     assert search.rows("select state, n_trials from search_costs") == [{"state": "failed", "n_trials": 1}]
-
-
-def two_objectives() -> Search:
-    """Return a search in which trial 3 is beaten, and trial 1 lies between two that are best of one objective each."""
-    search = Search({"f1": True, "cost": False}, keys=["seed"])
-    for f1, cost in ((0.9, 10.0), (0.8, 5.0), (0.5, 1.0), (0.7, 6.0)):
-        search.trial({"seed": len(search.trials)}, [f1, cost], [f1 - 0.1, cost + 1])
-    return search
-
-
-def test_of_several_objectives_the_front_and_its_knee_by_hand() -> None:
-    # Over the front F1 spans 0.4 and cost 9. Trial 0 misses all of the cost: 1. Trial 2 all of F1: 1. Trial 1:
-    # (0.1 / 0.4)^2 + (4 / 9)^2 = 0.26.
-    search = two_objectives()
-    found = search.rows("select distinct trial, is_on_front, is_chosen from search_trials order by trial")
-    assert [(row["is_on_front"], row["is_chosen"]) for row in found] == [
-        (True, False), (True, True), (True, False), (False, False)
-    ]  # fmt: skip
-    rows = search.rows("select objective, is_maximized, trial, value, n_on_front from search_best")
-    assert rows == [
-        {"objective": "f1", "is_maximized": True, "trial": 1, "value": 0.8, "n_on_front": 3},
-        {"objective": "cost", "is_maximized": False, "trial": 1, "value": 5.0, "n_on_front": 3},
-    ]
-
-
-def test_of_several_objectives_equal_trials_do_not_beat_each_other_and_the_first_is_chosen() -> None:
-    search = Search({"f1": True, "cost": False})
-    for f1, cost in ((0.1, 9.0), (0.9, 1.0), (0.9, 1.0)):
-        search.trial({"seed": len(search.trials)}, [f1, cost], [f1, cost])
-    found = search.rows("select trial from search_trials where is_on_front and objective = 'f1' order by trial")
-    assert [row["trial"] for row in found] == [1, 2]
-    assert {row["trial"] for row in search.rows("from search_best")} == {1}
-
-
-def test_an_objective_in_which_the_front_does_not_differ_does_not_decide() -> None:
-    search = Search({"f1": True, "cost": False})
-    search.trial({"seed": 1}, [0.9, 5.0], [0.9, 5.0])
-    search.trial({"seed": 2}, [0.9, 5.0], [0.9, 5.0])
-    assert {row["trial"] for row in search.rows("from search_best")} == {0}
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=8))
-def test_the_front_is_what_no_other_trial_beats(points: list[tuple[int, int]]) -> None:
-    search = Search({"f1": True, "cost": False})
-    for f1, cost in points:
-        search.trial({"seed": 1}, [float(f1), float(cost)], [0.0, 0.0])
-
-    def beats(one: tuple[int, int], other: tuple[int, int]) -> bool:
-        return one != other and one[0] >= other[0] and one[1] <= other[1]
-
-    expected = [not any(beats(other, own) for other in points) for own in points]
-    found = search.rows("select trial, is_on_front, is_chosen from search_trials where objective = 'f1' order by trial")
-    assert [row["is_on_front"] for row in found] == expected
-    [chosen] = [row["trial"] for row in found if row["is_chosen"]]
-    assert expected[chosen]
 
 
 # Noise, and what choosing costs
@@ -146,7 +87,8 @@ def test_intervals_and_differences_from_the_chosen_trial_by_hand() -> None:
     assert found[1]["difference_high"] == pytest.approx(-0.1 + T_OF_TWO * 0.02)
     assert found[2]["difference_high"] == pytest.approx(-0.7 + T_OF_TWO * 0.01)
     assert [row["is_within_noise"] for row in found] == [True, True, False]
-    assert best(search)["n_within_noise"] == 1  # the chosen one is not counted
+    row = best(search)
+    assert (row["n_within_noise"], row["n_compared"], row["n_worse"]) == (1, 2, 1)  # the chosen one is not counted
 
 
 def test_nothing_is_said_of_noise_where_a_group_is_all_there_is() -> None:
@@ -203,18 +145,6 @@ def test_the_interval_of_a_gain_is_of_the_data_that_the_choice_did_not_see_by_ha
     assert (row["evaluation_gain_low"], row["evaluation_gain_high"]) == (None, None)
 
 
-def test_trials_are_counted_that_are_told_from_the_chosen_one() -> None:
-    """Of the trial between them it is one objective each that the two ends of the front are better in."""
-    search = two_objectives()
-    found = search.rows("select objective, trial, n_within_noise, n_compared, n_worse, n_better from search_best")
-    assert [tuple(row.values()) for row in found] == [("f1", 1, 0, 3, 2, 1), ("cost", 1, 0, 3, 2, 1)]
-    # Without one group the end is 0.1 better, without the other as good: that is not told from it.
-    search.value(0, "f1", "choice", 0.9, [0.9, 0.8])
-    search.value(3, "f1", "choice", 0.7, [0.7, None])
-    found = search.rows("select n_within_noise, n_compared, n_worse, n_better from search_best where objective = 'f1'")
-    assert [tuple(row.values()) for row in found] == [(1, 2, 1, 0)]
-
-
 def test_what_states_cost_by_hand() -> None:
     search = Search()
     for steps in (12, 12):
@@ -246,14 +176,14 @@ def test_each_scope_has_a_choice_of_its_own() -> None:
         {"scope": "two", "trial": 1, "parameters": '{"b": "q"}', "value": 0.8, "evaluation": pytest.approx(0.7),
          "n_compared": 1, "n_done": 3},
     ]  # fmt: skip
-    rows = by_task().rows("select trial, scope, value, difference, is_chosen, is_on_front from search_trials")
+    rows = by_task().rows("select trial, scope, value, difference, is_chosen from search_trials")
     assert [tuple(row.values()) for row in rows] == [
-        (0, "one", 0.9, 0.0, True, True),
-        (1, "one", 0.2, pytest.approx(-0.7), False, False),
-        (2, "one", 0.4, pytest.approx(-0.5), False, False),
-        (0, "two", 0.1, pytest.approx(-0.7), False, False),
-        (1, "two", 0.8, 0.0, True, True),
-        (2, "two", None, None, False, False),
+        (0, "one", 0.9, 0.0, True),
+        (1, "one", 0.2, pytest.approx(-0.7), False),
+        (2, "one", 0.4, pytest.approx(-0.5), False),
+        (0, "two", 0.1, pytest.approx(-0.7), False),
+        (1, "two", 0.8, 0.0, True),
+        (2, "two", None, None, False),
     ]
     assert not by_task().problems("trials_are_whole")
 
@@ -372,14 +302,3 @@ def test_importance_is_that_of_a_scope() -> None:
     # freedom, so (0.26 - 0.02 - 0.02) / 0.26. Of two each bin has one trial.
     found = by_task().rows("select scope, share from search_importance")
     assert found == [{"scope": "one", "share": pytest.approx(0.22 / 0.26)}, {"scope": "two", "share": None}]
-
-
-def test_a_trial_that_lacks_one_of_two_objectives_in_a_scope_is_not_compared_there() -> None:
-    search = Search({"f1": True, "cost": False}, per=["task"])
-    for f1, cost in ((0.5, 5.0), (0.9, 9.0)):
-        search.trial({"seed": len(search.trials)}, {"one": [f1, cost]}, {"one": [f1, cost]})
-    search.value(1, "cost", "choice", None, [None, None], "one")
-    found = search.rows("select trial, n_on_front from search_best")
-    assert found == [{"trial": 0, "n_on_front": 1}] * 2
-    rows = search.rows("select is_on_front, is_chosen from search_trials where trial = 1")
-    assert rows == [{"is_on_front": False, "is_chosen": False}] * 2

@@ -138,7 +138,7 @@ def test_a_search_over_words_and_rates_tries_their_values(tmp_path: Path) -> Non
     )
     assert spec.search["lora.learning_rate"] == {"grid": [1e-5, 3e-4]}
     assert spec.search["lora.dropout"] == {"uniform": [0.01, 0.5]}
-    assert spec.objective[0].maximize is False
+    assert spec.objective.maximize is False
     point = {"scoring.eos": "no", "model.chat": "off", "lora.learning_rate": 1e-5}
     trial = spec.at(point)
     assert (trial.scoring.eos, trial.model.chat, trial.lora.learning_rate) == (False, "off", 1e-5)

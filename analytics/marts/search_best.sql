@@ -7,9 +7,8 @@
 -- over all rows together (holm); evaluation_gain_verdict: 'higher' or 'lower' where that is at most 5 %, else 'unclear'. Of bias_score
 -- there is no test: sampling noise alone makes it greater than 0.
 -- n_within_noise: other trials of which the interval of the difference on the data of the choice, each alone, includes 0
--- (search_trials), of n_compared that have one; n_worse and n_better of them lie to a side, n_better only where there are
--- several objectives. flat_low and flat_high: the ends of the values of the searched key at those n_within_noise, where it
--- is one of numbers. n_tested: other trials with a test on data that the choice did not see; n_told_worse and n_told_better
+-- (search_trials), of n_compared that have one; n_worse of them lie to a side. flat_low and flat_high: the ends of the values
+-- of the searched key at those n_within_noise, where it is one of numbers. n_tested: other trials with a test on data that the choice did not see; n_told_worse and n_told_better
 -- of them are told from it (verdict).
 -- is_above_constant: as in search_trials; the choice does not go by it.
 -- steps: optimizer steps of all trials, of what they share (shared_steps) none.
@@ -37,8 +36,6 @@ means as (
         count(*) filter (is_within_noise and not is_chosen) as n_within_noise,
         count(*) filter (is_within_noise is not null and not is_chosen) as n_compared,
         count(*) filter (not is_within_noise and (difference < 0) = is_maximized) as n_worse,
-        count(*) filter (not is_within_noise and (difference > 0) = is_maximized) as n_better,
-        count(*) filter (is_on_front) as n_on_front,
         count(*) filter (verdict is not null) as n_tested,
         count(*) filter (verdict = if(is_maximized, 'lower', 'higher')) as n_told_worse,
         count(*) filter (verdict = if(is_maximized, 'higher', 'lower')) as n_told_better
@@ -57,7 +54,7 @@ left_out_gains as (
         any_value(value) filter (is_chosen)
         - if(count(*) = count(value), avg(value order by trial), null) as gain
     from trial_values
-    inner join search_front using (trial, scope)
+    inner join search_chosen using (trial, scope)
     where sample = 'evaluation' and left_out is not null
     group by all
 
@@ -140,8 +137,6 @@ select
     means.n_within_noise,
     means.n_compared,
     means.n_worse,
-    means.n_better,
-    means.n_on_front,
     costs.n_done,
     costs.n_stopped,
     costs.n_failed,
@@ -172,4 +167,4 @@ left join flat using (objective, scope)
 cross join costs
 cross join search_settings
 where search_trials.is_chosen
-order by search_objectives.number, search_trials.scope
+order by search_trials.scope

@@ -23,7 +23,7 @@ chosen as (
         value,
         left_out_values
     from search_values
-    inner join search_front using (trial, scope)
+    inner join search_chosen using (trial, scope)
     where is_chosen
 
 ),
@@ -79,7 +79,7 @@ tests as (
         end as p
     from on_evaluation
     inner join search_objectives using (objective)
-    anti join (select trial, scope from search_front where is_chosen) as chosen_trials using (trial, scope)
+    anti join (select trial, scope from search_chosen where is_chosen) as chosen_trials using (trial, scope)
     where difference is not null and not is_of_bias_score
 
 ),
@@ -121,8 +121,7 @@ select
     on_evaluation.difference - on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_low,
     on_evaluation.difference + on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_high,
     abs(on_choice.difference) <= on_choice.quantile * on_choice.difference_error + 1e-12 as is_within_noise,
-    coalesce(search_front.is_on_front, false) as is_on_front,
-    coalesce(search_front.is_chosen, false) as is_chosen,
+    coalesce(search_chosen.is_chosen, false) as is_chosen,
     trials.steps,
     trials.problem,
     judged.p as evaluation_difference_p,
@@ -141,6 +140,6 @@ cross join scopes
 cross join search_settings
 left join on_choice using (trial, objective, scope)
 left join on_evaluation using (trial, objective, scope)
-left join search_front using (trial, scope)
+left join search_chosen using (trial, scope)
 left join judged using (trial, objective, scope)
-order by search_objectives.number, scopes.scope, trials.trial
+order by scopes.scope, trials.trial

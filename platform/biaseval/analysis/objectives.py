@@ -1,4 +1,4 @@
-"""Numbers that queries over a run return, on all that it measured or on samples of it."""
+"""Numbers that a query over a run returns, on all that it measured or on samples of it."""
 
 from __future__ import annotations
 
@@ -114,10 +114,10 @@ class Computing:
         return "threshold" if isinstance(self.own[0], Mapping) else "method"
 
 
-def is_by_threshold(kind: str, queries: Sequence[str]) -> bool:
-    """Return whether queries ask of single thresholds, so that those of several specs may be tried as one."""
+def is_by_threshold(kind: str, sql: str) -> bool:
+    """Return whether a query asks of single thresholds, so that those of several specs may be tried as one."""
     views = relations("intermediate", "marts", tables=tables_of(kind))
-    for name in set().union(*(Relation("objective", "", query).reads for query in queries)):
+    for name in Relation("objective", "", sql).reads:
         own = [view for view in views if view.name == name]
         under = {name}.union(*(view.reads for view in (*needed(views, own), *own)))
         if under & _DRAWS and name != "qa_bias_candidates":
@@ -125,23 +125,18 @@ def is_by_threshold(kind: str, queries: Sequence[str]) -> bool:
     return kind == "qa_bias"
 
 
-def objective_names(
-    kind: str, queries: Sequence[str], per: Sequence[str] = (), choose_on: ChooseOn = "published"
-) -> list[list[str]]:
-    """Return what each query calls its number, and those beside it, having made sure that a run can be asked.
+def objective_columns(kind: str, sql: str, per: Sequence[str] = (), choose_on: ChooseOn = "published") -> list[str]:
+    """Return what a query calls its number, and those beside it, having made sure that a run can be asked.
 
     Args:
         kind: of the run.
-        queries: of the objectives.
+        sql: of the objective.
         per: columns that say of what a row is.
-        choose_on: what each is computed on.
+        choose_on: what it is computed on.
 
     Raises:
-        InputError: one fails, has other columns, has no number, is called as another, or is the same on any part of
-            the data.
+        InputError: it fails, has other columns, has no number, or is the same on any part of the data.
     """
-    problems: list[str] = []
-    names: list[list[str]] = []
     tables = tables_of(kind)
     with closing(connect([])) as connection:
         for table in tables.values():
@@ -149,59 +144,44 @@ def objective_names(
         # Tables without a row: a view is bound anew, with all below it, by each that reads it.
         for view in relations("intermediate", "marts", tables=tables):
             create("table", view.name, f"from ({view.sql}\n) limit 0", connection)
-        for query in queries:
-            try:
-                relation = connection.sql(f"from ({without_partitions(query)}\n)")
-                columns = list(zip(relation.columns, relation.types, strict=True))
-            except duckdb.Error as error:
-                problems.append(f"objective.sql: {' '.join(str(error).split())}; mend the query: {query}")
-                continue
-            own = [(name, sort) for name, sort in columns if name not in per]
-            lacking = [name for name in per if name not in relation.columns]
-            if not own or not all(_NUMBER.match(str(sort)) for _, sort in own) or (len(own) > 1 and not per):
-                found = ", ".join(f"{name} ({sort})" for name, sort in own) or "nothing"
-                beside = f" beside {', '.join(per)}" if per else ""
-                problems.append(f"objective.sql: returns {found}{beside}; it must return one number: {query}")
-            elif lacking:
-                problems.append(
-                    f"objective.sql: lacks the column {', '.join(lacking)} that per names; select it: {query}"
-                )
-            elif choose_on != "published" and not _has_parts(kind, query):
-                problems.append(
-                    f"objective.sql: is the same on every half of what is measured; ask for what is computed of rows "
-                    f"or answers, or choose on all (choose_on: published): {query}"
-                )
-            else:
-                names.append([name for name, _ in own])
-    given = [name for own in names for name in own]
-    problems += [
-        f"objective.sql: {name} is the name of several; name them apart (select … as name)"
-        for name in dict.fromkeys(given)
-        if given.count(name) > 1
-    ]
-    if problems:
-        raise InputError.of(problems)
-    return names
+        try:
+            relation = connection.sql(f"from ({without_partitions(sql)}\n)")
+            columns = dict(zip(relation.columns, map(str, relation.types), strict=True))
+        except duckdb.Error as error:
+            raise InputError(f"objective.sql: {' '.join(str(error).split())}; mend the query: {sql}") from error
+    own = {name: sort for name, sort in columns.items() if name not in per}
+    if not own or not all(map(_NUMBER.match, own.values())) or (len(own) > 1 and not per):
+        found = ", ".join(f"{name} ({sort})" for name, sort in own.items()) or "nothing"
+        beside = f" beside {', '.join(per)}" if per else ""
+        raise InputError(f"objective.sql: returns {found}{beside}; it must return one number: {sql}")
+    if lacking := [name for name in per if name not in columns]:
+        raise InputError(f"objective.sql: lacks the column {', '.join(lacking)} that per names; select it: {sql}")
+    if choose_on != "published" and not _has_parts(kind, sql):
+        raise InputError(
+            "objective.sql: is the same on every half of what is measured; ask for what is computed of rows or "
+            f"answers, or choose on all (choose_on: published): {sql}"
+        )
+    return list(own)
 
 
-def _has_parts(kind: str, query: str) -> bool:
+def _has_parts(kind: str, sql: str) -> bool:
     """Return whether a query asks of rows of which a sample has a part."""
-    reading = _Reading(Objectives(kind, ["objective"], [query], (), "half", 0))
+    reading = _Reading(kind, sql)
     return bool(reading.parts) and not {"evaluations", "training"} & reading.asked
 
 
 @dataclass(frozen=True)
-class Objectives:
+class Objective:
     """What is asked of runs of a kind."""
 
     kind: str
-    names: Sequence[str]
-    """What each query calls its number; beside it are those that it returns, too."""
-    queries: Sequence[str]
+    name: str
+    """What the query calls its number; beside it are those that it returns, too."""
+    sql: str
     per: Sequence[str]
-    """Columns that say of what each row of a query is; none: it returns one row."""
+    """Columns that say of what each row of the query is; none: it returns one row."""
     choose_on: ChooseOn
-    """What each is computed on."""
+    """What it is computed on."""
     seed: int
     """Of the halves."""
     calibrations: Calibrated = EVERY
@@ -210,7 +190,7 @@ class Objectives:
     def values(
         self, run: Run, computings: Sequence[Computing], threads: int | None = None
     ) -> Iterator[tuple[int, Value | BiasevalError]]:
-        """Yield each objective of each spec on each sample, and on the same with each of its groups left out.
+        """Yield the objective of each spec on each sample, and on the same with each of its groups left out.
 
         Args:
             run: that has made all outputs of the specs.
@@ -218,8 +198,8 @@ class Objectives:
             threads: that DuckDB takes; None: as many as there are cores.
 
         Returns:
-            The place of a spec, and a value or why its objectives have none: a query fails, or returns no number on a
-            what the choice sees.
+            The place of a spec, and a value or why there is none: the query fails, or returns no number on what the
+            choice sees.
 
         Raises:
             BiasevalError: what was measured cannot be halved.
@@ -228,7 +208,7 @@ class Objectives:
         samples = [
             (sample, left_out) for sample in samples_of(members) for left_out in (None, *groups(members, sample))
         ]
-        reading = _Reading(self)
+        reading = _Reading(self.kind, self.sql, self.calibrations)
         with local_copy(run, reading.tables) as source, closing(connect([source])) as connection:
             if threads is not None:
                 connection.execute(f"set threads = {threads}").fetchall()
@@ -251,55 +231,52 @@ class Objectives:
     def _asked(
         self, sample: str, left_out: int | None, connection: duckdb.DuckDBPyConnection, judged: Mapping[bool, str]
     ) -> Iterator[Value | BiasevalError]:
-        for name, query in zip(self.names, self.queries, strict=True):
-            try:
-                must_be = sample == "choice" and left_out is None  # what the choice does not see decides nothing
-                answers = list(self._answers(name, query, connection, must_be=must_be))
-                same = {is_above: self._same(name, query, path, connection) for is_above, path in judged.items()}
-                for own in answers:
-                    above = [is_above for is_above, asked in same.items() if _is_in(own, asked)]
-                    yield Value(own[0], own[1], sample, left_out, own[2], above[0] if len(above) == 1 else None)
-            except BiasevalError as error:
-                yield error
+        try:
+            must_be = sample == "choice" and left_out is None  # what the choice does not see decides nothing
+            answers = list(self._answers(connection, must_be=must_be))
+            same = {is_above: self._same(path, connection) for is_above, path in judged.items()}
+            for own in answers:
+                above = [is_above for is_above, asked in same.items() if _is_in(own, asked)]
+                yield Value(own[0], own[1], sample, left_out, own[2], above[0] if len(above) == 1 else None)
+        except BiasevalError as error:
+            yield error
 
-    def _same(
-        self, objective: str, query: str, path: str, connection: duckdb.DuckDBPyConnection
-    ) -> Mapping[tuple[str, str], float | None]:
+    def _same(self, path: str, connection: duckdb.DuckDBPyConnection) -> Mapping[tuple[str, str], float | None]:
         """Return what the query comes to where it finds relations along another search path."""
         [[before]] = connection.execute("select current_setting('search_path')").fetchall()
         connection.execute(f"set search_path = '{path}'").fetchall()
         try:
-            return {own[:2]: own[2] for own in self._answers(objective, query, connection, must_be=False)}
+            return {own[:2]: own[2] for own in self._answers(connection, must_be=False)}
         except BiasevalError:  # it cannot do without the rows that are not there
             return {}
         finally:
             connection.execute(f"set search_path = '{before}'").fetchall()
 
     def _answers(
-        self, objective: str, query: str, connection: duckdb.DuckDBPyConnection, *, must_be: bool
+        self, connection: duckdb.DuckDBPyConnection, *, must_be: bool
     ) -> Iterator[tuple[str, str, float | None]]:
         try:
-            answer = connection.execute(without_partitions(query))
+            answer = connection.execute(without_partitions(self.sql))
             columns, found = [column[0] for column in answer.description or ()], answer.fetchall()
         except duckdb.Error as error:
-            raise BiasevalError(f"objective.sql: {' '.join(str(error).split())}; mend the query: {query}") from error
+            raise BiasevalError(f"objective.sql: {' '.join(str(error).split())}; mend the query: {self.sql}") from error
         if must_be and not found:
-            raise BiasevalError(f"objective {objective}: the query returns no row; it must return one of every trial")
+            raise BiasevalError(f"objective {self.name}: the query returns no row; it must return one of every trial")
         if not self.per:
             values = [_finite(own) for [own] in found]
             if must_be and (len(values) > 1 or values[0] is None):
                 what = f"{len(values)} rows" if len(values) > 1 else "null or no finite number"
                 raise BiasevalError(
-                    f"objective {objective}: the query returns {what}; it must return one number of every trial"
+                    f"objective {self.name}: the query returns {what}; it must return one number of every trial"
                 )
-            yield objective, EVERYTHING, values[0] if len(values) == 1 else None
+            yield self.name, EVERYTHING, values[0] if len(values) == 1 else None
             return
         places = [columns.index(column) for column in self.per]
         scopes = [", ".join(str(row[place]) for place in places) for row in found]
         if len(set(scopes)) < len(scopes):
             twice = next(scope for scope in scopes if scopes.count(scope) > 1)
             raise BiasevalError(
-                f"objective {objective}: the query returns several rows of {twice}; let per name what tells them apart"
+                f"objective {self.name}: the query returns several rows of {twice}; let per name what tells them apart"
             )
         numbers = [(place, name) for place, name in enumerate(columns) if name not in self.per]
         for scope, row in zip(scopes, found, strict=True):
@@ -307,33 +284,33 @@ class Objectives:
 
 
 class _Reading:
-    """What queries read: tables of a run, and the relations over them.
+    """What a query reads: tables of a run, and the relations over them.
 
     Schemas: ``main`` has the run's tables, ``whole`` what is made once of all rows, ``drawn`` what is made of a sample,
     and ``seen`` what one of several specs has of that.
     """
 
-    def __init__(self, objectives: Objectives) -> None:
-        known = tables_of(objectives.kind)
-        queries = [Relation("objective", "", query) for query in objectives.queries]
-        made = needed(relations("intermediate", "marts", tables=known, calibrations=objectives.calibrations), queries)
+    def __init__(self, kind: str, sql: str, calibrations: Calibrated = EVERY) -> None:
+        known = tables_of(kind)
+        query = Relation("objective", "", sql)
+        made = needed(relations("intermediate", "marts", tables=known, calibrations=calibrations), [query])
         row_by_row = [view for view in made if view.name in ROW_BY_ROW]
         self._whole = [view for view in made if view in row_by_row or view in needed(made, row_by_row)]
-        self._sampled = needed([view for view in made if view not in row_by_row], queries)
-        self._seen = sorted(set().union(*(query.reads for query in queries)) & {view.name for view in made})
-        readers = [*self._sampled, *queries]
+        self._sampled = needed([view for view in made if view not in row_by_row], [query])
+        self._seen = sorted(query.reads & {view.name for view in made})
+        readers = [*self._sampled, query]
         self._once = {view.name for view in self._sampled if sum(map(_uses(view.name), readers)) == 1} - {*self._seen}
         """Relations of samples that one other reads, so that what it does not ask of them need not be computed."""
         of_views = set().union(*(view.reads for view in self._sampled))
-        self._columns = None if any(_ALL_COLUMNS.search(query.sql) for query in queries) else _words(queries)
-        """Among them are all columns that queries read; None: they may read any."""
+        self._columns = None if _ALL_COLUMNS.search(sql) else {*re.findall(r"\w+", sql.lower())}
+        """Among them are all columns that the query reads; None: it may read any."""
         self._narrow = {*self._seen} - of_views
-        read = set().union(*(view.reads for view in (*made, *queries))) & known.keys()
+        read = set().union(*(view.reads for view in (*made, query))) & known.keys()
         self.asked = read
-        """Tables that queries come down to."""
+        """Tables that the query comes down to."""
         self._settings, self._draws = sorted(read & _SETTINGS), sorted(read & _DRAWS)
-        self._derived_of = sorted(known.keys() & set(_DERIVED_OF[objectives.kind]))
-        of_samples = set().union(*(view.reads for view in (*self._sampled, *queries)))
+        self._derived_of = sorted(known.keys() & set(_DERIVED_OF[kind]))
+        of_samples = set().union(*(view.reads for view in (*self._sampled, query)))
         of_samples |= set(self._derived_of) if self._draws else set()
         self.parts = parts_of(of_samples)
         """Tables and views of which a sample has a part."""
@@ -342,7 +319,7 @@ class _Reading:
         """Of the run."""
         self.judged: Mapping[bool, str] = {}
         """Whether settings are better than a constant answer, to the search path along which relations have no others;
-        of a whole sample, if a query reads a relation that says it."""
+        of a whole sample, if the query reads a relation that says it."""
 
     def derive(self, run: Run, computing: Computing, connection: duckdb.DuckDBPyConnection) -> None:
         """Make what does not depend on the sample."""
@@ -369,7 +346,7 @@ class _Reading:
         left_out: int | None,
         connection: duckdb.DuckDBPyConnection,
     ) -> None:
-        """Make what queries read of a sample without a group; ``main.kept`` has the keys of its rows."""
+        """Make what the query reads of a sample without a group; ``main.kept`` has the keys of its rows."""
         connection.execute("set search_path = 'whole,main'").fetchall()
         for schema in ("drawn", "seen"):
             connection.execute(f"drop schema if exists {schema} cascade; create schema {schema}").fetchall()
@@ -401,7 +378,7 @@ class _Reading:
         self.judged = self._judged(computing, connection) if left_out is None else {}
 
     def _judged(self, computing: Computing, connection: duckdb.DuckDBPyConnection) -> dict[bool, str]:
-        """Make of what queries read the part above a constant answer, and the part that is no better."""
+        """Make of what the query reads the part above a constant answer, and the part that is no better."""
         columns = {name: connection.table(name).columns for name in self._seen}
         judging = {name: own for name, own in columns.items() if _JUDGES in own}
         for schema, condition in (("above", _JUDGES), ("beside", f"not {_JUDGES}")):
@@ -456,10 +433,6 @@ def _uses(name: str) -> Callable[[Relation], int]:
     """Return what counts how often a relation reads the one of this name."""
     pattern = re.compile(rf"(?:from|join) {name}\b|'{name}'")
     return lambda relation: len(pattern.findall(relation.sql))
-
-
-def _words(queries: Sequence[Relation]) -> set[str]:
-    return set(re.findall(r"\w+", " ".join(query.sql.lower() for query in queries)))
 
 
 def _variable(own: Collection[str] | Mapping[str, float]) -> str:

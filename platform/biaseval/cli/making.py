@@ -90,7 +90,7 @@ def plan(
 
 
 def init(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Examples with labels, or SQuAD-like questions.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Examples with labels.")],
     model: Annotated[
         str | None, typer.Option("--model", metavar="M", help="A local model directory or Hugging Face name.")
     ] = None,
@@ -100,14 +100,13 @@ def init(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a spec to begin with, from a data file, and say what was found in it; with a model also what it costs.
+    """Write a spec of the kind label_bias to begin with, from a data file, and say what was found in it.
 
     Reads CSV, TSV, JSON, JSON lines, Parquet and data sets of Hugging Face, plain or gzipped, local or s3://.
 
     Example: biaseval init reviews.csv --model models/tiny
     """
-    from biaseval.pipelines import describe, first_spec, init_name
-    from biaseval.spec import load_spec
+    from biaseval.pipelines import first_spec, init_name
 
     path = out or Path(f"{init_name(file)}.yaml")
     if path.exists():
@@ -117,22 +116,16 @@ def init(
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}; make it, or name another file with --out")
     first = first_spec(file, model, path.parent)
+    path.write_text(first.text, encoding="utf-8")
     if as_json:
-        path.write_text(first.text, encoding="utf-8")
-        cost = describe(load_spec(path)).facts if first.has_model else None
-        print_json({"spec": str(path), "found": first.found, "cautions": first.cautions, "plan": cost})
+        print_json({"spec": str(path), "found": first.found, "cautions": first.cautions})
         return
     for line in first.found:
         typer.echo(line)
     for line in first.cautions:
         typer.echo(f"caution: {line}")
-    path.write_text(first.text, encoding="utf-8")
     typer.echo(f"spec: {path}")
-    if not first.has_model:
-        typer.echo(f"next: name a model in it, then biaseval plan {path} and biaseval run {path}")
-        return
-    print_plan(describe(load_spec(path)))
-    typer.echo(f"next: biaseval run {path}")
+    typer.echo(f"next: {'' if model else 'name a model in it, then '}biaseval plan {path} and biaseval run {path}")
 
 
 def analyse(

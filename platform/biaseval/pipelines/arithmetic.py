@@ -24,7 +24,7 @@ from biaseval.pipelines.trials import (
     Ended,
     deriving,
     files_of_trials,
-    objectives_of,
+    objective_of,
     reason,
     refuse_failure,
     refuse_other_points,
@@ -112,18 +112,18 @@ def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point
             specs[trial] = search.at(point)
         except ValidationError as error:
             failed[trial] = Came("failed", problem=reason(error))
-    queries = [own.sql for own in search.objective]
-    kind, groups = kind_of(search.spec), together(specs, by_threshold=is_by_threshold(search.spec.kind, queries))
+    by_threshold = is_by_threshold(search.spec.kind, search.objective.sql)
+    kind, groups = kind_of(search.spec), together(specs, by_threshold=by_threshold)
     computings = [Computing(deriving(kind, own.spec), list(own.own.values())) for own in groups]
     trials = [trial for own in groups for trial in own.own]
     found: dict[int, list[Value | BiasevalError]] = {trial: [] for trial in trials}
-    objectives = objectives_of(run, search)
+    objective = objective_of(run, search)
     try:
-        for place, value in objectives.values(inspected(Run.open(f"{run.uri}/{SHARED}")), computings, threads=1):
+        for place, value in objective.values(inspected(Run.open(f"{run.uri}/{SHARED}")), computings, threads=1):
             found[trials[place]].append(value)
     except BiasevalError as error:
         failed |= {trial: Came("failed", problem=str(error)) for trial in trials}
-    came = {trial: Came.of(own, objectives.names) for trial, own in found.items()} | failed
+    came = {trial: Came.of(own, objective.name) for trial, own in found.items()} | failed
     seconds = (time.monotonic() - started) / len(block)
     ended = [Ended(trial, point, came[trial], seconds, run=None) for trial, point in block.items()]
     write_trials(run, search, number, ended)

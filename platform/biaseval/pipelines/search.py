@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from biaseval.analysis import query
-from biaseval.analysis.objectives import objective_names
+from biaseval.analysis.objectives import objective_columns
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.digests import recorded
 from biaseval.errors import InputError, Problems
@@ -63,8 +63,8 @@ BEST = "best.yaml"
 class SearchInputs:
     """What planning starts from, validated."""
 
-    objectives: Sequence[str]
-    """Their names."""
+    objective: str
+    """Its name."""
     searched: Inputs
     """Of the spec whose keys are searched."""
     n_trials: int
@@ -87,10 +87,9 @@ def _kind(search: SearchSpec) -> AnyKind:
 
 
 def _read(spec: SearchSpec) -> SearchInputs:
-    problems, names = Problems(), []
+    problems, name = Problems(), ""
     with problems.noted():
-        queries = [own.sql for own in spec.objective]
-        names = [own[0] for own in objective_names(spec.spec.kind, queries, spec.per, spec.choose_on)]
+        name = objective_columns(spec.spec.kind, spec.objective.sql, spec.per, spec.choose_on)[0]
     with problems.noted():
         _refuse_idle(spec)
     searched: Any = None
@@ -99,7 +98,7 @@ def _read(spec: SearchSpec) -> SearchInputs:
     problems.refuse()
     problems.found += _impossible(spec, searched)
     problems.refuse()
-    return SearchInputs(names, searched, spec.n_trials)
+    return SearchInputs(name, searched, spec.n_trials)
 
 
 def _impossible(spec: SearchSpec, inputs: Inputs) -> list[str]:
@@ -125,7 +124,7 @@ def _refuse_idle(spec: SearchSpec) -> None:
 
 
 def _write(run: Run, spec: SearchSpec, inputs: SearchInputs) -> Plan:
-    return {"n_trials": inputs.n_trials, "objectives": list(inputs.objectives), "batch": spec.batch}
+    return {"n_trials": inputs.n_trials, "objectives": [inputs.objective], "batch": spec.batch}
 
 
 def _changes(spec: SearchSpec, environment: Mapping[str, Any]) -> list[str]:
@@ -269,19 +268,10 @@ def _shown(point: Point) -> str:
 
 def _outcome(row: Mapping[str, Any]) -> str:
     if row["state"] == "done":
-        return ", ".join(f"{name} {value:.4g}" for name, value in _first_values(json_value(row["objectives"])))
+        [(name, own)] = json_value(row["objectives"]).items()
+        values = {f"{name} of {scope}": value for scope, value in own.items()} if isinstance(own, dict) else {name: own}
+        return ", ".join(f"{which} {value:.4g}" for which, value in values.items() if value is not None)
     return f"failed: {row['problem']}" if row["state"] == "failed" else str(row["problem"])
-
-
-def _first_values(objectives: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the numbers of objectives, of each scope where there are several."""
-    found = [
-        (f"{name} of {scope}", value)
-        for name, own in objectives.items()
-        for scope, value in (own.items() if isinstance(own, dict) else [("", own)])
-        if value is not None
-    ]
-    return [(name.removesuffix(" of "), value) for name, value in found]
 
 
 def _gpus(spec: SearchSpec) -> int:
@@ -307,9 +297,9 @@ def _derive(run: Run, spec: SearchSpec) -> None:
     row: dict[str, object] = {
         "name": spec.name,
         "searched": spec.spec.kind,
-        "objectives": read_plan(run)["objectives"],
-        "are_maximized": [own.maximize for own in spec.objective],
-        "are_of_bias_score": ["bias_score" in own.sql.casefold() for own in spec.objective],
+        "objectives": read_plan(run)["objectives"][:1],
+        "are_maximized": [spec.objective.maximize],
+        "are_of_bias_score": ["bias_score" in spec.objective.sql.casefold()],
         "keys": list(spec.search),
         "per": list(spec.per),
         "algorithm": spec.algorithm,
@@ -350,10 +340,10 @@ def _describe(spec: SearchSpec, inputs: SearchInputs) -> Description:
     lines = [
         ("trials", f"{inputs.n_trials:,} ({spec.algorithm}{batches})"),
         ("searched", keys),
-        ("objectives", ", ".join(inputs.objectives)),
+        ("objective", inputs.objective),
         ("chosen on", _CHOSEN_ON[spec.choose_on]),
     ]
-    facts: dict[str, Any] = {"n_trials": inputs.n_trials, "objectives": list(inputs.objectives), "trial": found.facts}
+    facts: dict[str, Any] = {"n_trials": inputs.n_trials, "objectives": [inputs.objective], "trial": found.facts}
     if spec.spec.train is not None and found.training is not None:
         cost = _training_cost(spec, spec.spec.train, found.training, found.facts["training"]["readers"])
         facts["search_training"] = cost

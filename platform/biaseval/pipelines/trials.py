@@ -1,4 +1,4 @@
-"""A trial of a search: a run of its own, which takes what trials share, makes the rest, and answers the objectives."""
+"""A trial of a search: a run of its own, which takes what trials share, makes the rest, and answers the objective."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from biaseval.analysis.objectives import EVERYTHING, Computing, Objectives, Value
+from biaseval.analysis.objectives import EVERYTHING, Computing, Objective, Value
 from biaseval.analysis.relations import Calibrated
 from biaseval.digests import inspected
 from biaseval.errors import BiasevalError, TransientError
@@ -86,7 +86,7 @@ def refuse_failure(run: Run, *parts: int) -> None:
 def result_of(row: Mapping[str, Any], reached: Sequence[Reached]) -> Result:
     """Return what the sampler hears of a trial."""
     if row["state"] == "done":
-        return Result(list(json_value(row["objectives"]).values()))
+        return Result(next(iter(json_value(row["objectives"]).values())))
     by_steps: dict[int, list[float]] = {}
     for own in reached:
         by_steps.setdefault(own.n_steps, []).append(own.f1)
@@ -94,11 +94,13 @@ def result_of(row: Mapping[str, Any], reached: Sequence[Reached]) -> Result:
     return Result(None, means if row["state"] == "stopped" else {})
 
 
-def objectives_of(run: Run, search: SearchSpec) -> Objectives:
+def objective_of(run: Run, search: SearchSpec) -> Objective:
     """Return what is asked of the trials of a planned search."""
-    names, queries = read_plan(run)["objectives"], [own.sql for own in search.objective]
+    name = read_plan(run)["objectives"][0]
     calibrations = Calibrated(search.spec.own_calibrations, search.spec.calibration)
-    return Objectives(search.spec.kind, names, queries, search.per, search.choose_on, search.seed, calibrations)
+    return Objective(
+        search.spec.kind, name, search.objective.sql, search.per, search.choose_on, search.seed, calibrations
+    )
 
 
 def deriving(kind: AnyKind, spec: SearchedSpec) -> Callable[[Run], None]:
@@ -145,14 +147,14 @@ class Came:
 
     state: str
     values: Sequence[Value] = ()
-    objectives: Sequence[str] = ()
-    """Of these values, what is looked for."""
+    objective: str = ""
+    """Of these values, the one that is looked for."""
     problem: str | None = None
     steps: int = 0
     reached: Sequence[Reached] = ()
 
     @classmethod
-    def of(cls, found: Iterable[Value | BiasevalError], objectives: Sequence[str], **facts: Any) -> Self:
+    def of(cls, found: Iterable[Value | BiasevalError], objective: str, **facts: Any) -> Self:
         """Return what came of a trial that has these values; without one it has failed."""
         values, problems = [], []
         for own in found:
@@ -162,20 +164,16 @@ class Came:
                 problems.append(str(own))
         if problems:
             return cls("failed", problem=problems[0], **facts)
-        return cls("done", values, objectives, **facts)
+        return cls("done", values, objective, **facts)
 
     def found(self, sample: str) -> str | None:
-        """Return the objectives on a sample as JSON: to the value, or to scopes and their values."""
-        whole = [
-            own
+        """Return the objective on a sample as JSON: its name to the value, or to scopes and their values."""
+        found: dict[str, Any] = {
+            own.scope: own.value
             for own in self.values
-            if own.objective in self.objectives and own.sample == sample and own.left_out is None
-        ]
-        found: dict[str, Any] = {own.objective: own.value for own in whole if own.scope == EVERYTHING}
-        for own in whole:
-            if own.scope != EVERYTHING:
-                found.setdefault(own.objective, {})[own.scope] = own.value
-        return json.dumps(found) if found else None
+            if own.objective == self.objective and own.sample == sample and own.left_out is None
+        }
+        return json.dumps({self.objective: found.get(EVERYTHING, found)}) if found else None
 
 
 @dataclass(frozen=True)
@@ -244,9 +242,9 @@ def _made(
         analyse(run, kind, spec)
         kind.refuse_given_up(run, spec)
         alone = Computing(deriving(kind, spec), [()])
-        objectives = objectives_of(search_run, search)
-        found = [own for _, own in objectives.values(run, [alone])]
-    return Came.of(found, objectives.names, steps=steps, reached=reached)
+        objective = objective_of(search_run, search)
+        found = [own for _, own in objective.values(run, [alone])]
+    return Came.of(found, objective.name, steps=steps, reached=reached)
 
 
 def _rows(run: Run, table: str) -> list[dict[str, Any]]:

@@ -181,11 +181,6 @@ def _answers(value: object, starts: object) -> list[FileAnswer] | None:
     return [FileAnswer(*answer) for answer in found]
 
 
-def answer_texts(value: object) -> list[str]:
-    """Return the texts of a cell of answers; none where it is empty or has no known form."""
-    return [answer.text for answer in _answers(value, None) or []]
-
-
 def _plain_answers(value: str | list[Any], starts: object) -> list[FileAnswer] | None:
     """Return the answers of a table: a text or a list of them, and where they start, if it says so; in CSV as JSON."""
     texts = _from_json(value)

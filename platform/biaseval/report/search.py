@@ -8,7 +8,7 @@ from functools import partial
 from biaseval.report.figures import Figure
 from biaseval.report.page import page_templates
 from biaseval.report.search_cells import domain_words, estimate_cell, flat_range, number, parameter
-from biaseval.report.search_figures import FRONT, RESPONSE, SLICE
+from biaseval.report.search_figures import RESPONSE, SLICE
 from biaseval.report.search_findings import N_SHOWN, Choice, SearchFindings
 from biaseval.report.search_words import costs, rough_shares, search_caveats, summarize_search, told_apart
 
@@ -40,7 +40,7 @@ def render_search_page(findings: SearchFindings, figures: Sequence[Figure]) -> s
             names={key.key: key.name for key in findings.keys},
             drawn={
                 kind: {choice.scope: _of(figures, kind, choice) for choice in findings.drawn}
-                for kind in (RESPONSE, SLICE, FRONT)
+                for kind in (RESPONSE, SLICE)
             },
             n_open=_N_OPEN,
             n_listed=_N_LISTED,
@@ -58,10 +58,5 @@ def render_search_page(findings: SearchFindings, figures: Sequence[Figure]) -> s
     )
 
 
-def _of(figures: Sequence[Figure], kind: str, choice: Choice) -> list[list[Figure]]:
-    """Return a choice's figures of a kind, those of each objective beside each other."""
-    by_objective: dict[str, list[Figure]] = {}
-    for figure in figures:
-        if figure.suite == choice.scope and figure.name.startswith(f"{kind}_"):
-            by_objective.setdefault(figure.metric, []).append(figure)
-    return list(by_objective.values())
+def _of(figures: Sequence[Figure], kind: str, choice: Choice) -> list[Figure]:
+    return [figure for figure in figures if figure.suite == choice.scope and figure.name.startswith(f"{kind}_")]

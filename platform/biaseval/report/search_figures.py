@@ -1,4 +1,4 @@
-"""Figures of a search: objectives over each key, over two numbers at once, and against each other (the front)."""
+"""Figures of a search: the objective over each key, and over two numbers at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from biaseval.report.search_findings import Choice, Key, Objective, Samples, Sea
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RESPONSE, SLICE, FRONT = "response", "slice", "front"
+RESPONSE, SLICE = "response", "slice"
 """What a figure shows; also how its file's name begins."""
 
 N_WITH_BARS = 40
@@ -56,22 +56,17 @@ _EVALUATION = _Sample("evaluation", "", "#b84a00", "s", "--", True)
 def search_figures(findings: SearchFindings) -> list[Figure]:
     """Return the figures of each choice: ``suite`` is its scope, ``metric`` the objective.
 
-    A response for each objective and key; the first objective over the two numbers that matter most; and a front for
-    each pair of objectives.
+    A response for each key, and one over the two numbers that matter most.
     """
     figures: list[Figure] = []
-    names = _Names()
+    names, objective = _Names(), findings.objective
     for choice in findings.drawn:
         scope = [choice.scope] if findings.has_several_choices else []
-        for objective in findings.objectives:
-            for key in findings.keys:
-                figures.append(_response(findings, choice, objective, key, names(RESPONSE, *scope, objective, key)))
+        for key in findings.keys:
+            figures.append(_response(findings, choice, key, names(RESPONSE, *scope, objective, key)))
         two = _two_numbers(findings, choice)
         if two is not None:
-            figures.append(_slice(findings, choice, *two, names(SLICE, *scope, findings.objectives[0])))
-        for number_, first in enumerate(findings.objectives):
-            for second in findings.objectives[number_ + 1 :]:
-                figures.append(_front(findings, choice, first, second, names(FRONT, *scope, first, second)))
+            figures.append(_slice(findings, choice, *two, names(SLICE, *scope, objective)))
     return figures
 
 
@@ -130,7 +125,8 @@ def _axis(key: Key, points: Sequence[Row]) -> _Axis:
     return _Axis(key, key.domain == "loguniform" or is_wide, {})
 
 
-def _response(findings: SearchFindings, choice: Choice, objective: Objective, key: Key, name: str) -> Figure:
+def _response(findings: SearchFindings, choice: Choice, key: Key, name: str) -> Figure:
+    objective = findings.objective
     title = f"{objective.name} by {key.name}"
     is_only = len(findings.keys) == 1
     plot = partial(
@@ -138,14 +134,13 @@ def _response(findings: SearchFindings, choice: Choice, objective: Objective, ke
         title=title,
         choice=choice,
         objective=objective,
-        axis=_axis(key, choice.measured(objective.name)),
+        axis=_axis(key, choice.measured),
         samples=_drawn_samples(findings.samples),
         is_only=is_only,
     )
     chosen = choice.chosen
-    value = number(chosen["of"][objective.name]["value"], objective.digits)
-    measured = len(choice.measured(objective.name))
-    text = f"{title}, {measured} trials; chosen: {parameter(chosen['parameters'][key.key])} ({value})."
+    value = number(chosen["of"]["value"], objective.digits)
+    text = f"{title}, {len(choice.measured)} trials; chosen: {parameter(chosen['parameters'][key.key])} ({value})."
     return Figure(name, choice.scope, objective.name, text, Drawing(name, plot, _SIZE_INCHES))
 
 
@@ -159,13 +154,13 @@ def _plot_response(
     is_only: bool,
 ) -> None:
     key = axis.key.key
-    trials = sorted(choice.measured(objective.name), key=lambda row: (axis.of(row["parameters"][key]), row["trial"]))
+    trials = sorted(choice.measured, key=lambda row: (axis.of(row["parameters"][key]), row["trial"]))
     places = [axis.of(row["parameters"][key]) for row in trials]
     apart = _apart(places, len(samples))
     has_bars = len(trials) <= N_WITH_BARS
     is_band = not has_bars and is_only and axis.key.is_numeric
     for turn, sample in enumerate(samples):
-        rows = [row["of"][objective.name] for row in trials]
+        rows = [row["of"] for row in trials]
         shifted = _beside(places, apart, turn, len(samples)) if has_bars else places
         x = [axis.at(place) for place in shifted]
         if is_band:
@@ -173,11 +168,11 @@ def _plot_response(
         else:
             _plot_points(axes, x, rows, sample, has_bars=has_bars)
     numbered = next(number_ for number_, row in enumerate(trials) if row["is_chosen"])
-    own = trials[numbered]["of"][objective.name]
+    own = trials[numbered]["of"]
     shift = _beside(places, apart, 0, len(samples))[numbered] if has_bars else places[numbered]
     _plot_chosen(axes, axis.at(shift), own, with_interval=not has_bars)
     if is_only and axis.key.is_numeric:
-        _plot_flat(axes, [axis.at(axis.of(row["parameters"][key])) for row in trials if _is_flat(row, objective)])
+        _plot_flat(axes, [axis.at(axis.of(row["parameters"][key])) for row in trials if _is_flat(row)])
     _finish_axes(axes, title, axis.key.name, objective.name)
     if axis.is_log:
         axes.set_xscale("log")
@@ -185,7 +180,7 @@ def _plot_response(
         _show_numbers(axes, axis, trials)
     if axis.places:
         _name_places(axes, list(axis.places))
-    _scale(axes.set_yscale, [row["of"][objective.name]["value"] for row in trials])
+    _scale(axes.set_yscale, [row["of"]["value"] for row in trials])
     _legend(axes)
 
 
@@ -238,8 +233,8 @@ def _plot_band(axes: Axes, x: Sequence[float], rows: Sequence[Row], sample: _Sam
     axes.fill_between(x, low, high, color=sample.color, alpha=0.15, linewidth=0)
 
 
-def _is_flat(row: Row, objective: Objective) -> bool:
-    return row["of"][objective.name]["is_within_noise"] and not row["is_chosen"]
+def _is_flat(row: Row) -> bool:
+    return row["of"]["is_within_noise"] and not row["is_chosen"]
 
 
 def _plot_flat(axes: Axes, x: Sequence[float]) -> None:
@@ -306,9 +301,8 @@ def _name_places(axes: Axes, shown: Sequence[str]) -> None:
 
 
 def _two_numbers(findings: SearchFindings, choice: Choice) -> tuple[Key, Key] | None:
-    """Return the two keys of numbers that go with most of the variance of the first objective, as the spec has them."""
-    first = findings.objectives[0].name
-    order = [row["key"] for row in choice.importance if row["objective"] == first]
+    """Return the two keys of numbers that go with most of the variance, as the spec has them."""
+    order = [row["key"] for row in choice.importance]
     numeric = sorted((key for key in findings.keys if key.is_numeric), key=lambda key: order.index(key.key))[:2]
     if len(numeric) < 2:
         return None
@@ -317,7 +311,7 @@ def _two_numbers(findings: SearchFindings, choice: Choice) -> tuple[Key, Key] | 
 
 
 def _slice(findings: SearchFindings, choice: Choice, first: Key, second: Key, name: str) -> Figure:
-    objective = findings.objectives[0]
+    objective = findings.objective
     title = f"{objective.name} by {first.name} and {second.name}"
     plot = partial(_plot_slice, choice=choice, objective=objective, first=first, second=second)
     chosen = choice.chosen
@@ -327,19 +321,19 @@ def _slice(findings: SearchFindings, choice: Choice, first: Key, second: Key, na
 
 
 def _plot_slice(axes: Axes, choice: Choice, objective: Objective, first: Key, second: Key) -> None:
-    measured = choice.measured(objective.name)
+    measured = choice.measured
     x_axis, y_axis = (_axis(key, choice.trials) for key in (first, second))
 
     def places(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
         return [row["parameters"][first.key] for row in rows], [row["parameters"][second.key] for row in rows]
 
-    lost = [row for row in choice.trials if objective.name not in row["of"]]
+    lost = [row for row in choice.trials if row["of"] is None]
     if lost:
         axes.plot(*places(lost), color=_SOFT, marker="x", markersize=5, linestyle="", label="stopped or failed")
     for scale, axis in ((axes.set_xscale, x_axis), (axes.set_yscale, y_axis)):
         if axis.is_log:
             scale("log")
-    values = [row["of"][objective.name]["value"] for row in measured]
+    values = [row["of"]["value"] for row in measured]
     n_marks = len({tuple(row["parameters"][key.key] for key in (first, second)) for row in measured})
     drawn = axes.scatter(
         *places(measured), c=values, cmap="viridis", s=min(90, max(12, 4000 / n_marks)), edgecolors="white",
@@ -352,53 +346,6 @@ def _plot_slice(axes: Axes, choice: Choice, objective: Objective, first: Key, se
     bar = axes.figure.colorbar(drawn, ax=axes, label=_escaped(objective.name), shrink=0.85, pad=0.03, aspect=20)
     bar.outline.set_visible(False)
     _legend(axes)
-
-
-# Objectives against each other
-
-
-def _front(findings: SearchFindings, choice: Choice, first: Objective, second: Objective, name: str) -> Figure:
-    # Of more than two objectives, the front is no line in the plane of two.
-    line = ":" if len(findings.objectives) == 2 else ""
-    plot = partial(_plot_front, choice=choice, first=first, second=second, line=line)
-    chosen = choice.chosen["of"]
-    at = ", ".join(f"{own.name} {number(chosen[own.name]['value'], own.digits)}" for own in (first, second))
-    n_on_front = choice.best[first.name]["n_on_front"]
-    text = (
-        f"{second.name} against {first.name}: a mark for each trial, {n_on_front:,} of them on the front; chosen: {at}."
-    )
-    return Figure(name, choice.scope, first.name, text, Drawing(name, plot, _SIZE_INCHES))
-
-
-def _plot_front(axes: Axes, choice: Choice, first: Objective, second: Objective, line: str) -> None:
-    rows = [row for row in choice.trials if {first.name, second.name} <= row["of"].keys()]
-
-    def places(own: Sequence[Row]) -> tuple[list[float], list[float]]:
-        x, y = ([row["of"][objective.name]["value"] for row in own] for objective in (first, second))
-        return x, y
-
-    others = [row for row in rows if not row["is_on_front"]]
-    if others:
-        axes.plot(*places(others), color=_SOFT, marker="x", markersize=4, linestyle="", label="beaten by another")
-    front = sorted((row for row in rows if row["is_on_front"]), key=lambda row: row["of"][first.name]["value"])
-    for row in front if len(front) <= N_WITH_BARS else []:
-        x, y = row["of"][first.name], row["of"][second.name]
-        for own, lines, across in ((x, axes.hlines, y["value"]), (y, axes.vlines, x["value"])):
-            if own["value_low"] is not None:
-                lines(across, own["value_low"], own["value_high"], color=_CHOICE.color, linewidth=0.8, alpha=0.35)
-    axes.plot(
-        *places(front), color=_CHOICE.color, marker="o", markersize=4.5, linewidth=1, linestyle=line, label="front"
-    )
-    x, y = places([choice.chosen])
-    _ring(axes, x[0], y[0])
-    _finish_axes(axes, f"{second.name} against {first.name}", _towards(first), _towards(second))
-    for scale, objective in ((axes.set_xscale, first), (axes.set_yscale, second)):
-        _scale(scale, [row["of"][objective.name]["value"] for row in rows])
-    _legend(axes)
-
-
-def _towards(objective: Objective) -> str:
-    return f"{objective.name} ({'higher' if objective.is_maximized else 'lower'} is better)"
 
 
 # Common to all

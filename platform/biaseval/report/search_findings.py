@@ -12,6 +12,7 @@ import duckdb
 
 from biaseval.analysis import open_runs
 from biaseval.environment import raw_spec, read_environment
+from biaseval.errors import BiasevalError
 from biaseval.parsing import json_value
 from biaseval.prompting.calibration import Variant
 from biaseval.report.findings import Row
@@ -79,16 +80,15 @@ class Choice:
 
     scope: str
     """What it is chosen for, where the spec has several (``per``)."""
-    best: dict[str, Row]
-    """Objective to its row of ``search_best``, with ``n_others`` and ``parameters`` by key."""
-    reference: dict[str, Row]
-    """Objective to the row of ``search_trials`` of the trial at the spec's own values; empty where there is none."""
+    best: Row
+    """The row of ``search_best``, with ``n_others`` and ``parameters`` by key."""
+    reference: Row | None
+    """The row of ``search_trials`` of the trial at the spec's own values; None: there is none."""
     trials: list[Row]
-    """A row per trial, the best by the first objective first, those without it last: of ``trials``, with ``parameters``
-    by key, ``is_on_front``, ``is_chosen``, and ``of``: objective to the row of ``search_trials``. Empty from the
-    choice `N_DRAWN` on."""
+    """A row per trial, the best first, those without a value last: of ``trials``, with ``parameters`` by key,
+    ``is_chosen``, and ``of``: the row of ``search_trials``, None without a value. Empty from choice `N_DRAWN` on."""
     importance: list[Row]
-    """The rows of ``search_importance``, by objective and share."""
+    """The rows of ``search_importance``, by share."""
 
     @property
     def chosen(self) -> Row:
@@ -96,13 +96,9 @@ class Choice:
         return next(row for row in self.trials if row["is_chosen"])
 
     @property
-    def front(self) -> list[Row]:
-        """The rows of the trials that no other beats in all objectives."""
-        return [row for row in self.trials if row["is_on_front"]]
-
-    def measured(self, objective: str) -> list[Row]:
-        """Return the rows of the trials that have an objective."""
-        return [row for row in self.trials if objective in row["of"]]
+    def measured(self) -> list[Row]:
+        """The rows of the trials that have a value."""
+        return [row for row in self.trials if row["of"] is not None]
 
 
 @dataclass(frozen=True)
@@ -110,7 +106,9 @@ class SearchFindings:
     """All that one report shows. What was not measured is None; there is no choice where no trial is done."""
 
     name: str
-    objectives: tuple[Objective, ...]
+    objective: Objective
+    n_other_objectives: int
+    """That an older version searched for, too: their values are in ``trials`` alone."""
     keys: tuple[Key, ...]
     choices: tuple[Choice, ...]
     trials: list[Row]
@@ -123,10 +121,10 @@ class SearchFindings:
     """One row per (state, problem): ``n_trials`` and the first of them."""
     thresholds: list[list[Row]]
     """The rows of ``search_thresholds``, of a rule and scope each: chosen on one half, and on all of it."""
-    without_interval: list[str]
-    """Objectives of which some trial has a value without an interval."""
-    verdicts: dict[str, Row]
-    """Objective to its row of ``search_verdicts``, where a point is chosen for each of several scopes."""
+    lacks_intervals: bool
+    """Whether some trial has a value without an interval."""
+    verdict: Row | None
+    """The row of ``search_verdicts``, where a point is chosen for each of several scopes."""
     settings: Row
     """The row of ``search_settings``."""
     spec: Row
@@ -168,48 +166,55 @@ def read_search_findings(run: Run) -> SearchFindings:
     """Return what the report of a search shows.
 
     Raises:
-        BiasevalError: the run has no metrics yet.
+        BiasevalError: the run has no metrics yet, or those that an older version computed for several objectives.
     """
     spec = raw_spec(run)
     keys = _keys(spec["search"])
     with closing(open_runs([run.uri])) as connection:
-        [settings] = _rows(connection, "from search_settings")
+        [settings] = _rows(connection, "from search_settings cross join search_objectives")
+        if len(settings["objectives"]) > 1:
+            raise BiasevalError(
+                f"{run.uri}: its marts are those of several objectives; biaseval report {run.uri} computes them "
+                "for the first alone"
+            )
         trials = _with_points(_rows(connection, "from trials order by trial"))
         best = _with_points(_rows(connection, _BEST))
-        scopes = list(dict.fromkeys(row["scope"] for row in best))
-        values = _rows(connection, _VALUES, [scopes[:N_DRAWN]])
+        values = _by_scope(_rows(connection, _VALUES, [[row["scope"] for row in best[:N_DRAWN]]]))
         reference_trial = _reference(spec["spec"], keys, trials)
-        reference = _rows(connection, _REFERENCE, [reference_trial])
-        importance = _rows(connection, "from search_importance")
+        reference = {row["scope"]: row for row in _rows(connection, _REFERENCE, [reference_trial])}
+        importance = _by_scope(_rows(connection, "from search_importance"))
         costs = _rows(connection, "from search_costs")
         problems = _rows(connection, _PROBLEMS, [N_SHOWN])
         thresholds = _rows(connection, "from search_thresholds order by scope, rule, sample desc")
         lacking = _rows(connection, _WITHOUT_INTERVAL)
         verdicts = _rows(connection, "from search_verdicts")
-        looked_for = _rows(connection, "from search_objectives order by number")
-    objectives = tuple(
-        Objective(
-            name=row["objective"],
-            is_maximized=row["is_maximized"],
-            sql=own["sql"],
-            digits=decimals(value["value"] for value in values if value["objective"] == row["objective"]),
-            is_of_bias_score=row["is_of_bias_score"],
-        )
-        for row, own in zip(looked_for, spec["objective"], strict=True)
+    objectives = spec["objective"] if isinstance(spec["objective"], list) else [spec["objective"]]
+    objective = Objective(
+        name=settings["objective"],
+        is_maximized=settings["is_maximized"],
+        sql=objectives[0]["sql"],
+        digits=decimals(row["value"] for rows in values.values() for row in rows),
+        is_of_bias_score=settings["is_of_bias_score"],
     )
-    found = [_by_scope(rows) for rows in (best, reference, values, importance)]
+
+    def choice(row: Row) -> Choice:
+        scope = row["scope"]
+        own = _trials(objective, trials, values.get(scope, []))
+        return Choice(scope, row, reference.get(scope), own, importance.get(scope, []))
+
     return SearchFindings(
         name=spec["name"],
-        objectives=objectives,
+        objective=objective,
+        n_other_objectives=len(objectives) - 1,
         keys=keys,
-        choices=tuple(_choice(scope, objectives, trials, *(rows.get(scope, []) for rows in found)) for scope in scopes),
+        choices=tuple(map(choice, best)),
         trials=trials,
         reference_trial=reference_trial,
         costs={row["state"]: row for row in costs},
         problems=problems,
         thresholds=[list(rows) for _, rows in groupby(thresholds, key=lambda row: (row["scope"], row["rule"]))],
-        without_interval=[row["objective"] for row in lacking],
-        verdicts={row["objective"]: row for row in verdicts},
+        lacks_intervals=bool(lacking),
+        verdict=next(iter(verdicts), None),
         settings={**settings, "per": settings["per"] or []},
         spec=spec,
         environment=read_environment(run),
@@ -253,37 +258,16 @@ def _keys(search: dict[str, dict[str, list[Any]]]) -> tuple[Key, ...]:
     return tuple(Key(key, names[key], domain, values) for key, own in search.items() for domain, values in own.items())
 
 
-def _choice(
-    scope: str,
-    objectives: Sequence[Objective],
-    trials: Sequence[Row],
-    best: Sequence[Row],
-    reference: Sequence[Row],
-    values: Sequence[Row],
-    importance: Sequence[Row],
-) -> Choice:
-    of: dict[int, dict[str, Row]] = {}
-    for row in values:
-        of.setdefault(row["trial"], {})[row["objective"]] = row
-    first = objectives[0]
+def _trials(objective: Objective, trials: Sequence[Row], values: Sequence[Row]) -> list[Row]:
+    """Return ``Choice.trials`` of a scope: the rows of all trials, with those of ``search_trials``."""
+    of = {row["trial"]: row for row in values}
 
     def place(row: Row) -> tuple[bool, float, int]:
-        value = row["of"][first.name]["value"] if first.name in row["of"] else None
-        return value is None, 0.0 if value is None else -value if first.is_maximized else value, row["trial"]
+        value = row["of"] and row["of"]["value"]
+        return value is None, 0.0 if value is None else -value if objective.is_maximized else value, row["trial"]
 
-    rows = [{**row, **_flags(of.get(row["trial"], {})), "of": of.get(row["trial"], {})} for row in trials if of]
-    order = {objective.name: number for number, objective in enumerate(objectives)}
-    return Choice(
-        scope=scope,
-        best={row["objective"]: row for row in best},
-        reference={row["objective"]: row for row in reference},
-        trials=sorted(rows, key=place),
-        importance=sorted(importance, key=lambda row: order[row["objective"]]),
-    )
-
-
-def _flags(of: dict[str, Row]) -> Row:
-    return {name: any(row[name] for row in of.values()) for name in ("is_on_front", "is_chosen")}
+    rows = [{**row, "of": (own := of.get(row["trial"])), "is_chosen": bool(own and own["is_chosen"])} for row in trials]
+    return sorted(rows, key=place) if of else []
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
@@ -307,12 +291,7 @@ where value is not null and list_contains($1, scope)
 
 _REFERENCE = "from search_trials where trial = $1 and value is not null"
 
-_WITHOUT_INTERVAL = """
-select distinct objective
-from search_trials
-where value is not null and value_low is null
-order by objective
-"""
+_WITHOUT_INTERVAL = "from search_trials where value is not null and value_low is null limit 1"
 
 _PROBLEMS = """
 select

@@ -24,23 +24,25 @@ def summarize_search(findings: SearchFindings) -> list[str]:
     if findings.has_several_choices:
         return [*sentences, *_several(findings), _took(findings)]
     [choice] = findings.choices
-    sentences.append(_chosen(findings, choice))
-    for objective in findings.objectives:
-        sentences += [_worth(findings, choice, objective), _beside_constant(findings, choice, objective)]
-        sentences += [told_apart(findings, choice, objective)]
-        sentences += [_gain(findings, choice, objective), _against_reference(findings, choice, objective)]
-    return [sentence for sentence in dict.fromkeys((*sentences, _took(findings))) if sentence]
+    sentences += [_chosen(findings, choice), _worth(findings, choice), _beside_constant(findings, choice)]
+    sentences += [told_apart(findings, choice), _gain(findings, choice), _against_reference(findings, choice)]
+    return [sentence for sentence in (*sentences, _took(findings)) if sentence]
 
 
 def search_caveats(findings: SearchFindings) -> list[str]:
     """Return what a reader must know before trusting the numbers, a sentence each."""
-    sentences = []
+    sentences, name = [], findings.objective.name
+    if findings.n_other_objectives:
+        sentences.append(
+            f"An older version searched for several objectives. This page shows the first, {name}, and chooses by it "
+            "alone; values of the others are in the table trials."
+        )
     if findings.choices and not findings.has_unseen:
         sentences.append(
             "choose_on: published. The choice saw all that it is measured on, as in the papers: its value leans to the "
             "good side by an amount that this search does not measure."
         )
-    if any(row["n_others"] for choice in findings.choices for row in choice.best.values()):
+    if any(choice.best["n_others"] for choice in findings.choices):
         sentences.append(
             "Each interval is of one trial or of one comparison. None is corrected for how many there are, nor for the "
             "chosen trial’s being chosen: on the data of the choice its value leans to the good side. "
@@ -51,16 +53,14 @@ def search_caveats(findings: SearchFindings) -> list[str]:
                 else "So no word is made of them."
             )
         )
-    noisy = [own.name for own in findings.objectives if own.is_of_bias_score]
-    if noisy:
+    if findings.objective.is_of_bias_score:
         sentences.append(
-            f"{join(noisy)}: sampling noise alone makes BiasScore greater than 0, so no test compares trials by it. "
+            f"{name}: sampling noise alone makes BiasScore greater than 0, so no test compares trials by it. "
             "The column squared_preference has no such noise on average."
         )
-    if findings.without_interval:
+    if findings.lacks_intervals:
         sentences.append(
-            f"Some values of {join(findings.without_interval)} have no interval: with some articles or rows left out, "
-            "the query returns no number."
+            f"Some values of {name} have no interval: with some articles or rows left out, the query returns no number."
         )
     failed = findings.costs.get("failed")
     if failed is not None:
@@ -73,17 +73,17 @@ def search_caveats(findings: SearchFindings) -> list[str]:
     return sentences
 
 
-def told_apart(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+def told_apart(findings: SearchFindings, choice: Choice) -> str:
     """Return how many of the other trials a test tells from the chosen one, and of how many an interval includes 0."""
-    row = choice.best[objective.name]
+    row, name = choice.best, findings.objective.name
     if not row["n_others"]:
         return "No other trial is done: there was nothing to choose from."
     if not row["n_compared"]:
-        return f"By {objective.name}, no difference from another trial has an interval: nothing says which are as good."
+        return f"By {name}, no difference from another trial has an interval: nothing says which are as good."
     n, k = row["n_compared"], row["n_within_noise"]
     has_range = k and findings.keys[0].is_numeric and flat_range(row)
     flat = f" (at {findings.keys[0].name} {flat_range(row)})" if has_range else ""
-    seen = f"By {objective.name}, on the {findings.samples.choice}, the interval of the difference from it, each alone,"
+    seen = f"By {name}, on the {findings.samples.choice}, the interval of the difference from it, each alone,"
     seen += f" includes 0 for {k:,} of the {_count(n, 'other trial')}{flat}"
     if not row["n_tested"]:
         return f"{seen}."
@@ -134,7 +134,7 @@ def rough_shares(choice: Choice) -> str:
 
 def sampler(findings: SearchFindings) -> str:
     """Return how points were chosen."""
-    algorithm = "NSGA-II" if len(findings.objectives) > 1 else "TPE"
+    algorithm = "NSGA-II" if findings.n_other_objectives else "TPE"
     return _SAMPLERS[findings.settings["algorithm"]].format(algorithm, findings.settings["batch"])
 
 
@@ -154,18 +154,11 @@ def _scope(findings: SearchFindings) -> str:
 def _chosen(findings: SearchFindings, choice: Choice) -> str:
     row = choice.chosen
     at = parameters(row["parameters"], {key.key: key.name for key in findings.keys})
-    how = ""
-    if len(findings.objectives) > 1:
-        n_on_front = choice.best[findings.objectives[0].name]["n_on_front"]
-        others = (
-            f"of the {_count(n_on_front, 'trial')} that no other beats, it is the nearest to the best of each objective"
-        )
-        how = f": {others}" if n_on_front > 1 else ": no other beats it in any objective"
-    return f"Chosen is trial {row['trial']}, at {at}{how}."
+    return f"Chosen is trial {row['trial']}, at {at}."
 
 
-def _worth(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
-    row = choice.best[objective.name]
+def _worth(findings: SearchFindings, choice: Choice) -> str:
+    row, objective = choice.best, findings.objective
     value = estimate(row, "value", objective.digits)
     start = f"Its {objective.name} ({'higher' if objective.is_maximized else 'lower'} is better) is {value}"
     if not findings.has_unseen:
@@ -188,18 +181,18 @@ def _is_praised(findings: SearchFindings, row: Row) -> bool:
     return not findings.has_constant or row["is_above_constant"] is True
 
 
-def _beside_constant(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+def _beside_constant(findings: SearchFindings, choice: Choice) -> str:
     """Return that the choice may be as good as one label for all; nothing where it is shown to be better."""
-    row = choice.best[objective.name]
+    row = choice.best
     if _is_praised(findings, row):
         return ""
     beside = _BESIDE_CONSTANT[row["is_above_constant"]]
-    return f"In the settings behind its {objective.name}, the chosen trial {beside}."
+    return f"In the settings behind its {findings.objective.name}, the chosen trial {beside}."
 
 
-def _gain(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+def _gain(findings: SearchFindings, choice: Choice) -> str:
     """Return whether the choice is better than the mean trial on data that it did not see."""
-    row = choice.best[objective.name]
+    row, objective = choice.best, findings.objective
     if not row["n_others"] or row["evaluation_gain"] is None:
         return ""
     gain = estimate(row, "evaluation_gain", objective.digits, signed=True)
@@ -220,9 +213,9 @@ def _verdict(findings: SearchFindings, row: Row) -> str:
     }[row["evaluation_gain_verdict"]]
 
 
-def _against_reference(findings: SearchFindings, choice: Choice, objective: Objective) -> str:
+def _against_reference(findings: SearchFindings, choice: Choice) -> str:
     """Return whether choosing is shown to be worth more than the spec's own values."""
-    row = choice.reference.get(objective.name)
+    row, objective = choice.reference, findings.objective
     if row is None:
         return ""
     if row["is_chosen"]:
@@ -238,40 +231,39 @@ def _against_reference(findings: SearchFindings, choice: Choice, objective: Obje
         "none": "they are not told apart, so nothing shows that choosing helps",
         "": "without a test nothing is shown",
     }[against(row, objective)]
-    if against(row, objective) == "chosen" and not _is_praised(findings, best := choice.best[objective.name]):
-        says = f"the chosen number is better there, and the trial {_BESIDE_CONSTANT[best['is_above_constant']]}"
+    if against(row, objective) == "chosen" and not _is_praised(findings, choice.best):
+        says = f"the chosen number is better there, and the trial {_BESIDE_CONSTANT[choice.best['is_above_constant']]}"
     return f"On the {findings.samples.evaluation}, the {name} differs from that of the chosen one by {shown}: {says}."
 
 
 def _several(findings: SearchFindings) -> list[str]:
     """Return in how many scopes the choice is told from others, and is worth something elsewhere."""
-    n, per = len(findings.choices), join(findings.settings["per"])
+    n, per, name = len(findings.choices), join(findings.settings["per"]), findings.objective.name
     sentences = [f"A point is chosen for each {per}, of which there {_plural(n, 'is', 'are')} {n:,}."]
-    for objective in findings.objectives:
-        rows = [choice.best[objective.name] for choice in findings.choices if objective.name in choice.best]
-        compared = [row for row in rows if row["n_compared"]]
-        alike = [row for row in compared if row["n_within_noise"] == row["n_compared"]]
-        if compared:
-            sentences.append(
-                f"By {objective.name}, on the {findings.samples.choice}, in {len(alike):,} of {len(compared):,} the "
-                "intervals of the differences of all other trials from the chosen one, each alone, include 0."
-            )
-        unpraised = [row for row in rows if not _is_praised(findings, row)]
-        if unpraised:
-            sentences.append(
-                f"In the settings behind {objective.name}, the chosen trial {_BESIDE_CONSTANT[None]} in "
-                f"{len(unpraised):,} of {len(rows):,}."
-            )
-        gains = [row["evaluation_gain_verdict"] for row in rows if row["evaluation_gain_verdict"] is not None]
-        if gains:
-            sentences.append(
-                f"On the {findings.samples.evaluation}, the {objective.name} of the chosen trial is better than the "
-                f"mean of all trials in {gains.count('higher'):,} of {len(gains):,}, worse in {gains.count('lower'):,}."
-            )
-        if (verdict := findings.verdicts.get(objective.name)) is not None:
-            sentences.append(_over_scopes(verdict, objective, per, are_praised=not unpraised))
-        if findings.has_unseen:
-            sentences.append(_several_against_reference(findings, objective))
+    rows = [choice.best for choice in findings.choices]
+    compared = [row for row in rows if row["n_compared"]]
+    alike = [row for row in compared if row["n_within_noise"] == row["n_compared"]]
+    if compared:
+        sentences.append(
+            f"By {name}, on the {findings.samples.choice}, in {len(alike):,} of {len(compared):,} the intervals of the "
+            "differences of all other trials from the chosen one, each alone, include 0."
+        )
+    unpraised = [row for row in rows if not _is_praised(findings, row)]
+    if unpraised:
+        sentences.append(
+            f"In the settings behind {name}, the chosen trial {_BESIDE_CONSTANT[None]} in "
+            f"{len(unpraised):,} of {len(rows):,}."
+        )
+    gains = [row["evaluation_gain_verdict"] for row in rows if row["evaluation_gain_verdict"] is not None]
+    if gains:
+        sentences.append(
+            f"On the {findings.samples.evaluation}, the {name} of the chosen trial is better than the mean of all "
+            f"trials in {gains.count('higher'):,} of {len(gains):,}, worse in {gains.count('lower'):,}."
+        )
+    if findings.verdict is not None:
+        sentences.append(_over_scopes(findings.verdict, findings.objective, per, are_praised=not unpraised))
+    if findings.has_unseen:
+        sentences.append(_several_against_reference(findings))
     return [sentence for sentence in sentences if sentence]
 
 
@@ -289,8 +281,11 @@ def _over_scopes(row: Row, objective: Objective, per: str, *, are_praised: bool)
     return f"Over each {per} together, that gain of {objective.name} is {shown} on average: {says}."
 
 
-def _several_against_reference(findings: SearchFindings, objective: Objective) -> str:
-    rows = [choice.reference[objective.name] for choice in findings.choices if objective.name in choice.reference]
+def _several_against_reference(findings: SearchFindings) -> str:
+    rows, objective = (
+        [choice.reference for choice in findings.choices if choice.reference is not None],
+        findings.objective,
+    )
     if not rows:
         return ""
     sides = [against(row, objective) for row in rows if not row["is_chosen"]]

@@ -51,7 +51,7 @@ def _scale(sql: str, per: list[str]) -> dict[str, Any]:
             "train.learned_mixin.bias_scale": {"grid": _SCALES},
             "train.learned_mixin.entropy_penalty": {"grid": _PENALTIES},
         },
-        "objective": [{"sql": sql, "maximize": True}],
+        "objective": {"sql": sql, "maximize": True},
         "per": per,
         "algorithm": "grid",
     }
@@ -88,14 +88,12 @@ PRESETS: Mapping[str, Preset] = {
     "mikula2024-thresholds": Preset(
         {
             "search": {EVERY_THRESHOLD: {"grid": [0, *_TENTHS, *range(1, _HIGHEST + 1)]}},
-            "objective": [
-                {
-                    "sql": "select model, dataset, heuristic, bias_significance, n_lower, n_higher, sample "
-                    "from qa_bias_candidates cross join qa_settings "
-                    f"where threshold = floor(threshold) or heuristic not in ({_WHOLE})",
-                    "maximize": True,
-                }
-            ],
+            "objective": {
+                "sql": "select model, dataset, heuristic, bias_significance, n_lower, n_higher, sample "
+                "from qa_bias_candidates cross join qa_settings "
+                f"where threshold = floor(threshold) or heuristic not in ({_WHOLE})",
+                "maximize": True,
+            },
             "per": ["model", "dataset", "heuristic"],
             "algorithm": "grid",
         },

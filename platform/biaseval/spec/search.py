@@ -102,14 +102,12 @@ class SearchSpec(RunSpec):
     search: Annotated[dict[str, Domain], Field(min_length=1)]
     """Dotted key of that spec to where its values come from; a plain list is a ``grid`` of numbers, else a
     ``choice``."""
-    objective: Annotated[list[ObjectiveSpec], Field(min_length=1)]
-    """One, or several: those that no trial beats in all of them are its Pareto front."""
+    objective: ObjectiveSpec
     per: list[str] = []
-    """Columns of the objectives' queries that say of what each of their rows is, such as ``task``: a point is chosen
-    for each. None: of the one row that they return."""
+    """Columns of the objective's query that say of what each of its rows is, such as ``task``: a point is chosen for
+    each. None: of the one row that it returns."""
     algorithm: Literal["grid", "random", "optuna"] = Field(default="optuna", validate_default=True)
-    """All combinations; drawn; or Optuna's: TPE (Bergstra et al. 2011), for several objectives NSGA-II (Deb et al.
-    2002)."""
+    """All combinations; drawn; or Optuna's TPE (Bergstra et al. 2011)."""
     trials: Annotated[int, Field(gt=0)] | None = Field(default=None, validate_default=True)
     """How many; a grid has as many as it has combinations."""
     batch: Annotated[int, Field(gt=0)] = 4
@@ -118,7 +116,7 @@ class SearchSpec(RunSpec):
     stop_early: StopEarlySpec | None = None
     """Null: every trial runs to its end."""
     choose_on: Literal["half", "held_out", "published"] = "half"
-    """What objectives are computed on: one half of what they read, by article (QA) or row, the other being shown
+    """What the objective is computed on: one half of what it reads, by article (QA) or row, the other being shown
     beside it; held-out rows (label bias), BiasScore's and the demonstrations of other settings in place of the main
     rows, which are shown beside them, and one half of BiasScore's for itself; or all, as the papers chose on their
     test sets."""
@@ -193,14 +191,15 @@ class SearchSpec(RunSpec):
 
     @field_validator("objective", mode="before")
     @classmethod
-    def _one_objective_is_a_list(cls, objective: Any) -> Any:
-        return [objective] if isinstance(objective, dict) else objective
-
-    @field_validator("objective")
-    @classmethod
-    def _objectives_differ(cls, objective: list[ObjectiveSpec]) -> list[ObjectiveSpec]:
-        refuse(named_twice("objective", [own.sql for own in objective], "a query"), SpecError)
-        return objective
+    def _one_number_is_looked_for(cls, objective: Any) -> Any:
+        if not isinstance(objective, list):
+            return objective
+        if len(objective) != 1:
+            raise SpecError(
+                f"objective: lists {len(objective)}, and a search looks for one number; name one, and read others from "
+                "the tables of each trial, or make a search for each"
+            )
+        return objective[0]
 
     @field_validator("per")
     @classmethod

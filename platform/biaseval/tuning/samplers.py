@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from biaseval.parsing import json_value
 from biaseval.spec import SearchSpec
@@ -27,8 +27,8 @@ Point = dict[str, Any]
 class Result:
     """What came of a trial."""
 
-    objectives: Sequence[float] | None
-    """In the order of the spec; None: it was stopped, or failed."""
+    value: float | None
+    """Of the objective; None: it was stopped, or failed."""
     reached: Mapping[int, float] = field(default_factory=dict)
     """Of one that was stopped: steps to how its readers did there, more being better."""
 
@@ -64,7 +64,7 @@ class Grid:
 
 
 class Drawn:
-    """Optuna's: random, TPE, or NSGA-II for several objectives.
+    """Optuna's: random, or TPE.
 
     A list of numbers is drawn by its place among them, so that neighbours are known to be such.
     """
@@ -78,12 +78,11 @@ class Drawn:
             for key, domain in spec.search.items()
             for kind, values in domain.items()
         }
-        directions: list[Literal["maximize", "minimize"]]
-        directions = ["maximize" if own.maximize else "minimize" for own in spec.objective]
-        self._directions = directions
-        self._study = optuna.create_study(sampler=_optuna_sampler(spec), directions=directions)
-        self._distributions = {key: _distribution(domain) for key, domain in self._search.items()}
         self._learns = spec.algorithm != "random"
+        own = optuna.samplers.TPESampler if self._learns else optuna.samplers.RandomSampler
+        direction, self._sign = ("maximize", 1) if spec.objective.maximize else ("minimize", -1)
+        self._study = optuna.create_study(sampler=own(seed=spec.seed), direction=direction)
+        self._distributions = {key: _distribution(domain) for key, domain in self._search.items()}
         self._asked: list[optuna.trial.Trial] = []
 
     def ask(self, n_points: int) -> list[Point]:
@@ -95,28 +94,17 @@ class Drawn:
         """Hear of the batch; one that was stopped counts with how far it came, one that failed not at all."""
         from optuna.trial import TrialState
 
-        if not self._learns:  # objectives may be several numbers each (per)
+        if not self._learns:  # the objective may be several numbers (per)
             return
         for trial, result in zip(self._asked, results, strict=True):
-            if result.objectives is not None:
-                self._study.tell(trial, list(result.objectives))
-            elif result.reached and len(self._directions) == 1:
-                sign = 1 if self._directions[0] == "maximize" else -1
+            if result.value is not None:
+                self._study.tell(trial, result.value)
+            elif result.reached:
                 for step, value in result.reached.items():
-                    trial.report(sign * value, step)
+                    trial.report(self._sign * value, step)
                 self._study.tell(trial, state=TrialState.PRUNED)
             else:
                 self._study.tell(trial, state=TrialState.FAIL)
-
-
-def _optuna_sampler(spec: SearchSpec) -> optuna.samplers.BaseSampler:
-    import optuna
-
-    if spec.algorithm == "random":
-        return optuna.samplers.RandomSampler(seed=spec.seed)
-    if len(spec.objective) > 1:
-        return optuna.samplers.NSGAIISampler(seed=spec.seed, population_size=2 * spec.batch)
-    return optuna.samplers.TPESampler(seed=spec.seed)
 
 
 def _distribution(domain: Domain) -> optuna.distributions.BaseDistribution:
