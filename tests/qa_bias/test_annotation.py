@@ -46,7 +46,7 @@ VALUES = {
     ("subj_pos", "paper"): [-1, -1, -1, 0, 1, -1, -1, 1, -1, -1, 0, 0, 1, 1, 2, -1, -1, -1, 1, -1, 1, -1, 1, 1],
     ("subj_pos", "reference"): [-1, 0, -1, 0, 1, -1, -1, 1, -1, -1, 0, 0, 1, 1, 2, -1, -1, 0, 1, -1, 1, 0, 1, 1],
 }
-"""Of the questions 200, 400 to 4,800 of SQuAD's validation set, by en_core_web_sm 3.8.0 and the protocol's definitions."""
+"""Of questions 200, 400 to 4,800 of SQuAD's validation set, by en_core_web_sm 3.8.0 and the protocol's definitions."""
 
 
 @pytest.mark.parametrize("variant", ["paper", "reference"])
