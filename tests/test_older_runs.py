@@ -8,8 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from tests.commands import call
 from tests.older_runs import FIXTURES, NAMES, command_of, copy_older_run, older_report_text, report_text
@@ -141,6 +144,53 @@ def test_an_older_run_opens_and_its_numbers_are_computed_anew(
         assert list((run_dir / "figures").glob("*.svg"))
         assert report_text(run_dir / "report.html") == older_report_text(name, tmp_path)
     assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
+
+
+@pytest.fixture
+def by_rules(tmp_path: Path) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of a run whose entities and subjects an older version's rules found."""
+    spec, run_dir = copy_older_run("qa_bias", tmp_path)
+    for path in (spec, run_dir / "spec.yaml"):
+        content = yaml.safe_load(path.read_text())
+        path.write_text(yaml.safe_dump({**content, "heuristics": [*content["heuristics"], "sim_ents", "subj_pos"]}))
+    for path in (run_dir / "qa_attributes").iterdir():
+        measured = pq.read_table(path)
+        own = measured.filter(pc.field("heuristic") == "ans_pos")
+        more = [
+            own.set_column(own.column_names.index("heuristic"), "heuristic", pa.array([name] * own.num_rows))
+            for name in ("sim_ents", "subj_pos")
+        ]
+        pq.write_table(pa.concat_tables([measured, *more]), path)
+    environment = json.loads((run_dir / "environment.json").read_text())
+    rules = {"name": "embedded rules", "is_approximate": True, "version": "1"}
+    environment["text"]["entities and subjects"] = rules
+    (run_dir / "environment.json").write_text(json.dumps(environment))
+    return spec, run_dir
+
+
+def test_a_run_by_rules_that_went_opens_reports_and_resumes_what_needs_none(
+    by_rules: tuple[Path, Path], here: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, run_dir = by_rules
+    assert call(capsys, monkeypatch, "report", str(run_dir)).code == 0
+    assert "entities and subjects\nembedded rules\napproximate" in report_text(run_dir / "report.html")
+    asked = "select count(*) as n from qa_measured where model = 'bert' and heuristic in ('sim_ents', 'subj_pos')"
+    answered = json.loads(call(capsys, monkeypatch, "sql", str(run_dir), asked, "--format", "json").out)
+    assert answered == [{"n": 2 * ANSWERS["qa_bias"]}]
+    (run_dir / "qa_predictions" / "part-00004.parquet").unlink()
+    resumed = call(capsys, monkeypatch, *command_of("qa_bias", spec, run_dir))
+    assert resumed.code == 0, resumed.err
+    assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
+
+
+def test_a_run_by_rules_that_went_is_refused_where_its_values_are_missing(
+    by_rules: tuple[Path, Path], here: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, run_dir = by_rules
+    (run_dir / "qa_attributes" / "part-00001.parquet").unlink()
+    refused = call(capsys, monkeypatch, *command_of("qa_bias", spec, run_dir))
+    assert refused.code == 2
+    assert "sim_ents, subj_pos: cannot be measured without a spaCy pipeline" in " ".join(refused.err.split())
 
 
 @pytest.mark.slow

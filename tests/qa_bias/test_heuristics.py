@@ -11,11 +11,11 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.pipelines.qa_bias import QA_BIAS
-from biaseval.qa_bias.annotation import RuleAnnotator
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.heuristics import (
     HEURISTICS,
     Heuristic,
+    annotated,
     ans_len,
     ans_pos,
     cos_sim,
@@ -149,16 +149,6 @@ def test_cosines_with_a_part_of_the_train_set(shared: Path) -> None:
     assert ((values <= 0.1).sum(), (values > 0.1).sum()) == (1280, 9290)
 
 
-def test_the_embedded_rules_are_near_the_published_segments(shared: Path) -> None:
-    rows = read_rows(shared / "data" / "qa" / "squad_dev.jsonl.gz")
-    heuristics = ["sim_ents", "subj_pos"]
-    table = attributes(examples_of(rows), heuristics, variant="reference", annotator=RuleAnnotator())
-    entities, subjects = values_of(table, "sim_ents"), values_of(table, "subj_pos")
-    assert (entities <= 0).sum() == pytest.approx(5006, rel=0.25)
-    assert (subjects < 0).sum() == pytest.approx(2995, rel=0.15)
-    assert (subjects > 1).sum() == pytest.approx(1672, rel=0.25)
-
-
 WORKED = [
     ("When did Lee sell the mill?", ("until 1921", "1921"), (1, "mill"), 3, 1, 1.5),
     ("Who sold the mill?", ("Ann Lee",), (4, "mill"), 3, 1, 2),
@@ -266,7 +256,15 @@ def test_attributes_come_in_the_order_asked_for() -> None:
         examples_of(rows),
         ["cos_sim", "ans_len", "sim_ents", "subj_pos"],
         variant="paper",
-        annotator=RuleAnnotator(),
+        annotator=GivenAnnotator(
+            {
+                MILL: ["DATE", "PERSON", "DATE", "PERSON"],
+                "Ann Lee": ["PERSON"],
+                "until 1921": ["DATE"],
+                "1921": ["DATE"],
+            },
+            {"Who sold the mill?": ["Who"], "When did Lee sell it?": ["Lee"]},
+        ),
         tfidf=Tfidf.fit([MILL]),
     )
     assert table.schema.equals(QA_ATTRIBUTES.schema)
@@ -283,15 +281,12 @@ def test_attributes_come_in_the_order_asked_for() -> None:
 
 def test_parts_give_the_values_of_the_whole(shared: Path) -> None:
     rows = read_rows(shared / "golden" / "qa" / "examples.jsonl")[:60]
-    given: dict[str, Any] = {
-        "variant": "paper",
-        "text": load_text(None),
-        "annotator": RuleAnnotator(),
-        "tfidf": Tfidf.fit([row["context"] for row in rows]),
-    }
-    whole = attributes(examples_of(rows), list(HEURISTICS), **given)
+    tfidf = Tfidf.fit([row["context"] for row in rows])
+    given: dict[str, Any] = {"variant": "paper", "text": load_text(None), "tfidf": tfidf}
+    heuristics = [name for name in HEURISTICS if name not in annotated(HEURISTICS)]
+    whole = attributes(examples_of(rows), heuristics, **given)
     parts = pa.concat_tables(
-        [attributes(examples_of(rows[start : start + 7]), list(HEURISTICS), **given) for start in range(0, 60, 7)]
+        [attributes(examples_of(rows[start : start + 7]), heuristics, **given) for start in range(0, 60, 7)]
     )
     order = [("heuristic", "ascending"), ("example_id", "ascending")]
     assert parts.sort_by(order).equals(whole.sort_by(order))

@@ -24,8 +24,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "models": {"strong": {"digest": "ab" * 32, "model": {"files": {"config.json": "cd" * 32}}}},
         "inputs": {"datasets.squad": "ef" * 32},
         "text": {
-            "sentences and words": {"name": "NLTK data", "is_approximate": False},
-            "entities and subjects": {"name": "embedded rules", "is_approximate": True},
+            "sentences and words": {"name": "Punkt with parameters by hand", "is_approximate": True},
+            "entities and subjects": {"name": "spaCy en_core_web_sm 3.8.0", "is_approximate": False},
         },
     }
     run.write_text("environment.json", json.dumps(environment))

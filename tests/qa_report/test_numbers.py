@@ -255,8 +255,8 @@ def test_notes_of_the_plan_and_approximate_texts_are_told(run: Run, findings: Qa
     for number in range(8):
         assert f"note {number}: <approximate> entities" in care
     assert f"{n_cautions - 4} more" in care
-    assert "sentences and words NLTK data yes" in text
-    assert "entities and subjects embedded rules approximate" in text
+    assert "sentences and words Punkt with parameters by hand approximate" in text
+    assert "entities and subjects spaCy en_core_web_sm 3.8.0 yes" in text
 
 
 def test_models_are_listed_with_the_beginning_of_their_fingerprint(run: Run) -> None:

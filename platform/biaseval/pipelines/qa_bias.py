@@ -31,9 +31,10 @@ from biaseval.pipelines.training_plan import (
     read_training,
     write_training,
 )
+from biaseval.qa_bias.annotation import load_annotator, without_pipeline
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows
-from biaseval.qa_bias.heuristics import HEURISTICS, resources_of
+from biaseval.qa_bias.heuristics import HEURISTICS, annotated, resources_of
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
 from biaseval.spec import DataSource, QaBiasSpec, break_cautions
@@ -73,6 +74,7 @@ class QuestionsInputs:
 
 def _read(spec: QaBiasSpec) -> QuestionsInputs:
     problems = Problems()
+    problems.found += without_pipeline(spec.text.spacy, spec.heuristics)
     text: dict[str, Any] = {}
     sets: dict[str, tuple[QuestionSet, Role]] = {}
     train = None
@@ -124,8 +126,11 @@ def _problems(spec: QaBiasSpec, inputs: QuestionsInputs, key: str = "train.thres
 
 
 def _notes(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> list[str]:
-    """Return what reading the questions left out, and where document frequencies come from."""
+    """Return what is left out of questions and heuristics, and where document frequencies come from."""
     notes = [note for questions, _ in sets.values() for note in questions.notes]
+    left_out = annotated(HEURISTICS)
+    if spec.text.spacy is None and set(HEURISTICS).difference(spec.heuristics) == {*left_out}:
+        notes.append(f"{' and '.join(left_out)} are not measured: they need a spaCy pipeline (text.spacy)")
     if "tfidf" not in resources_of(spec.heuristics):
         return notes
     if train is not None:
@@ -241,10 +246,8 @@ def _units(plan: Plan, table: str, first: int) -> list[Unit]:
 def _needs(spec: QaBiasSpec) -> Iterator[Need]:
     """Yield what the heuristics need."""
     resources = resources_of(spec.heuristics)
-    packages = [name for resource, name in _PACKAGES.items() if resource in resources]
-    if spec.text.spacy is None and "spacy" in packages:  # rules of our own stand in for it
-        packages.remove("spacy")
-    yield Need("heuristics need", "qa", tuple(packages))
+    packages = tuple(name for resource, name in _PACKAGES.items() if resource in resources)
+    yield Need("heuristics need", "qa", packages)
 
 
 def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
@@ -288,7 +291,6 @@ def _refuse_small_sets(spec: QaBiasSpec, sizes: Mapping[str, int]) -> None:
 
 def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
     """Return what the heuristics' values depend on beside the questions, having tried that it is there."""
-    from biaseval.qa_bias.annotation import load_annotator
     from biaseval.qa_bias.text import load_text
 
     look_in(spec.text.modules)
@@ -296,7 +298,7 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
     sources: dict[str, Any] = {}
     if "text" in needed:
         sources["sentences and words"] = load_text(spec.text.nltk_data)
-    if "annotator" in needed:
+    if "annotator" in needed and spec.text.spacy is not None:  # null: rules of an older version made the values
         sources["entities and subjects"] = load_annotator(spec.text.spacy, spec.heuristics)
     described: dict[str, Any] = {
         name: {"name": source.name, "is_approximate": source.is_approximate, "version": source.version}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MOST_MEASURING_ACTORS = 8
 _SECONDS_OF_A_QUESTION = 0.02
-"""By all heuristics, with a spaCy pipeline; without one, less."""
+"""By all heuristics; by those that need no spaCy pipeline, less."""
 
 _COUNTERS = ("n_tokens", "n_padded_tokens", "search_s")
 """Facts of a reader that grow with each part."""

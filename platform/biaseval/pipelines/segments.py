@@ -283,7 +283,6 @@ def segment_problems(
     def first_problems(bias: str, asked: Sequence[QuestionSet], check: Callable[..., list[str]]) -> list[str]:
         """Return what a check says of ever more questions of each set, until it says nothing or has seen them all."""
         needed = resources_of([bias])
-        is_slow = "annotator" in needed and spec.text.spacy is not None
         rows = [question_rows(own, "in_distribution") for own in asked]
         longest, n = max(own.num_rows for own in rows), _FIRST
         given = {name: resource(name) for name in needed}
@@ -291,7 +290,7 @@ def segment_problems(
             found = check(*(attributes(own.slice(0, n), [bias], variant=spec.variant, **given) for own in rows))
             if not found or n >= longest:
                 return found
-            if is_slow and n >= _MOST_ANNOTATED:
+            if "annotator" in needed and n >= _MOST_ANNOTATED:
                 return []
             n *= 2
 

@@ -1,15 +1,14 @@
-"""Entities and subjects of texts, from a spaCy pipeline or from embedded rules (``sim_ents`` and ``subj_pos``)."""
+"""Entities and subjects of texts, from a spaCy pipeline (``sim_ents`` and ``subj_pos``)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from biaseval.errors import InputError
-from biaseval.qa_bias import entity_rules, subject_rules
-from biaseval.qa_bias.heuristics import heuristic_of
+from biaseval.qa_bias.heuristics import annotated, heuristic_of
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -39,52 +38,11 @@ _ASSIGNED_BY = {
 """What a pipeline must assign for what a heuristic needs, and the components that do, in words."""
 
 
-class Annotator(Protocol):
-    """Finds entities and subjects; texts are independent of each other."""
-
-    @property
-    def name(self) -> str:
-        """What found them, for reports."""
-
-    @property
-    def version(self) -> str:
-        """Of what found them."""
-
-    @property
-    def is_approximate(self) -> bool:
-        """Whether this is the embedded stand-in for a parser."""
-
-    def entity_labels(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the labels of each text's entities, all occurrences, in order, in spaCy's English scheme."""
-
-    def subjects(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the texts of each question's tokens with the dependency ``nsubj`` (not ``nsubjpass``), in order."""
-
-
-class RuleAnnotator:
-    """Entities and subjects by small lists and rules, without a model: the default.
-
-    Against the published segments of SQuAD's 10,570 validation questions, which are those of ``en_core_web_sm`` in the
-    variant ``reference``: ``sim_ents`` at threshold 0 has 3,898 and 6,672 (published 5,006 and 5,564; the rules find
-    entities of the answer's type more often), ``subj_pos`` at 1 has 6,438 and 1,387, and 2,745 undefined (5,903, 1,672
-    and 2,995).
-    """
-
-    name = "embedded rules"
-    version = "1"  # raised when the rules find something else
-    is_approximate = True
-
-    def entity_labels(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the labels of each text's entities, in order."""
-        return [entity_rules.entity_labels(text) for text in texts]
-
-    def subjects(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the texts of each question's subjects, in order."""
-        return [subject_rules.subjects(question) for question in questions]
-
-
 class SpacyAnnotator:
-    """Entities and subjects from a spaCy pipeline; published values are those of ``en_core_web_sm``."""
+    """Entities and subjects from a spaCy pipeline, of texts that are independent of each other.
+
+    Published values are those of ``en_core_web_sm``.
+    """
 
     is_approximate = False
 
@@ -95,11 +53,11 @@ class SpacyAnnotator:
         self.version = f"spacy {metadata.version('spacy')}"
 
     def entity_labels(self, texts: Sequence[str]) -> list[list[str]]:
-        """Return the labels of each text's entities, in order."""
+        """Return the labels of each text's entities, all occurrences, in order."""
         return [[entity.label_ for entity in doc.ents] for doc in self._parsed(texts, _NOT_NEEDED)]
 
     def subjects(self, questions: Sequence[str]) -> list[list[str]]:
-        """Return the texts of each question's ``nsubj`` tokens, in order."""
+        """Return the texts of each question's tokens with the dependency ``nsubj`` (not ``nsubjpass``), in order."""
         parsed = self._parsed(questions, _NOT_NEEDED | _ENTITY_PIPES)
         return [[token.text for token in doc if token.dep_ == "nsubj"] for doc in parsed]
 
@@ -112,20 +70,28 @@ class SpacyAnnotator:
         return self._pipeline.pipe(texts, batch_size=_BATCH_SIZE, disable=disabled)
 
 
-def load_annotator(spacy: str | None, heuristics: Collection[str]) -> Annotator:
+def without_pipeline(spacy: str | None, heuristics: Iterable[str]) -> list[str]:
+    """Return the problem that heuristics need a pipeline and a spec's ``text.spacy`` names none, if it is one."""
+    if spacy is not None or not (names := annotated(heuristics)):
+        return []
+    return [
+        f"heuristics: {', '.join(names)}: cannot be measured without a spaCy pipeline; name one (text.spacy: "
+        "en_core_web_sm), read values from a file by a function of your own (docs/qa-bias.md), or leave this out"
+    ]
+
+
+def load_annotator(name: str | None, heuristics: Collection[str]) -> SpacyAnnotator:
     """Return the annotator that a spec's ``text.spacy`` names.
 
     Args:
-        spacy: a pipeline's name or directory; None for the embedded rules.
+        name: a pipeline's name or directory.
         heuristics: those of the run; a pipeline must have what they need.
 
     Raises:
-        InputError: the pipeline is not installed, cannot be read, or lacks a component.
+        InputError: no pipeline is named, it is not installed, cannot be read, or lacks a component.
     """
-    return RuleAnnotator() if spacy is None else _load_spacy(spacy, heuristics)
-
-
-def _load_spacy(name: str, heuristics: Collection[str]) -> SpacyAnnotator:
+    if name is None:
+        raise InputError.of(without_pipeline(name, heuristics))
     import spacy
 
     is_directory = Path(name).expanduser().is_dir()
@@ -139,7 +105,7 @@ def _load_spacy(name: str, heuristics: Collection[str]) -> SpacyAnnotator:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"text.spacy: the pipeline {name} cannot be loaded ({reason}); {remedy}, "
-            f"or leave text.spacy out for the embedded approximation"
+            f"or leave out text.spacy and {', '.join(annotated(heuristics))}"
         ) from error
     assigned = {value for pipe in pipeline.pipe_names for value in pipeline.get_pipe_meta(pipe).assigns}
     problems = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from biaseval.qa_bias.annotation import Annotator
+from biaseval.qa_bias.annotation import SpacyAnnotator
 from biaseval.qa_bias.heuristics import (
     UNDEFINED,
     Heuristic,
@@ -29,7 +29,7 @@ def attributes(
     *,
     variant: Variant,
     text: EnglishText | None = None,
-    annotator: Annotator | None = None,
+    annotator: SpacyAnnotator | None = None,
     tfidf: Tfidf | None = None,
 ) -> pa.Table:
     """Return every heuristic of every question.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from biaseval.qa_bias.text import words
 
 if TYPE_CHECKING:
-    from biaseval.qa_bias.annotation import Annotator
+    from biaseval.qa_bias.annotation import SpacyAnnotator
     from biaseval.qa_bias.similarity import Tfidf
     from biaseval.qa_bias.text import EnglishText
 
@@ -207,7 +207,7 @@ def ans_len(answers: Sequence[Sequence[str]]) -> list[float]:
 
 
 def sim_ents(
-    contexts: Sequence[str], answers: Sequence[Sequence[str]], annotator: Annotator, variant: Variant
+    contexts: Sequence[str], answers: Sequence[Sequence[str]], annotator: SpacyAnnotator, variant: Variant
 ) -> list[int]:
     """Return how many entities of the context have the type of an entity of the answer (P3 section 3.6).
 
@@ -233,7 +233,7 @@ def subj_pos(
     contexts: Sequence[str],
     questions: Sequence[str],
     answer_starts: Sequence[int],
-    annotator: Annotator,
+    annotator: SpacyAnnotator,
     variant: Variant,
 ) -> list[int]:
     """Return how often the question's subject stands in the context up to the answer's start (P3 section 3.7).
@@ -373,3 +373,8 @@ def resources_of(heuristics: Iterable[str]) -> set[Resource]:
     """Return what these heuristics need."""
     needs = [heuristic_of(name).needs for name in heuristics]
     return {_RESOURCES[need] for need in needs if need is not None}
+
+
+def annotated(heuristics: Iterable[str]) -> list[str]:
+    """Return those of these heuristics for which a spaCy pipeline finds entities or subjects."""
+    return [name for name in heuristics if "annotator" in resources_of([name])]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from biaseval.qa_bias.heuristics import HEURISTICS
+from biaseval.qa_bias.heuristics import HEURISTICS, annotated
 from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS
 from biaseval.spec.qa_training import DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, QuestionFile, file_of
 from biaseval.spec.sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
@@ -99,11 +99,12 @@ class BootstrapSpec(Section):
 
 
 class QaTextSpec(Section):
-    """Where sentences, words, entities and subjects come from; null: an embedded approximation."""
+    """Where sentences, words, entities and subjects come from."""
 
     nltk_data: str | None = None
+    """A folder of NLTK's data; None: an embedded approximation of sentences."""
     spacy: str | None = None
-    """A pipeline's name or directory, such as ``en_core_web_sm``."""
+    """A pipeline's name or directory, such as ``en_core_web_sm``; None: no entities and no subjects."""
     modules: str = "."
     """The folder in which modules of heuristics are looked for behind PYTHONPATH: the spec file's, if left out."""
 
@@ -142,7 +143,10 @@ class QaBiasSpec(RunSpec):
     """May be left out where the run trains some."""
     datasets: QaDatasetsSpec
     heuristics: Annotated[list[str], Field(min_length=1)] = list(HEURISTICS)
-    """Ids of P3's heuristics, or ``module:function`` for one of the user's."""
+    """Ids of P3's heuristics, or ``module:function`` for one of the user's.
+
+    Left out: all of P3's, but without ``text.spacy`` only those that need no pipeline or are named elsewhere.
+    """
     thresholds: (
         Literal["search", "mikula2024"] | dict[str, Threshold | Annotated[list[Threshold], Field(min_length=1)]]
     ) = "search"
@@ -182,14 +186,26 @@ class QaBiasSpec(RunSpec):
         }
 
     def unused(self) -> Sequence[str]:
-        """Return the keys of windows where no model reads: predictions from elsewhere know none."""
-        return () if self.models_used() else ("windows.*",)
+        """Return the keys of windows where no model reads, as predictions from elsewhere know none, and of spaCy."""
+        windows = () if self.models_used() else ("windows.*",)
+        return windows if annotated(self.heuristics) else (*windows, "text.spacy")
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
         """Yield what is generated, or read of columns, otherwise: these keys stand where files have their places."""
         for key in sorted(before.keys() & after.keys()):
             if (".planted." in key or ".fields." in key) and before[key] != after[key]:
                 yield f"{key}: the run has {before[key]!r}, the spec {after[key]!r}"
+
+    @model_validator(mode="after")
+    def _default_heuristics_can_be_measured(self) -> Self:
+        if "heuristics" not in self.model_fields_set and self.text.spacy is None:
+            named = {
+                *(self.thresholds if isinstance(self.thresholds, dict) else ()),
+                *(self.train.biases if self.train else ()),
+            }
+            left_out = set(annotated(HEURISTICS)) - named
+            object.__setattr__(self, "heuristics", [name for name in self.heuristics if name not in left_out])
+        return self
 
     @field_validator("models")
     @classmethod
