@@ -228,9 +228,19 @@ def test_data_of_the_hub_come_from_the_cache_alone(tmp_path: Path) -> None:
 
 
 def test_demonstrations_in_place_of_a_tasks_own_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text("def three(dataset):\n    return dataset.select(range(3))\n")
     for config, note, n_train in (
         ("{sampler: first_n}", "demonstrations are drawn from train, of which the harness shows the first", 30),
-        ("{samples: [{question: a, options: [b, c], answer: 0}]}", "drawn from test, in place of the task's own", 0),
+        (
+            "{samples: [{question: a, options: [b, c], answer: 0}]}",
+            "drawn from test, in place of the task's own 1 documents",
+            0,
+        ),
+        (
+            "{split: train, process_docs: !function utils.three}",
+            "drawn from test, in place of the task's own 3 documents",
+            0,
+        ),
     ):
         found = read_lm_eval(str(write(tmp_path, f"{TASK}fewshot_config: {config}\n")))
         assert note in found.note

@@ -26,6 +26,8 @@ _BUILDERS = ("csv", "json", "parquet", "text", "arrow")
 _UNUSED = ("metric_list", "filter_list", "process_results", "generation_kwargs", "num_fewshot")
 """Keys of a task that change neither prompts nor labels; metrics may have to be fetched."""
 _WHITE = (" ", "\n", "\t")
+_FEWEST_OF_A_LABEL, _FEWEST = 2, 32
+"""Documents without which a split cannot have BiasScore rows, even where no demonstration is shown."""
 _PROBED = 100
 """Documents that are rendered without each field in turn, to see of which fields prompts are made."""
 
@@ -171,7 +173,7 @@ class _MadeOf:
 
     config: Doc
     shown: str
-    """The split of its demonstrations."""
+    """The split of its demonstrations; empty where the task names those."""
     measured: str
     """The split of its test items."""
     files: Sequence[Path]
@@ -203,7 +205,7 @@ def _made_of(path: Path) -> _MadeOf:
     training, validation, test = (config.get(f"{name}_split") for name in ("training", "validation", "test"))
     if not (measured := test or validation):
         raise InputError("test_split: is missing, and validation_split too; name the split that is measured")
-    shown = few["split"] or (measured if few.get("samples") else training or validation or measured)
+    shown = few["split"] or ("" if few.get("samples") else training or validation or measured)
     functions = [getattr(own, "func", own) for own in (*config.values(), *few.values()) if callable(own)]
     modules = [sys.modules[name].__file__ for name in sorted({own.__module__ for own in functions})]
     if place := config.get("dataset_path"):
@@ -219,7 +221,7 @@ def _made_of(path: Path) -> _MadeOf:
                 f"({' '.join(str(error).split())}); name files in dataset_kwargs.data_files, or let lm_eval fetch them"
             ) from error
         data = {str(split): list(map(Path, named)) for split, named in (builder.config.data_files or {}).items()}
-        for split in dict.fromkeys((shown, measured)):
+        for split in dict.fromkeys((shown or measured, measured)):
             if data and split not in data:
                 raise InputError(
                     f"dataset_path: {place} has no split {split} (it has {', '.join(data)}); name another, or the file "
@@ -243,17 +245,20 @@ def _beside(named: Any, files: Sequence[Path], otherwise: str | None = None) -> 
 
 
 def _read(task: Any, made_of: _MadeOf) -> LmEvalData:
-    config, few, split, measured, note = task.config, task.fewshot_cfg, made_of.shown, made_of.measured, ""
-    if few.split is None and few.samples is not None:
-        note = f"demonstrations are drawn from {measured}, in place of the task's own samples"
-    elif few.sampler == "first_n":
+    config, measured, test, note = task.config, made_of.measured, list(task.eval_docs), ""
+    choices = task.doc_to_choice(test[0])
+    own = list(task.fewshot_docs()) if made_of.shown != measured else []
+    train = own if made_of.shown and len(own) >= min(_FEWEST_OF_A_LABEL * len(choices), _FEWEST) else []
+    split = made_of.shown if train else measured
+    if own and not train:
+        note = f"demonstrations are drawn from {measured}, in place of the task's own {len(own)} documents"
+    elif task.fewshot_cfg.sampler == "first_n":
         note = f"demonstrations are drawn from {split}, of which the harness shows the first"
-    train, test = list(task.fewshot_docs()) if split != measured else [], list(task.eval_docs)
     if len(heads := {str(task.resolve_field(doc, config.description) or "") for doc in test}) > 1:
         raise InputError("description: differs between documents, and prompts share it; write that part in doc_to_text")
-    choices = task.doc_to_choice(test[0])
     form = LmEvalFormat(task, heads.pop(), _delimiter(config, choices), _places(task, [*train, *test]), {})
-    examples, texts = [], {}
+    examples: list[Example] = []
+    texts: dict[tuple[str, ...], str] = {}
     for number, doc in enumerate([*train, *test]):
         name = f"{split}-{number}" if number < len(train) else f"{measured}-{number - len(train)}"
         try:
