@@ -14,7 +14,7 @@ WORKDIR /home/ray/biaseval
 COPY --chown=ray:users pyproject.toml constraints.txt README.md LICENSE ./
 COPY --chown=ray:users platform ./platform
 COPY --chown=ray:users analytics ./analytics
-RUN pip install --no-cache-dir -c constraints.txt '.[gpu,aws,train,qa]' \
+RUN pip install --no-cache-dir -c constraints.txt '.[gpu,aws,train,qa,harness]' \
     && python -c "import torch; assert torch.version.cuda, 'this torch was built for CPUs alone'"
 # Jobs of Kubernetes start from here; `ray job submit --working-dir .` brings its own, with the package, which goes first.
 COPY --chown=ray:users jobs ./jobs

@@ -48,6 +48,5 @@ check: $(READY)  ## Lint, formatting and strict types.
 	@$(BIN)/mypy
 
 bench: $(READY)  ## Measure the scorer against lm-evaluation-harness, plain transformers and a prefix-cached loop.
-	@echo "bench: installing lm_eval, then measuring (about twenty minutes on two cores)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@echo "bench: measuring (about twenty minutes on two cores)"
 	@$(BIN)/python jobs/benchmark.py

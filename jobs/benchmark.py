@@ -6,7 +6,7 @@
 
 Prints Markdown tables and writes them beside the records, which are JSON. Models have random weights, so nothing is
 downloaded. As a Ray job with --gpus 1 it measures inside one Ray task on a GPU node; otherwise in this process. Needs
-the ``bench`` extra for lm-evaluation-harness, which is left out where it is not installed.
+the ``harness`` extra for lm-evaluation-harness, which is left out where it is not installed.
 """
 
 from __future__ import annotations

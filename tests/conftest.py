@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,8 @@ os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
 os.environ.pop("RAY_ADDRESS", None)
 # Names of models stand for themselves: no test waits for the hub, which tries for half a minute.
 os.environ["HF_HUB_OFFLINE"] = "1"
+_DATASETS = tempfile.TemporaryDirectory()
+os.environ["HF_DATASETS_CACHE"] = _DATASETS.name
 # Tests of two processes share the machine: tiny models gain nothing by threads that wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A training starts processes: one fewer, and they are asked how they are more often than trainings of hours need.

@@ -64,7 +64,8 @@ def _rows(report: dict[str, Any], start: str, dtype: str = "float32") -> list[di
         "transformers, full texts",
         "prefix-cached loop",
         pytest.param(
-            "lm-eval HF", marks=pytest.mark.skipif(not has_harness(), reason="lm_eval (extra 'bench') is not installed")
+            "lm-eval HF",
+            marks=pytest.mark.skipif(not has_harness(), reason="lm_eval (extra 'harness') is not installed"),
         ),
     ],
 )

@@ -62,21 +62,25 @@ with in_this_process():
     assert (tmp_path / "run" / "report.html").exists()
 
 
-@pytest.mark.parametrize("content", ["lora", "qa"])
+@pytest.mark.parametrize("content", ["lora", "qa", "harness"])
 def test_what_is_not_installed_is_named_with_its_extra(base: Path, tmp_path: Path, content: str) -> None:
     if content == "lora":
         spec = tmp_path / "lora.yaml"
         spec.write_text(LORA)
-        needed, extra = "lora needs peft and deepspeed", "train"
+        needed, extra = "lora needs peft and deepspeed, which are", "train"
+    elif content == "harness":
+        spec = tmp_path / "harness.yaml"
+        spec.write_text(f"kind: label_bias\nname: x\nmodel: {{path: {MODEL_PATH}}}\ndata: {{lm_eval: task.yaml}}\n")
+        needed, extra = "data.lm_eval needs lm_eval, which is", "harness"
     else:
         spec = ROOT / "examples" / "two-systems.yaml"
-        needed, extra = "heuristics need nltk, sklearn and spacy", "qa"
+        needed, extra = "heuristics need nltk, sklearn and spacy, which are", "qa"
     how = f"run pip install '.[{extra}]' in the source folder of biaseval"
-    expected = [f"{needed}, which are not installed; {how}"]
+    expected = [f"{needed} not installed; {how}"]
     done = _run(
         base,
         f"""
-overrides = [] if {content == "lora"} else ["heuristics=[ans_pos, cos_sim, sim_ents]"]
+overrides = [] if {content != "qa"} else ["heuristics=[ans_pos, cos_sim, sim_ents]"]
 for act in (describe, lambda spec: run_spec(spec, {str(tmp_path / "run")!r})):
     try:
         act(load_spec({str(spec)!r}, overrides))
@@ -91,4 +95,4 @@ for act in (describe, lambda spec: run_spec(spec, {str(tmp_path / "run")!r})):
 
 def test_the_tests_have_every_extra_that_a_spec_may_need() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert "biaseval[train,qa]" in extras["dev"]
+    assert "biaseval[train,qa,harness]" in extras["dev"]

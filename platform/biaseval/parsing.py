@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -107,23 +106,9 @@ def yaml_value(text: str) -> Any:
     return _yaml(text, _SpecLoader)
 
 
-def yaml_1_1_value(text: str, tags: Mapping[str, Callable[[Any, yaml.Node], Any]] = MappingProxyType({})) -> Any:
-    """Return what a text says in YAML 1.1, where ``yes`` and ``off`` are true and false.
-
-    Args:
-        text: as other programs read it.
-        tags: what makes values of nodes with tags that are not YAML's own, as PyYAML calls it.
-
-    Raises:
-        ParseError: as `yaml_value`.
-    """
-
-    class WithTags(_Loader):
-        pass
-
-    for tag, make in tags.items():
-        WithTags.add_constructor(tag, make)
-    return _yaml(text, WithTags)
+def yaml_1_1_value(text: str) -> Any:
+    """Return what a text says in YAML 1.1, where ``yes`` and ``off`` are true and false; Raises: as `yaml_value`."""
+    return _yaml(text, _Loader)
 
 
 def yaml_text(value: object) -> str:

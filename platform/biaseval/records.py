@@ -51,12 +51,11 @@ class Records:
 
     How a CSV or TSV is written is told by all of it (`biaseval.delimited`). Values are texts there, and elsewhere what
     the file has; class numbers of a Hugging Face data set become the names that it has for them, and its -1, which
-    stands for a hidden label, becomes None, unless ``names_classes`` is false.
+    stands for a hidden label, becomes None.
     """
 
-    def __init__(self, uri: str, *, names_classes: bool = True) -> None:
+    def __init__(self, uri: str) -> None:
         self.uri = uri
-        self._names_classes = names_classes
         self.problems: list[str] = []
         """What is wrong, each with its place; known once all rows were asked for. Bad rows are not among the rows."""
         self.notes: list[str] = []
@@ -158,7 +157,7 @@ class Records:
         """Yield rows with the names of their classes."""
         if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
             raise InputError(f"names the columns {', '.join(map(repr, twice))} twice; name each once")
-        known = class_names(schema) if self._names_classes else {}
+        known = class_names(schema)
         names = {column: own for column, own in known.items() if column in schema.names}
         hidden, number = dict.fromkeys(names, 0), 0
         for batch in batches:
@@ -209,7 +208,7 @@ def _values(name: str, column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """
     try:
         values = cast(list[Any], column.to_pylist())
-    except (OverflowError, ValueError) as error:
+    except (OverflowError, ValueError, KeyError) as error:  # a KeyError: of pytz, which pyarrow takes if it is there
         if pa.types.is_temporal(column.type):
             return [None] * len(column)
         raise InputError(f"{name}: cannot be read ({error}); mend the column, or take it out") from error

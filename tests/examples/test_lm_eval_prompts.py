@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from biaseval.examples.lm_eval.data import read_lm_eval
+from biaseval.examples.harness import read_lm_eval
 from biaseval.prompting.labels import separator
 
 TASKS = Path(__file__).parents[1] / "fixtures" / "lm_eval_tasks"

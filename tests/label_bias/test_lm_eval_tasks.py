@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
+from datasets import load_dataset_builder
 
 from biaseval.errors import InputError
-from biaseval.examples.lm_eval.data import lm_eval_digest, read_lm_eval
+from biaseval.examples.harness import lm_eval_digest, read_lm_eval
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.pipelines.label_bias import LABEL_BIAS
@@ -27,11 +29,13 @@ description: "Which?\\n\\n"
 doc_to_text: "Q: {{question}}\\nA. {{options[0]}}\\nB. {{options[1]}}\\nAnswer:"
 doc_to_choice: ["A", "B"]
 doc_to_target: answer
+target_delimiter: " "
 """
 
 
 def write(folder: Path, task: str = TASK, **changes: Any) -> Path:
     """Write a task of 30 and 12 documents, whose fields ``changes`` replaces."""
+    folder.mkdir(exist_ok=True)
     for split, first, number in (("train", 0, 30), ("test", 30, 12)):
         docs = [
             {"question": f"what is {n}?", "options": [f"odd {n}", f"even {n}"], "answer": 1 - n % 2} | changes
@@ -114,7 +118,6 @@ def test_a_run_is_not_resumed_on_other_documents(tmp_path: Path) -> None:
 
 
 def test_files_lie_where_the_file_that_names_them_says(tmp_path: Path) -> None:
-    (tmp_path / "common").mkdir()
     (tmp_path / "tasks").mkdir()
     write(tmp_path / "common")
     outer = tmp_path / "tasks" / "outer.yaml"
@@ -143,60 +146,22 @@ def test_prompts_may_be_the_turns_of_a_chat(tmp_path: Path) -> None:
     ("old", "new", "problem"),
     [
         ("multiple_choice", "generate_until", "output_type: generate_until has no set of labels"),
-        (
-            "output_type",
-            "process_docs: !function utils.docs\noutput_type",
-            "process_docs: is a program over the documents",
-        ),
-        ('["A", "B"]', "!function utils.choices", "doc_to_choice: is a !function, a program that is not run"),
-        ("output_type", "gen_prefix: So\noutput_type", "gen_prefix: begins answers"),
-        ("output_type", "outputtype: x\noutput_type", "outputtype: is no key of a task; did you mean output_type?"),
         ("output_type", "group: x\noutput_type", "group: makes the file a group of tasks"),
-        ("output_type", "task: [a, b]\noutput_type", "task: is a list, so the file is a group of tasks"),
-        (
-            "output_type",
-            "fewshot_config: {samples: []}\noutput_type",
-            "fewshot_config.samples: demonstrations are drawn",
-        ),
-        (
-            "output_type",
-            "fewshot_config: {doc_to_text: a}\noutput_type",
-            "fewshot_config.doc_to_text: demonstrations are",
-        ),
-        (
-            "output_type",
-            'target_delimiter: "\\n"\noutput_type',
-            "target_delimiter: between text and choice stands '\\n'",
-        ),
-        ("output_type", 'target_delimiter: ""\noutput_type', "target_delimiter: between text and choice stands ''"),
-        (
-            "\\nAnswer:",
-            "\\nAnswer: ",
-            "target_delimiter: between text and choice stands ' ', and 42 of 42 texts end in",
-        ),
-        ('["A", "B"]', "options", "doc_to_choice: choices differ between documents, as options do"),
-        ('["A", "B"]', '["A", "A"]', "are no two or more different labels"),
-        ('["A", "B"]', "[A, 1]", "doc_to_choice: 1 is no text; quote it"),
-        ('["A", "B"]', '"{{question}}"', "is no list of Python's; mend the template"),
-        (
-            "{{question}}",
-            "{{query}}",
-            "document train 0 (and 41 more): doc_to_text: the template fails ('query' is undefined)",
-        ),
-        ("{{question}}", "{{question", "is no Jinja template"),
-        ("{{question}}", "{{question.__class__.__mro__}}", "access to attribute '__class__' of 'str' object is unsafe"),
-        (
-            "doc_to_target: answer",
-            "doc_to_target: question",
-            "doc_to_target: 'what is 0?' is neither one of the choices",
-        ),
-        ("doc_to_target: answer", 'doc_to_target: "[0, 1]"', "is [0, 1], several right choices"),
+        ("output_type", "outputtype: x\noutput_type", "unexpected keyword argument 'outputtype'"),
+        ("{{question}}", "{{query}}", "lm_eval: fails (UndefinedError: 'query' is undefined); mend the task"),
+        ("doc_to_text", "doc_to_text: !function nowhere.text\n_", "Cannot import module 'nowhere'"),
+        ('target_delimiter: " "', 'target_delimiter: ""', "document train-0: target_delimiter: '' stands behind"),
+        ('["A", "B"]', "options", "document train-0: doc_to_choice: choices differ between documents, as options do"),
+        ('["A", "B"]', '["A", "A"]', "are no two or more different texts"),
+        ("target: answer", "target: question", "doc_to_target: 'what is 0?' is neither one of the choices"),
+        ("target: answer", 'target: "[0, 1]"', "document train-0: doc_to_target: [0, 1] is neither one of the choices"),
         ("Which?", "{{question}}", "description: differs between documents"),
-        ("dataset_path: json", "dataset_path: glue", "dataset_path: 'glue' is neither csv, json, parquet nor a folder"),
-        ("test: test.jsonl", "dev: test.jsonl", "data_files: has no split test (it has train, dev)"),
-        ("test: test.jsonl", "test: none.jsonl", "none.jsonl: cannot be read"),
+        ("dataset_path: json", "dataset_path: glue", "dataset_path: the data of 'glue' are neither local nor in the"),
+        ("test: test.jsonl", "dev: test.jsonl", "dataset_path: json has no split test (it has train, dev)"),
+        ("test: test.jsonl", "test: none.jsonl", "none.jsonl'); name files in dataset_kwargs.data_files, or let"),
+        ("test: test.jsonl", "test: https://x.org/y", "dataset_kwargs: https://x.org/y is no local file; fetch it"),
         ("test_split: test", "", "test_split: is missing, and validation_split too"),
-        ("output_type", "include: odd-even.yaml\noutput_type", "odd-even.yaml: is included twice"),
+        ("output_type", "include: odd-even.yaml\noutput_type", "Include cycle at"),
     ],
 )
 def test_what_is_not_measured_as_the_harness_does_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
@@ -204,20 +169,88 @@ def test_what_is_not_measured_as_the_harness_does_is_refused(tmp_path: Path, old
     uri = write(tmp_path, TASK.replace(old, new))
     with pytest.raises(InputError) as caught:
         read_lm_eval(str(uri))
+    assert str(caught.value).startswith(f"{uri}: ")
     assert problem in str(caught.value)
-    assert str(uri.parent) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_documents_that_show_other_values_are_refused(tmp_path: Path) -> None:
+def test_documents_may_show_other_values_unless_only_these_tell_them_apart(tmp_path: Path) -> None:
     task = TASK.replace("\\nA. {{options[0]}}\\nB. {{options[1]}}", " {{options|join(', ')}}")
     uri = write(tmp_path, task)
-    assert read_lm_eval(str(uri)).test[0].fields.keys() == {"question", "options.0", "options.1"}
-    with (tmp_path / "test.jsonl").open("a") as file:
-        file.write(json.dumps({"question": "what?", "options": ["x", "y", "z"], "answer": 0}) + "\n")
-    with pytest.raises(
-        InputError, match="document test-12 shows values that not all documents have, as lists of other"
-    ):
+    for options, question in ((["x", "y", "z"], "what?"), (["x", "y"], "what?")):
+        found = read_lm_eval(str(uri))
+        assert found.test[0].fields.keys() == {"question", "options.0", "options.1"}
+        assert found.form.test(dict.fromkeys(found.test[0].fields, "N/A")) == "Q: N/A N/A, N/A\nAnswer:"
+        with (tmp_path / "test.jsonl").open("a") as file:
+            file.write(json.dumps({"question": question, "options": options, "answer": 0}) + "\n")
+    with pytest.raises(InputError, match="document test-13: doc_to_text: shows values that not all documents have"):
         read_lm_eval(str(uri))
+
+
+def test_functions_of_a_task_are_called_and_belong_to_it(tmp_path: Path) -> None:
+    task = TASK.replace("doc_to_target: answer", "doc_to_target: !function utils.target")
+    uri = write(tmp_path, task.replace('["A", "B"]', "!function utils.choices"))
+    digests = set()
+    for labels in (["A", "B"], ["yes", "no"]):
+        (tmp_path / "utils.py").write_text(
+            f"def choices(doc):\n    return {labels}\n\n\ndef target(doc):\n    return choices(doc)[doc['answer']]\n"
+        )
+        found = read_lm_eval(str(uri))
+        assert (found.choices, found.test[0].label) == (tuple(labels), labels[1])
+        assert found.sha256 == lm_eval_digest(str(uri))
+        digests.add(found.sha256)
+    assert len(digests) == 2
+
+
+def test_a_function_that_fails_is_named(tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text("def text(doc):\n    return 'Q: ' + {'odd 7': 1}.get(doc['options'][0], '?')\n")
+    uri = write(tmp_path, TASK.replace("doc_to_text", "doc_to_text: !function utils.text\n#"))
+    with pytest.raises(InputError, match=r"document train-7: doc_to_text: fails \(TypeError: can only concatenate"):
+        read_lm_eval(str(uri))
+
+
+def test_data_of_the_hub_come_from_the_cache_alone(tmp_path: Path) -> None:
+    write(tmp_path / "quiz")
+    name = "someone/quiz-of-tests"
+    builder = load_dataset_builder("json", data_files={"test": str(tmp_path / "quiz" / "test.jsonl")})
+    place = Path(datasets.config.HF_DATASETS_CACHE) / name.replace("/", "___") / "default" / "0.0.0" / "1"
+    uri = tmp_path / "cached.yaml"
+    changed = TASK.replace("training_split: train\n", "").replace("dataset_path: json", f"dataset_path: {name}")
+    uri.write_text("".join(line for line in changed.splitlines(keepends=True) if "data_files" not in line))
+    with pytest.raises(InputError, match=f"dataset_path: the data of '{name}' are neither local nor in the cache"):
+        read_lm_eval(str(uri))
+    builder.download_and_prepare(str(place))
+    for file in place.glob("json-*.arrow"):
+        file.rename(place / file.name.replace("json", "quiz-of-tests"))
+    found = read_lm_eval(str(uri))
+    assert (len(found.train), len(found.test), found.fewshot_split) == (0, 12, "test")
+    assert found.sha256 == lm_eval_digest(str(uri))
+
+
+def test_demonstrations_in_place_of_a_tasks_own_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text("def three(dataset):\n    return dataset.select(range(3))\n")
+    for config, note, n_train in (
+        ("{sampler: first_n}", "demonstrations are drawn from train, of which the harness shows the first", 30),
+        (
+            "{samples: [{question: a, options: [b, c], answer: 0}]}",
+            "drawn from test, in place of the task's own 1 documents",
+            0,
+        ),
+        (
+            "{split: train, process_docs: !function utils.three}",
+            "drawn from test, in place of the task's own 3 documents",
+            0,
+        ),
+    ):
+        found = read_lm_eval(str(write(tmp_path, f"{TASK}fewshot_config: {config}\n")))
+        assert note in found.note
+        assert len(found.train) == n_train
+
+
+def test_what_stands_before_choices_may_be_a_new_line(tmp_path: Path) -> None:
+    found = read_lm_eval(str(write(tmp_path, TASK.replace('target_delimiter: " "', 'target_delimiter: "\\n"'))))
+    assert found.form.test(found.test[0].fields).endswith("\nAnswer:\n")
+    assert found.form.demonstration(found.train[0].fields, "B").endswith("\nAnswer:\nB\n\n")
 
 
 def test_too_few_documents_for_demonstrations_are_named_by_their_split(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from biaseval.errors import InputError, Problems
 from biaseval.examples.files import Example, ExampleFile, Wanted
-from biaseval.examples.lm_eval.data import read_lm_eval
+from biaseval.examples.harness import read_lm_eval
 from biaseval.examples.options import Options, read_options
 from biaseval.examples.template import TextFormat, options_template
 from biaseval.label_bias.bias_rows import ENOUGH, bias_score_rows
@@ -254,10 +254,7 @@ def _field_problems(prompt: PromptSpec, data: LabelDataSpec, options: Options | 
 def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:
     found = read_lm_eval(data.lm_eval)
     task = Task(data.name, found.form.instruction or "", (), (), (), found.sha256)
-    notes = []
-    if found.takes_first and any(spec.prompt.n_demos):
-        split = found.fewshot_split
-        notes.append(f"{task.name}: demonstrations are drawn from {split}, of which the harness shows the first")
+    notes = [f"{task.name}: {found.note}"] if found.note and any(spec.prompt.n_demos) else []
     return _dataset(
         task,
         # Where the documents that are measured are those that demonstrations come from, they are split as rows are.

@@ -15,7 +15,7 @@ from biaseval.analysis.causal_draws import derive_label_bias
 from biaseval.analysis.relations import connect
 from biaseval.errors import Problems
 from biaseval.examples.chat import chat_notes
-from biaseval.examples.lm_eval.data import lm_eval_digest
+from biaseval.examples.harness import lm_eval_digest
 from biaseval.label_bias.begin import Begun, begin_tasks
 from biaseval.label_bias.formats import measured
 from biaseval.label_bias.plan import TaskPlan, plan_task
@@ -32,7 +32,7 @@ from biaseval.pipelines.causal import (
     with_training_rows,
     write_causal,
 )
-from biaseval.pipelines.kind import Description, Kind, Page, Plan, Stage
+from biaseval.pipelines.kind import Description, Kind, Need, Page, Plan, Stage
 from biaseval.pipelines.label_scores import LIKELIHOOD
 from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
@@ -127,6 +127,12 @@ def _recorded(spec: LabelBiasSpec, plan: TaskPlan) -> dict[str, str]:
 def _lm_eval_tasks(spec: LabelBiasSpec) -> dict[str, str]:
     """Return the YAML file of each task that has one: it names files that the spec does not."""
     return {data.name: data.lm_eval for data in spec.datasets().values() if isinstance(data, LmEvalDataSpec)}
+
+
+def _needs(spec: LabelBiasSpec) -> Iterator[Need]:
+    """Yield what tasks of the harness need."""
+    if _lm_eval_tasks(spec):
+        yield Need("data.lm_eval needs", "harness", ("lm_eval",))
 
 
 def _describe(spec: LabelBiasSpec, inputs: CausalInputs) -> Description:
@@ -246,4 +252,5 @@ LABEL_BIAS = Kind(
     derive=derive_label_bias,
     page=_page,
     headline=lambda spec: HEADLINE,
+    needs=_needs,
 )
