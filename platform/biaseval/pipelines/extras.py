@@ -24,7 +24,8 @@ def refuse_missing_extras(kind: AnyKind, spec: AnySpec) -> None:
     missing: dict[str, list[str]] = {}
     for need in needs_of(kind, spec):
         if lacking := [name for name in need.packages if not _is_installed(name)]:
-            line = f"{need.why} {' and '.join(lacking)}, which {'are' if len(lacking) > 1 else 'is'} not installed"
+            named = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
+            line = f"{need.why} {named}, which {'are' if len(lacking) > 1 else 'is'} not installed"
             missing.setdefault(need.extra, []).append(line)
     problems = [f"{'; '.join(lines)}; {how_to_install(extra)}" for extra, lines in missing.items()]
     if problems:
