@@ -24,7 +24,7 @@ from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device, refuse_unusable_gpu
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Ask, Resources, allocate
-from biaseval.execute.tasks import Task, Worker, as_ours
+from biaseval.execute.tasks import Making, Task, Worker, as_ours
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from biaseval.execute.cluster import Cluster
     from biaseval.execute.pace import Pace
-    from biaseval.execute.parts import Parts
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ _IN_FLIGHT = 3
 
 
 def made_on_ray(
-    parts: Parts, run: Run, missing: Sequence[Unit], cluster: Cluster, pace: Pace
+    parts: Making, run: Run, missing: Sequence[Unit], cluster: Cluster, pace: Pace
 ) -> Generator[Done, None, None]:
     """Make the missing units of a stage on a cluster, in any order, and yield each when it is complete.
 
@@ -169,7 +168,7 @@ def _looked_after(wait: Wait, allocation: Allocation, pace: Pace) -> Iterator[ty
 
 
 def _mapped(
-    parts: Parts, run: Run, missing: Sequence[Unit], allocation: Allocation, resources: Resources, step: type
+    parts: Making, run: Run, missing: Sequence[Unit], allocation: Allocation, resources: Resources, step: type
 ) -> ray.data.Dataset:
     import ray.data
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from biaseval.execute.budget import say_idle_budget
 from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import Resources, allocate
-from biaseval.execute.tasks import Task, as_ours
+from biaseval.execute.tasks import Making, Task, as_ours
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
-    from biaseval.execute.parts import Parts
 
 LITTLE_S = 25.0
 """Seconds of work that no Ray is started for."""
@@ -28,7 +27,7 @@ LITTLE_S = 25.0
 _NAME = "driver"
 
 
-def is_little(parts: Parts, missing: Sequence[Unit], cluster: Cluster) -> bool:
+def is_little(parts: Making, missing: Sequence[Unit], cluster: Cluster) -> bool:
     """Return whether the missing units of a stage are made here: they are little work, and nothing asks for more.
 
     A stage that does not say how long it takes, a GPU that it would use, and a Ray that is there already are each a
@@ -39,7 +38,7 @@ def is_little(parts: Parts, missing: Sequence[Unit], cluster: Cluster) -> bool:
     return parts.execution.gpus_per_actor == 0 or not _has_gpu()
 
 
-def made_here(parts: Parts, run: Run, missing: Sequence[Unit]) -> Generator[Done, None, None]:
+def made_here(parts: Making, run: Run, missing: Sequence[Unit]) -> Generator[Done, None, None]:
     """Make the missing units of a stage one after another, and yield each when it is complete.
 
     Raises:

@@ -5,13 +5,15 @@ So a part is complete when its files exist, whatever dies before or after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from biaseval.execute.tasks import Worker
-from biaseval.spec import ExecutionSpec
+from biaseval.execute.datasets import made_on_ray
+from biaseval.execute.here import is_little, made_here
+from biaseval.execute.pace import Pace
+from biaseval.execute.tasks import Making
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 
@@ -19,40 +21,9 @@ if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
 
 
-class Recorder(Protocol):
-    """Notes how a stage is made, in ``environment.json``, while it is."""
-
-    def add(self, done: Done) -> None:
-        """Hear of a finished part."""
-
-    def close(self) -> None:
-        """Hear that the sitting ends, however it does."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class Parts(Making):
     """A stage of parts that are independent of each other."""
-
-    name: str
-    """What is done, for messages: ``scoring``."""
-    verb: str
-    """What has happened to a part that is complete: ``scored``."""
-    noun: str = "rows"
-    """What units are measured in."""
-    units: Sequence[Unit]
-    execution: ExecutionSpec
-    worker: Callable[..., Worker]
-    """Makes the worker in its actor: ``worker(run, allocation, **arguments)``."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    prepare: Callable[..., Any] | None = None
-    """What a CPU task does before: ``prepare(run, task, **arguments)``; the worker gets what it returns."""
-    weights_bytes: int | None = None
-    """Of the model that each worker holds; None: nobody knows."""
-    n_passes: int = 0
-    """Of the model over each token of a unit, where workers measure batches (`leave_pace`); 0: they do not."""
-    recorder: Callable[[Run], Recorder] | None = None
-    seconds: Callable[[Unit], float] | None = None
-    """Returns about how long this process would take for a unit; None: nobody knows, or actors are asked for."""
 
     def begun(self, run: Run) -> int:
         """Return 0: a part is there or it is not."""
@@ -65,10 +36,6 @@ class Parts:
             InputError, BiasevalError: our own, from a worker.
             BiasevalError: Ray failed; complete parts stay.
         """
-        from biaseval.execute.datasets import made_on_ray
-        from biaseval.execute.here import is_little, made_here
-        from biaseval.execute.pace import Pace
-
         # Parts of stages that keep no record of their speed differ too much for the first to speak for all.
         pace = Pace(run, missing if self.recorder is not None else [], self.noun, self.n_passes)
         recorder = None if self.recorder is None else self.recorder(run)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from biaseval.errors import BiasevalError
+from biaseval.spec import ExecutionSpec
 from biaseval.store import Digest, Run
+from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +46,42 @@ class Worker(Protocol):
 
     def make(self, task: Task, prepared: Any) -> Made:
         """Return the files that a task lacks."""
+
+
+class Recorder(Protocol):
+    """Notes how a stage is made, in ``environment.json``, while it is."""
+
+    def add(self, done: Done) -> None:
+        """Hear of a finished part."""
+
+    def close(self) -> None:
+        """Hear that the sitting ends, however it does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Making:
+    """How parts that are independent of each other are made."""
+
+    name: str
+    """What is done, for messages: ``scoring``."""
+    verb: str
+    """What has happened to a part that is complete: ``scored``."""
+    noun: str = "rows"
+    """What units are measured in."""
+    units: Sequence[Unit]
+    execution: ExecutionSpec
+    worker: Callable[..., Worker]
+    """Makes the worker in its actor: ``worker(run, allocation, **arguments)``."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    prepare: Callable[..., Any] | None = None
+    """What a CPU task does before: ``prepare(run, task, **arguments)``; the worker gets what it returns."""
+    weights_bytes: int | None = None
+    """Of the model that each worker holds; None: nobody knows."""
+    n_passes: int = 0
+    """Of the model over each token of a unit, where workers measure batches (`leave_pace`); 0: they do not."""
+    recorder: Callable[[Run], Recorder] | None = None
+    seconds: Callable[[Unit], float] | None = None
+    """Returns about how long this process would take for a unit; None: nobody knows, or actors are asked for."""
 
 
 def as_ours(error: Exception, name: str) -> BiasevalError:
