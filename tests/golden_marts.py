@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biaseval.analysis import query
-from biaseval.analysis.relations import relations
-from biaseval.pipelines import import_scores
+from biaseval.analysis.sql_files import relations
+from biaseval.runs import import_scores
 from biaseval.tables import tables_of
 from tests.compare.runs import HITS, label_plan
 from tests.compare.test_qa_bias import qa_plan

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 import torch
 
-from biaseval.execute import groups, here, workers
+from biaseval.execute import groups, workers
+from biaseval.execute import in_process as here
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Resources
-from biaseval.execute.tuning import Attempts
+from biaseval.execute.tune import Attempts
 from biaseval.execute.waiting import Wait
 
 
@@ -35,7 +36,7 @@ def in_this_process() -> Iterator[None]:
         patch.setattr(workers, "this_node", lambda: None)
         patch.setattr("ray.wait", lambda led, **of_ray: (led, []))
         patch.setattr("ray.get", _Led.result)
-        patch.setattr("biaseval.execute.tuning.try_all", _try_all)
+        patch.setattr("biaseval.execute.tune.try_all", _try_all)
         for module in (groups, workers):  # it would silence this process
             patch.setattr(module, "quiet_worker", lambda: None)
         yield

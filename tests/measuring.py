@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from biaseval.analysis import marts
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from biaseval.store import Run
 
 

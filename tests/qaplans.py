@@ -9,7 +9,8 @@ from typing import Any
 
 import duckdb
 
-from biaseval.analysis import query, relations
+from biaseval.analysis import query
+from biaseval.analysis import sql_files as relations
 from biaseval.store import Run
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES, QA_PREDICTIONS
 from tests.measuring import measure

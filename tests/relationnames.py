@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from biaseval.analysis import relations
+from biaseval.analysis import sql_files as relations
 from biaseval.tables import tables_of
 
 

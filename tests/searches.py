@@ -12,9 +12,9 @@ from typing import Any
 import duckdb
 import yaml
 
-from biaseval.analysis import relations
-from biaseval.analysis.objectives import EVERYTHING
+from biaseval.analysis import sql_files as relations
 from biaseval.analysis.sign_flips import sign_flips
+from biaseval.search.objectives import EVERYTHING
 from biaseval.spec import stored_spec
 from biaseval.store import Run
 from biaseval.tables import SEARCH_SETTINGS, TABLES, TRIAL_EVALUATIONS, TRIAL_VALUES, TRIALS, tables_of

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from biaseval.analysis import query
 from biaseval.errors import InputError
-from biaseval.pipelines import run_spec
+from biaseval.runs import run_spec
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
 

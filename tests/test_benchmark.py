@@ -17,7 +17,7 @@ import pytest
 
 import biaseval
 from biaseval.majority_bias.prompts import template_of
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from biaseval.scoring.trie import build_trie
 from biaseval.spec import MajorityPromptSpec
 from jobs import benchmark as job

@@ -18,8 +18,8 @@ from biaseval.cache import FOLDER, file_digest, local_copy
 from biaseval.errors import InputError
 from biaseval.label_bias.templates import read_templates
 from biaseval.models import Loading, ModelSource, describe_reader, fingerprint_model, load_model, load_tokenizer
-from biaseval.pipelines import run_spec
 from biaseval.reading import WindowSettings, load_reader
+from biaseval.runs import run_spec
 from biaseval.spec import ConversationsSpec, load_spec
 from biaseval.store import Run
 from biaseval.training.conversations import read_conversations

@@ -25,7 +25,7 @@ import typer
 from biaseval import cli
 from biaseval.cli.arguments import resumable
 from biaseval.cli.printing import print_json
-from biaseval.pipelines import run_status
+from biaseval.runs import run_status
 from biaseval.spec import MIN_INSTANCES, load_spec
 from biaseval.store import Run
 from tests.commands import call

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from biaseval.pipelines.cost_lines import cost_lines, costs, idle_budget, reference_hours
 from biaseval.pipelines.qa_plan import ModelPlan, QuestionsPlan, describe_questions
-from biaseval.pipelines.words import cost_lines, costs, idle_budget, reference_hours
 from biaseval.spec import ExecutionSpec, QaBiasSpec
 
 FLOPS = 10 * 0.4 * 989e12 * 3600

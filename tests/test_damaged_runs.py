@@ -20,8 +20,8 @@ from biaseval.analysis import open_runs, query
 from biaseval.digests import recorded
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute.tasks import Made
-from biaseval.pipelines import import_scores, reanalyse_run, report_run, run_spec, run_status
 from biaseval.pipelines.directory import read_spec
+from biaseval.runs import import_scores, reanalyse_run, report_run, run_spec, run_status
 from biaseval.spec import AnySpec, load_spec
 from biaseval.store import Run
 from tests.commands import call

@@ -16,7 +16,7 @@ import pytest
 
 from biaseval.analysis import ANALYTICS
 from biaseval.analysis.dictionary import Dictionary, listed, write_comments
-from biaseval.analysis.relations import connect, create, relations
+from biaseval.analysis.sql_files import connect, create, relations
 from biaseval.tables import tables_of
 from tests.commands import call
 from tests.compare.runs import label_plan, make
@@ -118,7 +118,7 @@ def test_comments_name_the_values_of_enumerations(column: str) -> None:
 
 
 def test_results_duckdb_has_the_comments_in_any_shell(tmp_path: Path) -> None:
-    from biaseval.pipelines import analyse_run
+    from biaseval.runs import analyse_run
 
     run = label_plan({"task1": "11110000"}).write(tmp_path / "run")
     analyse_run(run)

@@ -15,7 +15,7 @@ from pydantic import ValidationError, create_model
 
 from biaseval.parsing import ParseError, yaml_value
 from biaseval.spec import Spec, load_spec
-from biaseval.spec.sections import Section
+from biaseval.spec.shared_sections import Section
 from tests.test_spec_words import SECTIONS
 
 ROOT = Path(__file__).parents[1]

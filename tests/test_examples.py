@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from biaseval.analysis import query
-from biaseval.pipelines import run_spec
+from biaseval.runs import run_spec
 from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.notebooks import code_cells, read, run

@@ -20,9 +20,10 @@ from biaseval.errors import BiasevalError
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.parts import Parts
 from biaseval.execute.tasks import Made, Task
-from biaseval.pipelines import label_scores, score_prompts
+from biaseval.pipelines import label_scores
 from biaseval.pipelines.label_scores import LabelScoresWorker, read_part
 from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord, known_budgets, with_share
+from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit

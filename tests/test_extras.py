@@ -19,7 +19,7 @@ EXTRAS = ("deepspeed", "peft", "nltk", "sklearn", "scikit_learn", "spacy", "pola
 BEGIN = """
 from tests.inprocess import in_this_process
 from biaseval.errors import InputError
-from biaseval.pipelines import describe, run_spec
+from biaseval.runs import (describe, run_spec)
 from biaseval.spec import load_spec
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis.relations import relations
+from biaseval.analysis.sql_files import relations
 from biaseval.tables import TABLES
 from tests.golden_marts import all_differences, computed, differences, golden
 

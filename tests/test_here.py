@@ -10,14 +10,14 @@ from typing import Any, Literal
 import pytest
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute import here
+from biaseval.execute import in_process as here
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.machine import n_cores
 from biaseval.execute.parts import Parts
 from biaseval.execute.tasks import Made
-from biaseval.pipelines import run_status
 from biaseval.pipelines.causal import part_entry
 from biaseval.pipelines.label_scores import scoring_stage
+from biaseval.runs import run_status
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.units import Unit

@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from biaseval.errors import InputError
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.pipelines import score_prompts
 from biaseval.prompting.labels import label_problem
+from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
 from tests.taskfiles import write_task
 from tests.tinymodels import make_llama, make_tokenizer

@@ -16,7 +16,7 @@ import yaml
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import InputError
 from biaseval.parsing import yaml_value
-from biaseval.pipelines import describe, first_spec
+from biaseval.runs import describe, first_spec
 from biaseval.spec import LabelBiasSpec, load_spec
 from tests.commands import call
 from tests.label_bias.test_own_data import reviews, write_csv

@@ -17,7 +17,7 @@ import pytest
 from biaseval import store
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import datasets
-from biaseval.pipelines import run_status
+from biaseval.runs import run_status
 from biaseval.store import Run
 from biaseval.units import Unit, missing_units
 from tests.buckets import s3_server

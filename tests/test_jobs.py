@@ -15,7 +15,7 @@ import pytest
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 from biaseval.models import ModelSource, load_model
-from biaseval.pipelines import run_status
+from biaseval.runs import run_status
 from tests.heads import BIN, Head, ray_head
 from tests.processes import ROOT
 from tests.test_pipelines import digests

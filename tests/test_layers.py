@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"demo", "doctor"},
+    {"runs"},
+    {"search"},  # a kind over other kinds
     {"pipelines"},
     {"execute", "report", "results"},
     {"analysis", "training"},
@@ -22,7 +25,7 @@ LAYERS = [
     {"examples"},
     {"reading"},  # its causal models are continued by scoring
     {"scoring"},
-    {"units", "environment", "tuning"},  # the last is pure: it knows specs, and not what a trial is
+    {"units", "environment"},
     {"spec"},
     {"prompting", "qa_bias"},  # their records are what a spec may ask for
     {"records"},
@@ -33,24 +36,17 @@ LAYERS = [
     {"tables"},
     {"models"},  # with scoring it runs where there is no pydantic
     {"cache"},
-    {"analytics_files", "errors", "parsing", "plain", "progress"},
+    {"analytics_files", "errors", "json_values", "parsing", "progress"},
 ]
 HEAVY = {"torch", "transformers", "ray", "peft", "deepspeed"}
 MAY_BE_HEAVY = {"models", "scoring", "reading", "training", "execute", "demo"}
 
 
-def _level(module: str) -> int:
-    for level, names in enumerate(LAYERS):
-        if module in names:
-            return level
-    raise AssertionError(f"{module} stands in no layer: add it to LAYERS")
-
-
-def _imports(path: Path, *, only_module_level: bool) -> set[str]:
+def _names(path: Path, *, only_module_level: bool) -> set[str]:
+    """Return what a file imports, with the names that it takes from there."""
     tree = ast.parse(path.read_text())
-    nodes = tree.body if only_module_level else list(ast.walk(tree))
     found: set[str] = set()
-    for node in nodes:
+    for node in tree.body if only_module_level else ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -58,28 +54,56 @@ def _imports(path: Path, *, only_module_level: bool) -> set[str]:
     return found
 
 
-def _files() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+FILES = {
+    ".".join(("biaseval", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
 
 
-def _module(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def _file_of(name: str) -> str:
+    """Return the module of the package that has a name: itself, or the one that it is taken from."""
+    while name not in FILES:
+        name = name.rpartition(".")[0]
+    return name
 
 
-@pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path: Path) -> None:
-    own = _module(path)
-    for name in _imports(path, only_module_level=False):
-        if name.startswith("biaseval."):
-            imported = name.split(".")[1]
-            assert imported == own or _level(imported) > _level(own), f"{own} imports {imported}, which is not below it"
+IMPORTS = {
+    module: {_file_of(name) for name in _names(path, only_module_level=False) if name.partition(".")[0] == "biaseval"}
+    - {module}
+    for module, path in FILES.items()
+}
+"""Module to those that it imports, for types alone too."""
+
+FACADES = {"biaseval", "biaseval.runs"}
+"""These import from below what others ask them for."""
 
 
-@pytest.mark.parametrize("path", _files(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_heavy_packages_are_imported_where_they_are_the_subject(path: Path) -> None:
-    if _module(path) not in MAY_BE_HEAVY:
-        heavy = {name.split(".")[0] for name in _imports(path, only_module_level=True)} & HEAVY
-        assert not heavy
+def test_imports_point_down_and_never_in_a_circle() -> None:
+    """Between rooms by `LAYERS`, and between files, also of one room; nothing imports the package as a whole."""
+    levels = {name: level for level, names in enumerate(LAYERS) for name in names}
+    upward = [
+        f"{module} imports {name}, which is not below it"
+        for module, names in IMPORTS.items()
+        for name in names
+        if module != "biaseval"
+        and name.split(".")[1:2] != module.split(".")[1:2]
+        and (name == "biaseval" or levels[name.split(".")[1]] <= levels[module.split(".")[1]])
+    ]
+    assert upward == []
+    try:
+        TopologicalSorter({module: IMPORTS[module] for module in FILES.keys() - FACADES}).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle of imports: {' → '.join(error.args[1])}") from error
+
+
+def test_heavy_packages_are_imported_where_they_are_the_subject() -> None:
+    heavy = {
+        module: found
+        for module, path in FILES.items()
+        if module.partition(".")[2].partition(".")[0] not in MAY_BE_HEAVY
+        and (found := {name.split(".")[0] for name in _names(path, only_module_level=True)} & HEAVY)
+    }
+    assert heavy == {}
 
 
 def test_the_source_root_does_not_shadow_the_standard_library() -> None:
@@ -89,10 +113,10 @@ def test_the_source_root_does_not_shadow_the_standard_library() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        *("cli", "spec", "store", "analysis", "report", "pipelines"),
+        *("cli", "spec", "store", "analysis", "report", "pipelines", "runs"),
         *("label_bias.plan", "majority_bias.plan", "qa_bias.data", "qa_bias.attributes", "qa_bias.significance"),
         *("outputs.lm_eval", "outputs.table"),
-        *("tuning.samplers", "analysis.objectives"),
+        *("search.samplers", "search.objectives"),
     ],
 )
 def test_planning_and_reading_start_without_torch_or_ray(module: str) -> None:
@@ -105,7 +129,7 @@ def test_importing_the_package_changes_and_prints_nothing() -> None:
     code = """
 import os, sys
 before = dict(os.environ)
-import biaseval, biaseval.cli, biaseval.pipelines
+import biaseval, biaseval.cli, biaseval.runs
 assert dict(os.environ) == before
 import biaseval.models, biaseval.scoring, biaseval.training.outcome
 # torch names the folder of its own caches.

@@ -21,7 +21,7 @@ from biaseval.errors import BiasevalError, TransientError
 from biaseval.lease import held, hold, look
 from biaseval.lease.files import lease_file
 from biaseval.lease.record import Lease
-from biaseval.pipelines import score_prompts
+from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import LEASE, Run
 from tests.processes import ROOT, wait_until

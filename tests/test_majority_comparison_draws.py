@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.analysis import query, relations
+from biaseval.analysis import query
+from biaseval.analysis import sql_files as relations
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.report.comparison import comparison_content
 from biaseval.report.comparison_data import read_comparison

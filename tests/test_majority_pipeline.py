@@ -19,11 +19,11 @@ from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_model, load_tokenizer
-from biaseval.pipelines import describe, run_spec, run_status, write_report
 from biaseval.pipelines.directory import read_plan, read_spec
-from biaseval.pipelines.kinds import KINDS
-from biaseval.pipelines.run import planned_run
 from biaseval.prompting.matching import match_label
+from biaseval.runs import describe, run_spec, run_status, write_report
+from biaseval.runs.commands import claimed_run
+from biaseval.runs.kinds import KINDS
 from biaseval.spec import load_spec
 from biaseval.store import LOG, Run
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
@@ -196,7 +196,7 @@ def test_only_what_is_asked_is_computed(finished: tuple[Path, Path], tmp_path: P
     only = ["calibration=[]", "prompt.instruction=[true]", "seeds=[0]"]
     tables = {}
     for predict in ("likelihood", "generate", "constrained"):
-        with planned_run(load_spec(spec, [f"predict=[{predict}]", *only]), str(tmp_path / predict)) as run:
+        with claimed_run(load_spec(spec, [f"predict=[{predict}]", *only]), str(tmp_path / predict)) as run:
             [scoring] = KINDS["majority_bias"].stages(run, read_spec(run), read_plan(run))
             tables[predict] = {name.partition("/")[0] for unit in scoring.units for name in unit.files}
     # Constrained generation ends where a label does: labels decide, by their scores.

@@ -33,9 +33,9 @@ from biaseval.models import (
     load_sequence_model,
     load_tokenizer,
 )
-from biaseval.pipelines import describe
 from biaseval.pipelines.prompts_file import score_spec
 from biaseval.reading import load_reader
+from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
 from biaseval.scoring.memory import cache_budget_of
 from biaseval.spec import ExecutionSpec, ModelSpec

@@ -16,7 +16,7 @@ import torch
 from ray._raylet import GcsClient
 
 from biaseval.analysis import query
-from biaseval.pipelines import run_spec, run_status
+from biaseval.runs import run_spec, run_status
 from biaseval.spec import load_spec
 from tests.heads import Head, ray_head
 from tests.inprocess import in_this_process

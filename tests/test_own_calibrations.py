@@ -10,7 +10,7 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import analyse_run, reanalyse_run
+from biaseval.runs import analyse_run, reanalyse_run
 from biaseval.spec import load_spec, spec_of
 from biaseval.store import Run
 from tests.labelplans import rows

@@ -18,10 +18,10 @@ from biaseval.analysis import open_runs, query
 from biaseval.analysis.gates import check_run
 from biaseval.analysis.paths import without_partitions
 from biaseval.label_bias.splits import read_splits
-from biaseval.pipelines import analyse_run, first_spec
 from biaseval.pipelines.prompts_file import _prompt_rows
 from biaseval.qa_bias.data import read_questions
 from biaseval.records import Records
+from biaseval.runs import analyse_run, first_spec
 from biaseval.store import Run
 from biaseval.tables import tables_of
 from tests.labelplans import two_tasks

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import run_spec, run_status, score_prompts
-from biaseval.pipelines.run import planned_run
+from biaseval.runs import run_spec, run_status, score_prompts
+from biaseval.runs.commands import claimed_run
 from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
 from biaseval.store import LOG, Run
 from tests.inprocess import in_this_process
@@ -201,7 +201,7 @@ def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_p
     """More main rows than max_eval asks for included."""
     spec, run_dir = finished
     overrides = [f"tasks.splits={run_dir / 'splits'}", "seed=9", "tasks.max_eval=5", "calibration=[]", "name=again"]
-    with planned_run(load_spec(spec, overrides), str(tmp_path / "run")) as run:
+    with claimed_run(load_spec(spec, overrides), str(tmp_path / "run")) as run:
         second = run.read_table("splits")
     assert Run.open(str(run_dir)).read_table("splits").equals(second)
 
@@ -220,7 +220,7 @@ def test_a_directory_left_by_an_early_kill_is_taken_up(tmp_path: Path, tiny_llam
     (tmp_path / "run").mkdir()
     for name in (".writable", ".lock", "environment.json.incomplete-1234"):
         (tmp_path / "run" / name).write_text("")
-    with planned_run(load_spec(spec), str(tmp_path / "run")) as run:
+    with claimed_run(load_spec(spec), str(tmp_path / "run")) as run:
         assert run.parts("prompts")
     assert not list((tmp_path / "run").glob("*incomplete*"))
 
@@ -246,7 +246,7 @@ def test_a_plan_that_fails_leaves_nothing_in_the_way_of_a_mended_spec(tmp_path: 
     with pytest.raises(InputError, match="inputs lack a literal part of the template"):
         run_spec(bad, str(tmp_path / "run"))
     assert {path.name for path in (tmp_path / "run").iterdir()} <= {".lock"}
-    with planned_run(load_spec(spec), str(tmp_path / "run")) as run:
+    with claimed_run(load_spec(spec), str(tmp_path / "run")) as run:
         assert run.parts("prompts")
     assert yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["calibration"] == []
 

@@ -13,7 +13,7 @@ from biaseval.errors import InputError
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.resources import Resources
 from biaseval.pipelines import planning
-from biaseval.pipelines.run import describe, planned_run
+from biaseval.runs.commands import claimed_run, describe
 from biaseval.spec import LabelBiasSpec, load_spec
 from biaseval.store import Run
 from tests.buckets import free_port
@@ -45,7 +45,7 @@ def _spec(folder: Path, model: Path, **changes: Any) -> LabelBiasSpec:
 
 def _plan(spec: LabelBiasSpec, folder: Path) -> dict[str, bytes]:
     """Return the files of a new plan, by their names."""
-    with planned_run(spec, str(folder)) as run:
+    with claimed_run(spec, str(folder)) as run:
         names = [name for table in TABLES for name in run.files(table)]
         return {name: run.read_bytes(name) for name in [*names, "plan.json"]}
 
@@ -126,7 +126,7 @@ def test_a_plan_does_without_weights_and_a_run_begins_with_all_of_them(tmp_path:
     assert (found.lines, found.facts) == (whole.lines, whole.facts)
     problem = f"{model}: model directory without weights; model.safetensors or its shards must be in it"
     assert [*found.notes] == [*whole.notes, f"note: a run begins when the weights are there: {problem}"]
-    with pytest.raises(InputError) as caught, planned_run(spec, str(tmp_path / "run")):
+    with pytest.raises(InputError) as caught, claimed_run(spec, str(tmp_path / "run")):
         pass
     assert str(caught.value) == problem
     assert not (tmp_path / "run").exists()
@@ -140,7 +140,7 @@ def test_a_run_whose_ray_is_not_there_writes_nothing(
     monkeypatch.setattr("biaseval.execute.address._PATIENCE_S", 0.5)
     with (
         pytest.raises(InputError, match=r"^no Ray answers at"),
-        planned_run(_spec(tmp_path, tiny_llama), str(tmp_path / "run")),
+        claimed_run(_spec(tmp_path, tiny_llama), str(tmp_path / "run")),
     ):
         pass
     assert not (tmp_path / "run").exists()

@@ -18,7 +18,7 @@ from biaseval import demo
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.demo import QA_SPEC_PATH, READER_PATH
-from biaseval.pipelines import run_spec
+from biaseval.runs import run_spec
 from biaseval.spec import load_spec
 from tests.conftest import ROOT
 from tests.inprocess import in_this_process

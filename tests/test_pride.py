@@ -12,8 +12,8 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.errors import BiasevalError
-from biaseval.pipelines import run_spec
 from biaseval.pipelines.directory import read_plan
+from biaseval.runs import run_spec
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
 from tests.growth.runs import kept

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines import describe, score_prompts
 from biaseval.pipelines.prompts_file import _read_prompts, score_spec
+from biaseval.runs import describe, score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 
 

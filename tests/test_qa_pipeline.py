@@ -21,12 +21,12 @@ from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Allocation
 from biaseval.execute.tasks import Task
 from biaseval.models import ModelSource
-from biaseval.pipelines import describe, run_spec, run_status
 from biaseval.pipelines.directory import read_plan, read_spec
-from biaseval.pipelines.kinds import KINDS
-from biaseval.pipelines.run import planned_run
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.reading import ExtractiveReader, WindowSettings
+from biaseval.runs import describe, run_spec, run_status
+from biaseval.runs.commands import claimed_run
+from biaseval.runs.kinds import KINDS
 from biaseval.spec import QaBiasSpec, load_spec
 from tests.commands import call
 from tests.pages import page_of
@@ -243,7 +243,7 @@ def test_another_spec_model_or_file_is_refused(finished: tuple[Path, Path], tmp_
     (folder / "corpora/stopwords").mkdir(parents=True)
     (folder / "corpora/stopwords/english").write_text("the\n")
     with_data = write_spec(tmp_path, bert, text={"nltk_data": str(folder)}, heuristics=["ans_pos"])
-    with planned_run(load_spec(with_data), str(tmp_path / "with_data")):
+    with claimed_run(load_spec(with_data), str(tmp_path / "with_data")):
         pass
     (folder / "corpora/stopwords/english").write_text("a\n")
     with pytest.raises(InputError, match=r"sentences and words: changed from .* since .* was planned"):
@@ -373,7 +373,7 @@ def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path) -> 
     spec = write_spec(tmp_path, headless, models=[model])
     assert "would be new and untrained" in _without(spec, tmp_path / "run")
     allowed = write_spec(tmp_path, headless, models=[model | {"allow_untrained_head": True}], heuristics=["ans_len"])
-    with planned_run(load_spec(allowed), str(tmp_path / "allowed")) as run:
+    with claimed_run(load_spec(allowed), str(tmp_path / "allowed")) as run:
         _, answers = KINDS["qa_bias"].stages(run, read_spec(run), read_plan(run))
     assert isinstance(answers, Parts)
     allocation = Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=1, n_preparing=1)

@@ -14,9 +14,10 @@ from transformers import BartConfig
 
 from biaseval.cli import printing
 from biaseval.errors import InputError
-from biaseval.pipelines import describe, segments
+from biaseval.pipelines import segments
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.planted import planted_questions
+from biaseval.runs import describe
 from biaseval.spec import load_spec
 from tests.commands import call
 from tests.conftest import ROOT

@@ -11,9 +11,9 @@ from biaseval.analysis import query
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.models import ModelSource, load_tokenizer
-from biaseval.pipelines import run_spec
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.parts import n_prompts
+from biaseval.runs import run_spec
 from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
 from biaseval.store import Run
 

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 from biaseval.analysis import query
-from biaseval.analysis.objectives import Computing, Objective, Value, objective_columns
-from biaseval.analysis.samples import assigned
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.pipelines import analyse_run
-from biaseval.pipelines.arithmetic import make_block, together
-from biaseval.pipelines.kinds import kind_of
-from biaseval.pipelines.search import SEARCH, SearchInputs
-from biaseval.pipelines.trials import MADE, SHARED, deriving, row_of
 from biaseval.report.search_findings import read_search_findings
 from biaseval.report.search_words import summarize_search
+from biaseval.runs import analyse_run
+from biaseval.runs.kinds import kind_of
+from biaseval.search.computed_trials import make_block, together
+from biaseval.search.kind import SEARCH, SearchInputs
+from biaseval.search.objectives import Computing, Objective, Value, objective_columns
+from biaseval.search.samplers import Point
+from biaseval.search.samples import assigned
+from biaseval.search.trials import MADE, SHARED, deriving, row_of
 from biaseval.spec import SearchedSpec, SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
 from biaseval.tables import PROMPTS
-from biaseval.tuning.samplers import Point
 from tests.labelplans import Plan, two_tasks
 from tests.majorityplans import MajorityPlan
 from tests.searches import searched

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from biaseval.analysis.samples import assigned
 from biaseval.errors import BiasevalError
-from biaseval.pipelines import run_spec, run_status
+from biaseval.runs import run_spec, run_status
+from biaseval.search.samples import assigned
 from biaseval.spec import LabelBiasSpec, SearchSpec, load_spec
 from biaseval.store import Run
 from biaseval.tables import TRIALS

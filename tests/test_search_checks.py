@@ -10,7 +10,7 @@ import yaml
 
 from biaseval.analysis import query
 from biaseval.errors import BiasevalError
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.test_search_sql import by_task, sets

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from biaseval.analysis import query
-from biaseval.analysis.objectives import Computing, Objective, Value, objective_columns
-from biaseval.analysis.samples import ChooseOn, assigned, kept
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.directory import read_spec
-from biaseval.pipelines.kinds import kind_of
-from biaseval.pipelines.trials import Came, deriving
+from biaseval.runs.kinds import kind_of
+from biaseval.search.objectives import Computing, Objective, Value, objective_columns
+from biaseval.search.samples import ChooseOn, assigned, kept
+from biaseval.search.trials import Came, deriving
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, QaBiasSpec
 from biaseval.store import Run
 from tests.labelplans import Plan, two_tasks

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError, TransientError
-from biaseval.pipelines import describe, run_spec, run_status
-from biaseval.pipelines.trials import make_trial
+from biaseval.runs import describe, run_spec, run_status
+from biaseval.search.trials import make_trial
 from biaseval.spec import LabelBiasSpec, SearchSpec, load_spec
 from biaseval.store import Run
 from biaseval.tables import TRIALS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from biaseval.analysis.objectives import objective_columns
+from biaseval.search.objectives import objective_columns
 from biaseval.spec import differences, dump_spec, stored_spec
 from tests.searches import BASE
 from tests.test_search_spec import PENALTY, QA, SCALE, loaded, refused

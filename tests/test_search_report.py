@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from biaseval.analysis import query
-from biaseval.pipelines import write_report
-from biaseval.pipelines.trials import MADE
 from biaseval.report.findings import Row
 from biaseval.report.search_cells import number, parameter
 from biaseval.report.search_findings import read_search_findings
 from biaseval.report.search_words import search_caveats, summarize_search
+from biaseval.runs import write_report
+from biaseval.search.trials import MADE
 from biaseval.store import Run
 from tests.measuring import measure
 from tests.pages import mart, page_of

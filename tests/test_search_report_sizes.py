@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import BiasevalError
-from biaseval.pipelines import write_report
 from biaseval.report.search_findings import N_DRAWN
+from biaseval.runs import write_report
 from tests.pages import page_of
 from tests.qa_report.runs import table
 from tests.searches import Search

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis.samples import ChooseOn, assigned, groups, kept, samples_of
 from biaseval.errors import BiasevalError
+from biaseval.search.samples import ChooseOn, assigned, groups, kept, samples_of
 from biaseval.store import Run
 from tests.labelplans import Plan
 from tests.majorityplans import MajorityPlan

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines import describe
-from biaseval.pipelines.search import SEARCH, _batches
-from biaseval.pipelines.sharing import own_readers, varies
+from biaseval.runs import describe
+from biaseval.search.kind import SEARCH, _batches
+from biaseval.search.shared_work import own_readers, varies
 from biaseval.spec import SearchSpec
 from biaseval.units import Unit
 from tests.searches import BASE

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import query
-from biaseval.analysis.samples import assigned
-from biaseval.pipelines import analyse_run
-from biaseval.pipelines.arithmetic import Computed, make_block
-from biaseval.pipelines.trials import MADE, SHARED
 from biaseval.report import search_page
+from biaseval.runs import analyse_run
+from biaseval.search.computed_trials import Computed, make_block
+from biaseval.search.samples import assigned
+from biaseval.search.trials import MADE, SHARED
 from biaseval.spec import SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
 from tests.measuring import measure

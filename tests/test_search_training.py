@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from biaseval.demo import READER_PATH
-from biaseval.pipelines import describe, run_spec, run_status
+from biaseval.runs import describe, run_spec, run_status
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
 from tests.inprocess import in_this_process

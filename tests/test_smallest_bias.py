@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from biaseval.analysis.relations import connect
-from biaseval.pipelines import describe
+from biaseval.analysis.sql_files import connect
 from biaseval.prompting.power import smallest_gap
+from biaseval.runs import describe
 from tests.growth.runs import own_spec
 from tests.label_bias.test_own_data import reviews, write_csv
 from tests.label_bias_statistics.test_smallest_biases import smallest

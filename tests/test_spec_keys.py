@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from biaseval.errors import InputError
 from biaseval.spec import Spec, dump_spec, load_spec, stored_spec
-from biaseval.spec.sections import RunSpec
+from biaseval.spec.shared_sections import RunSpec
 
 KINDS: tuple[type[RunSpec], ...] = typing.get_args(Spec)
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))

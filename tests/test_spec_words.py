@@ -26,7 +26,7 @@ from biaseval.spec import (
     stored_spec,
 )
 from biaseval.spec.files import dump_spec
-from biaseval.spec.sections import Section
+from biaseval.spec.shared_sections import Section
 from biaseval.spec.words import as_meant
 from biaseval.store import Run
 from tests.commands import call

@@ -18,8 +18,8 @@ import pytest
 
 from biaseval.cli.arguments import WATCH_S
 from biaseval.lease import held
-from biaseval.pipelines import run_status, score_prompts
 from biaseval.pipelines.pace import rate_of
+from biaseval.runs import run_status, score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import LEASE, Run
 from tests.commands import call
@@ -166,7 +166,8 @@ def test_a_run_in_a_bucket_is_live_for_who_looks_from_another_machine(
 SCORE = """
 import sys, time
 from pathlib import Path
-from biaseval.pipelines import label_scores, score_prompts
+from biaseval.pipelines import label_scores
+from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from tests.inprocess import in_this_process
 

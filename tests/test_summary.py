@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from biaseval.analysis import query
-from biaseval.analysis.headlines import SCHEMA_VERSION, summarize
-from biaseval.plain import plain
+from biaseval.analysis.summary_marts import SCHEMA_VERSION, summarize
+from biaseval.json_values import plain
 from biaseval.store import Run
 from tests.commands import call
 from tests.compare.runs import label_plan, make

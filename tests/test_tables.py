@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from biaseval.analysis import query
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
 from tests.labelplans import two_tasks

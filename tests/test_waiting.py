@@ -22,7 +22,7 @@ from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Ask, Groups, NodeType, Resources, allocate
 from biaseval.execute.tasks import Made, Task
 from biaseval.execute.training import Training
-from biaseval.execute.tuning import Attempts, try_all
+from biaseval.execute.tune import Attempts, try_all
 from biaseval.execute.waiting import Wait
 from biaseval.spec import ExecutionSpec, LoraSpec, ModelSpec
 from biaseval.store import Run

@@ -50,9 +50,9 @@ def run(spec: str | Path | Mapping[str, Any], run_dir: str | Path | None = None,
     """
     import copy
 
+    from biaseval.json_values import plain
     from biaseval.parsing import yaml_flow
-    from biaseval.pipelines import run_spec
-    from biaseval.plain import plain
+    from biaseval.runs import run_spec
     from biaseval.spec import load_spec, spec_of
 
     changed = [f"{key}={yaml_flow(plain(value))}" for key, value in overrides.items()]

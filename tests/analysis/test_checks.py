@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from biaseval.analysis import ANALYTICS, relations
+from biaseval.analysis import ANALYTICS
+from biaseval.analysis import sql_files as relations
 from biaseval.errors import BiasevalError
 from biaseval.tables import tables_of
 from tests.labelplans import Plan, two_tasks

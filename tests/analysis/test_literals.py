@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from biaseval.analysis.literals import vain_literals
+from biaseval.analysis.unmatched_literals import vain_literals
 from tests.commands import call
 from tests.compare.runs import label_plan, make
 

@@ -12,7 +12,7 @@ import pytest
 
 from biaseval.analysis import open_runs, query
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS
 from tests.labelplans import rows, two_tasks

@@ -16,10 +16,11 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from biaseval.analysis import ANALYTICS, query, relations
+from biaseval.analysis import ANALYTICS, query
+from biaseval.analysis import sql_files as relations
 from biaseval.analysis.queries import open_runs
-from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import calibration_rows
+from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import tables_of
 from tests.labelplans import rows, two_tasks

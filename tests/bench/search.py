@@ -12,9 +12,9 @@ from typing import Any
 
 from biaseval.analysis import query
 from biaseval.environment import describe_environment
-from biaseval.pipelines import run_spec
-from biaseval.pipelines.arithmetic import make_block
-from biaseval.pipelines.trials import MADE, SHARED
+from biaseval.runs import run_spec
+from biaseval.search.computed_trials import make_block
+from biaseval.search.trials import MADE, SHARED
 from biaseval.spec import stored_spec
 
 _KEY = "calibration.cc.strength"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from biaseval.pipelines import run_spec
+from biaseval.runs import run_spec
 from biaseval.store import Run
 from tests.growth.runs import own_spec
 from tests.label_bias.test_own_data import reviews, write_csv

@@ -14,9 +14,9 @@ import yaml
 
 from biaseval.errors import InputError
 from biaseval.label_bias import data
-from biaseval.pipelines import run_spec, run_status
 from biaseval.pipelines.directory import read_plan
-from biaseval.pipelines.run import planned_run
+from biaseval.runs import run_spec, run_status
+from biaseval.runs.commands import claimed_run
 from biaseval.spec import LabelBiasSpec, grown_keys
 from biaseval.store import Run
 from tests.alike import assert_alike
@@ -107,7 +107,7 @@ def test_a_format_is_added_and_what_was_there_says_the_same(
 @pytest.mark.slow
 def test_a_killed_addition_is_begun_again(run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path) -> None:
     more = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2, 4]}, calibration=["cc"])
-    with planned_run(more, run.uri):
+    with claimed_run(more, run.uri):
         pass  # planned, and killed before anything was scored
     assert not run_status(run.uri).is_complete
     planned = read_plan(run)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import reanalyse_run, run_spec, run_status
+from biaseval.runs import reanalyse_run, run_spec, run_status
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
 from tests.alike import assert_alike

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
-from biaseval.pipelines import reanalyse_run, run_spec, run_status
+from biaseval.runs import reanalyse_run, run_spec, run_status
 from biaseval.spec import MajorityBiasSpec, QaBiasSpec, load_spec
 from tests.alike import assert_alike
 from tests.growth.runs import kept, rows

@@ -9,8 +9,8 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.splits import Sampler
-from biaseval.pipelines.run import describe, planned_run
 from biaseval.prompting.task_files import read_task
+from biaseval.runs.commands import claimed_run, describe
 from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
 from tests.taskfiles import write_task
 
@@ -38,7 +38,7 @@ def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tm
     )
     with pytest.raises(InputError) as shown:
         describe(spec)
-    with pytest.raises(InputError) as written, planned_run(spec, str(tmp_path / "run")):
+    with pytest.raises(InputError) as written, claimed_run(spec, str(tmp_path / "run")):
         pass
     assert str(shown.value) == str(written.value)
     title, *problems = str(shown.value).split("\n")

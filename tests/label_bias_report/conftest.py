@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from biaseval.pipelines import write_report
 from biaseval.report.findings import Findings, read_findings
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.label_bias_report.runs import make_run
 

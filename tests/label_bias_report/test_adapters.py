@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from biaseval.cli.printing import print_metrics
-from biaseval.pipelines import write_report
 from biaseval.pipelines.label_bias import LABEL_BIAS
 from biaseval.report.figures import _styles, metric_figures
 from biaseval.report.findings import read_findings
 from biaseval.report.methods import METHODS, method_name, side_by_side
 from biaseval.report.mitigation import training_caveats
 from biaseval.report.verdict import conclude
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.label_bias_report.runs import make_run
 from tests.pages import mart, page_of

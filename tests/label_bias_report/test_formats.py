@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from biaseval.analysis import query
-from biaseval.pipelines import describe, run_spec
 from biaseval.report.cautions import caveats
 from biaseval.report.compare_words import PARTNERS
 from biaseval.report.findings import Findings, read_findings
@@ -17,6 +16,7 @@ from biaseval.report.format_words import formats_words
 from biaseval.report.formats import formats_of
 from biaseval.report.summary import BESIDE_CONSTANT
 from biaseval.report.verdict import conclude
+from biaseval.runs import describe, run_spec
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
 from tests.commands import call

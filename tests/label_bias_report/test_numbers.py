@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import query
-from biaseval.pipelines import write_report
 from biaseval.report.cautions import caveats
 from biaseval.report.findings import Findings, read_findings
 from biaseval.report.page import render_page
 from biaseval.report.verdict import conclude
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.label_bias_report.runs import make_run
 from tests.pages import mart, page_of

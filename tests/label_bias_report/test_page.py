@@ -17,10 +17,10 @@ import yaml
 
 from biaseval.analysis import query
 from biaseval.errors import BiasevalError, InputError
-from biaseval.pipelines import write_report
 from biaseval.report.figures import metric_figures
 from biaseval.report.findings import METRICS, Findings
 from biaseval.report.page import render_page
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.label_bias_report.runs import make_run
 from tests.pages import Page, page_of
@@ -37,7 +37,7 @@ def test_the_written_files_are_the_report_and_a_figure_per_suite_and_metric(run:
 def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
     names = [path.relative_to(run.root).as_posix() for path in Path(run.root).glob("figures/*.svg")]
     before = {name: run.read_bytes(name) for name in [*names, "summary.json", "report.html"]}
-    code = f"from biaseval.pipelines import write_report; write_report({run.uri!r})"
+    code = f"from biaseval.runs import write_report; write_report({run.uri!r})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert {name: run.read_bytes(name) for name in before} == before
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from biaseval.pipelines import reanalyse_run
 from biaseval.report.cautions import caveats
 from biaseval.report.findings import Findings, read_findings
+from biaseval.runs import reanalyse_run
 from biaseval.store import Run
 from tests.label_bias_report.runs import told
 from tests.pages import mart, page_of

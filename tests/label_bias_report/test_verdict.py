@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from biaseval.pipelines import write_report
 from biaseval.report.findings import METRICS, Findings, Row, read_findings
 from biaseval.report.methods import METHODS
 from biaseval.report.page import render_page
 from biaseval.report.summary import measured, scope_of_words
 from biaseval.report.verdict import conclude
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.label_bias_report.runs import make_run, told
 from tests.pages import mart, page_of

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from biaseval.analysis.relations import connect, create, needed, relations
 from biaseval.analysis.sign_flips import sign_flips
+from biaseval.analysis.sql_files import connect, create, needed, relations
 from biaseval.tables import BOOTSTRAP_DRAWS, RUN_SETTINGS, TASKS
 
 Array = npt.NDArray[Any]

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis.relations import connect, create, relations
 from biaseval.analysis.sign_flips import sign_flips
+from biaseval.analysis.sql_files import connect, create, relations
 from tests.label_bias_statistics.answers import FAMILIES, METRICS, Array, rows
 from tests.statistics_macros.patterns import every_pattern, expected_tests
 

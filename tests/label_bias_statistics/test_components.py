@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 from tests.label_bias_statistics.answers import METRICS, Array, analysed, answers_of, one_task, rows, side
 from tests.label_bias_statistics.influences import influences
 from tests.statistics_macros.patterns import values

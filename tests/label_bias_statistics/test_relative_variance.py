@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 from tests.label_bias_statistics.answers import Answers, analysed, answers_of, right_with, rows, verdicts
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis.relations import connect, create, relations
+from biaseval.analysis.sql_files import connect, create, relations
 from tests.label_bias_statistics.answers import METRICS, rows
 
 REMEDIES = "label_bias_remedies"

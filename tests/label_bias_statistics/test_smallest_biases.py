@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 from tests.label_bias_statistics.answers import Answers, Rows, analysed, right_with, rows
 
 N_RUNS = 300

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 from tests.label_bias_statistics.answers import Answers, Array, analysed, right_with, rows, verdicts
 from tests.label_bias_statistics.influences import weighted_squared_preference
 

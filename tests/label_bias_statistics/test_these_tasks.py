@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 from tests.label_bias_statistics.answers import (
     FAMILIES,
     Answers,

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from biaseval.analysis import open_runs
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from tests.majorityplans import MajorityPlan
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from biaseval.analysis import query, relations
+from biaseval.analysis import query
+from biaseval.analysis import sql_files as relations
 from biaseval.errors import BiasevalError
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
 from tests.relationnames import names_of

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis.relations import connect
 from biaseval.analysis.sign_flips import sign_flips
+from biaseval.analysis.sql_files import connect
 
 N_ROWS, N_SETTINGS, N_SEEDS = 60, 5, 8
 

@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import f1_score
 
-from biaseval.analysis import open_runs, query, relations
+from biaseval.analysis import open_runs, query
+from biaseval.analysis import sql_files as relations
 from biaseval.errors import InputError
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import LABEL_SCORES, PROMPTS
 from tests.labelplans import two_tasks

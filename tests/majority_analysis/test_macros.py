@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from biaseval.analysis import relations
+from biaseval.analysis import sql_files as relations
 from tests.majorityplans import F1, GOLD, TEXT, Rows
 
 

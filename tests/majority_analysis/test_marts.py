@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from tests.majorityplans import ANSWERS, DEMOS, F1, SEEDS, MajorityPlan, rows
 from tests.measuring import measure
 

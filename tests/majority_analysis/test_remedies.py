@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis import relations
+from biaseval.analysis import sql_files as relations
 from tests.majorityplans import ANSWERS, DEMOS, MajorityPlan, Rows, rows
 from tests.measuring import measure
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from biaseval.pipelines import write_report
+from biaseval.runs import write_report
 from tests.majority_report.runs import make_run
 from tests.majorityplans import LARGE
 

@@ -14,7 +14,6 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Canvas
 
 from biaseval.analysis import query
-from biaseval.pipelines import write_report
 from biaseval.report import write_comparison
 from biaseval.report.comparison_data import read_comparison
 from biaseval.report.comparison_words import caveats
@@ -22,6 +21,7 @@ from biaseval.report.majority import f1_figures, render_majority_page
 from biaseval.report.majority_findings import read_majority_findings
 from biaseval.report.majority_words import cautions
 from biaseval.report.ternary import plot_ternary
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.browser import found_by_script, needs_browser
 from tests.majority_report.runs import HOSTILE, make_run, table, tables, ternary

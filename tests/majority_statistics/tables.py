@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from biaseval.analysis import relations
+from biaseval.analysis import sql_files as relations
 from tests.majorityplans import Rows
 
 Floats = npt.NDArray[np.float64]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from biaseval.pipelines import write_report
 from biaseval.report.majority import render_majority_page
 from biaseval.report.majority_findings import read_majority_findings
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.majority_report.runs import make_run
 from tests.majorityplans import ANSWERS, MajorityPlan, rows

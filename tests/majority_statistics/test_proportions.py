@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 from tests.majority_statistics.tables import PLACE, Floats, computed
 from tests.majorityplans import SEEDS, MajorityPlan, rows
 from tests.measuring import measure

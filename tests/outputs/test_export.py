@@ -12,7 +12,7 @@ import pytest
 from biaseval.analysis import query
 from biaseval.errors import InputError
 from biaseval.outputs.export import ExportedRow, ExportedTask
-from biaseval.pipelines import export_samples, import_scores
+from biaseval.runs import export_samples, import_scores
 from tests.commands import call
 from tests.labelplans import Plan, two_tasks
 from tests.majorityplans import MajorityPlan

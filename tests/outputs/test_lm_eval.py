@@ -13,8 +13,8 @@ from biaseval.analysis import query
 from biaseval.errors import InputError
 from biaseval.outputs.lm_eval import read_samples
 from biaseval.outputs.plan import plan_outputs
-from biaseval.pipelines import import_scores, report_run, run_status
-from biaseval.pipelines.exported import export_samples
+from biaseval.runs import import_scores, report_run, run_status
+from biaseval.runs.exported_samples import export_samples
 from biaseval.store import Run
 from tests.commands import call
 from tests.outputs.harness import copied, lines, reported_accuracy, results, samples

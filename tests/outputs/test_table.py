@@ -17,7 +17,7 @@ from biaseval.analysis import query
 from biaseval.errors import InputError
 from biaseval.outputs.plan import plan_outputs
 from biaseval.outputs.table import COLUMNS, read_table
-from biaseval.pipelines import import_scores
+from biaseval.runs import import_scores
 from biaseval.store import Run
 from tests.commands import call
 from tests.labelplans import two_tasks

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import CALIBRATIONS, PURPOSES, Purpose, random_words
 from biaseval.report.methods import explained, method_name
+from biaseval.runs import analyse_run
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec
 from tests.labelplans import Plan, rows
 from tests.taskfiles import write_task

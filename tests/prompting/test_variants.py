@@ -8,9 +8,9 @@ import pytest
 
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.pipelines import analyse_run
 from biaseval.prompting.calibration import Variant
 from biaseval.report.methods import method_name, method_order
+from biaseval.runs import analyse_run
 from tests.labelplans import Plan, rows
 from tests.taskfiles import write_task
 from tests.test_indistinct_labels import label_bias_spec

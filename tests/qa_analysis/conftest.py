@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from tests.qaplans import two_segments
 
 

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from biaseval.analysis import qa_draws, query, relations
+from biaseval.analysis import qa_draws, query
+from biaseval.analysis import sql_files as relations
 from biaseval.errors import BiasevalError
-from biaseval.pipelines import analyse_run
+from biaseval.runs import analyse_run
 from biaseval.tables import tables_of
 from tests.measuring import measure
 from tests.qaplans import QaPlan, two_models, two_segments

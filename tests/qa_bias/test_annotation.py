@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.annotation import load_annotator
 from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.spacy_pipeline import load_annotator
 from tests.qa_bias.tablerows import examples_of, read_rows
 
 PARSED = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines import describe
+from biaseval.runs import describe
 from biaseval.spec import load_spec
 
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
-from biaseval.pipelines import run_spec
 from biaseval.qa_bias.data import Question, QuestionSet, read_questions
 from biaseval.qa_bias.predictions import read_predictions
+from biaseval.runs import run_spec
 from biaseval.spec import TableSpec, differences, load_spec
 from biaseval.store import Run
 

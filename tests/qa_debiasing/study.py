@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.analysis import relations
+from biaseval.analysis import sql_files as relations
 from biaseval.analysis.qa_chance import N_UNITS
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.qa_bias.changes import change_draws

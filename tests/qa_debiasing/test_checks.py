@@ -10,7 +10,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from biaseval.analysis import relations
+from biaseval.analysis import sql_files as relations
 from tests.measuring import measure
 from tests.qa_debiasing.studies import hand_draws, two_readers
 from tests.qa_debiasing.study import MARTS, Study, all_sql, problems, rows, within_transaction

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from biaseval.pipelines import write_report
 from biaseval.report.qa_findings import QaFindings, read_qa_findings
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.qa_report.runs import make_run
 from tests.specs import write_plan

@@ -12,12 +12,12 @@ import yaml
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.cli.printing import print_metrics
-from biaseval.pipelines import headline, write_report
 from biaseval.pipelines.directory import read_spec
 from biaseval.report.findings import Row
 from biaseval.report.qa import render_qa_page, threshold_sentence
 from biaseval.report.qa_findings import N_EXAMPLES, QaFindings, excerpt, read_qa_findings
 from biaseval.report.qa_summary import qa_caveats
+from biaseval.runs import headline, write_report
 from biaseval.store import Run
 from tests.pages import Page, mart, page_of
 from tests.qa_report.runs import make_run, right, table, told

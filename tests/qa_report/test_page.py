@@ -16,9 +16,9 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.errors import BiasevalError
-from biaseval.pipelines import write_report
 from biaseval.report.qa import render_qa_page
 from biaseval.report.qa_findings import read_qa_findings
+from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.pages import Page, page_of, printed_queries
 from tests.qa_report.runs import make_run
@@ -40,7 +40,7 @@ def test_the_written_files_are_the_report_and_its_figures(run: Run) -> None:
 def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
     names = [path.relative_to(run.root).as_posix() for path in Path(run.root).glob("figures/*.svg")]
     before = {name: run.read_bytes(name) for name in [*names, "summary.json", "report.html"]}
-    code = f"from biaseval.pipelines import write_report; write_report({run.uri!r})"
+    code = f"from biaseval.runs import write_report; write_report({run.uri!r})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert {name: run.read_bytes(name) for name in before} == before
 

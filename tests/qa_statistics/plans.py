@@ -10,8 +10,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from biaseval.analysis.relations import connect, create, relations
 from biaseval.analysis.sign_flips import sign_flips
+from biaseval.analysis.sql_files import connect, create, relations
 from biaseval.qa_bias.significance import segment_draws
 from biaseval.tables import tables_of
 from tests.qaplans import QaPlan, Rows

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import query
-from biaseval.analysis.relations import connect
 from biaseval.analysis.sign_flips import sign_flips
+from biaseval.analysis.sql_files import connect
 from tests.measuring import measure
 from tests.qa_statistics.nulls import Floats
 from tests.qa_statistics.plans import TITLES, opened, read, small_plan

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from biaseval.execute import groups
-from biaseval.pipelines import run_status
-from biaseval.pipelines.status import UnderWay
+from biaseval.runs import run_status
+from biaseval.runs.status import UnderWay
 from biaseval.store import Run
 from biaseval.training.loop import StepRecord
 from biaseval.units import Unit

@@ -21,9 +21,9 @@ from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
-from biaseval.pipelines import describe, run_spec, run_status, train_qa
-from biaseval.pipelines.status import UnderWay
 from biaseval.reading import ExtractiveReader, WindowSettings, reader_inputs
+from biaseval.runs import describe, run_spec, run_status, train_qa
+from biaseval.runs.status import UnderWay
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
 from biaseval.training.questions import Questions, answer_logits

@@ -14,8 +14,8 @@ import yaml
 
 from biaseval.errors import BiasevalError
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
-from biaseval.pipelines import run_spec, run_status, train_qa
 from biaseval.reading import reader_inputs
+from biaseval.runs import run_spec, run_status, train_qa
 from biaseval.store import Run
 from biaseval.tables import TRAINED_MODELS
 from biaseval.training import outcome as outcome_module

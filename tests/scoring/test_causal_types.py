@@ -21,8 +21,8 @@ from biaseval.models import (
     load_model,
     load_tokenizer,
 )
-from biaseval.pipelines import describe
 from biaseval.pipelines.prompts_file import score_spec
+from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
 from biaseval.spec import ExecutionSpec, ModelSpec
 from tests.causaltypes import TYPES, save_small, small_config

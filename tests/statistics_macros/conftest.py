@@ -8,7 +8,7 @@ from contextlib import closing
 import duckdb
 import pytest
 
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 
 
 @pytest.fixture

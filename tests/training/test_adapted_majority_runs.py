@@ -12,8 +12,8 @@ import yaml
 from biaseval.analysis import query
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_model, load_tokenizer
-from biaseval.pipelines import run_spec
 from biaseval.prompting.matching import match_label
+from biaseval.runs import run_spec
 from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.inprocess import in_this_process

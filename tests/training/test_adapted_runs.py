@@ -24,8 +24,8 @@ from biaseval.errors import InputError
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.training import Training
 from biaseval.models import AdapterSlot, ModelSource, load_model, load_tokenizer
-from biaseval.pipelines import run_spec, run_status, train_lora
 from biaseval.pipelines.adapters import TrainingSummary
+from biaseval.runs import run_spec, run_status, train_lora
 from biaseval.scoring import LabelScorer
 from biaseval.spec import AnySpec, LabelBiasSpec, load_spec
 from biaseval.store import Run

@@ -26,9 +26,10 @@ from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Groups
 from biaseval.execute.tasks import Made, Task
 from biaseval.execute.training import Training
-from biaseval.pipelines import describe, run_spec, train_lora
 from biaseval.pipelines.adapters import TrainingSummary, adapter_stage, training_summary
-from biaseval.pipelines.run import make_missing, planned_run
+from biaseval.pipelines.run import make_missing
+from biaseval.runs import describe, run_spec, train_lora
+from biaseval.runs.commands import claimed_run
 from biaseval.spec import AnySpec, ExecutionSpec, LabelBiasSpec, load_spec
 from biaseval.store import Run
 from biaseval.training import outcome
@@ -145,7 +146,7 @@ def test_a_deepspeed_file_that_contradicts_is_refused_before_anything_is_written
 def test_a_deepspeed_file_is_checked_whenever_training_begins(tmp_path: Path, tiny_llama: Path) -> None:
     """How workers share their memory may change while a run resumes, and so may the file."""
     spec = load_spec(write_spec(tmp_path, tiny_llama))
-    with planned_run(spec, str(tmp_path / "run")):
+    with claimed_run(spec, str(tmp_path / "run")):
         pass
     (tmp_path / "ds.json").write_text('{"train_batch_size": 4}')
     changed = load_spec(tmp_path / "spec.yaml", ["lora.zero=2", f"lora.deepspeed_config={tmp_path / 'ds.json'}"])

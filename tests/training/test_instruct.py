@@ -19,9 +19,9 @@ from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_tokenizer
-from biaseval.pipelines import describe, run_spec, run_status, train_instruct
 from biaseval.pipelines.instruct import InstructSummary
-from biaseval.pipelines.run import planned_run
+from biaseval.runs import describe, run_spec, run_status, train_instruct
+from biaseval.runs.commands import claimed_run
 from biaseval.scoring import LabelScorer
 from biaseval.spec import InstructSpec, load_spec
 from biaseval.store import Run
@@ -117,7 +117,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, object_st
     """Return the spec and the directory, in a bucket, of a tuning that was killed when six steps were made."""
     folder = tmp_path_factory.mktemp("killed")
     path, run_dir, marker = write_spec(folder, tiny_llama), f"{object_store}/runs/killed", folder / "marker"
-    with planned_run(load(path), run_dir):
+    with claimed_run(load(path), run_dir):
         pass
     code = "from tests.training.interruptions import waiting_command; waiting_command()"
     command = ("train", "instruct", str(path), "--run-dir", run_dir)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines import train_lora
+from biaseval.runs import train_lora
 from biaseval.spec import LabelBiasSpec, LoraSpec, differences, load_spec
 
 MINIMAL = "kind: label_bias\nname: x\nmodel: {path: m}\ntasks: {path: tasks}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from biaseval.analysis import query
-from biaseval.pipelines import run_spec, run_status
+from biaseval.runs import run_spec, run_status
 from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.smallstudy import write_spec

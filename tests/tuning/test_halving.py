@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ray.tune.schedulers.async_hyperband import _Bracket
 
+from biaseval.search.halving import Reached, cutoffs
 from biaseval.spec import StopEarlySpec
 from biaseval.training.evaluation import Scores, Watch
-from biaseval.tuning.halving import Reached, cutoffs
 
 
 def rule(grace_steps: int = 10, reduction: float = 2) -> StopEarlySpec:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from biaseval.pipelines.trials import result_of
+from biaseval.search.halving import Reached
+from biaseval.search.samplers import Point, Result, sampler_of
+from biaseval.search.trials import result_of
 from biaseval.spec import SearchSpec, stored_spec
-from biaseval.tuning.halving import Reached
-from biaseval.tuning.samplers import Point, Result, sampler_of
 from tests.searches import searched
 
 RATE, ROWS, SORT = "lora.learning_rate", "tasks.max_eval", "scoring.normalization"

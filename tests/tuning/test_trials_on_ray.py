@@ -10,7 +10,7 @@ import pytest
 
 from biaseval.errors import BiasevalError
 from biaseval.execute.resources import Resources
-from biaseval.execute.tuning import Attempts, try_all
+from biaseval.execute.tune import Attempts, try_all
 from biaseval.execute.waiting import Wait
 from biaseval.execute.workers import ATTEMPTS
 from biaseval.spec import ExecutionSpec

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from biaseval.analysis.relations import Relation, connect, create, relations, rows
+from biaseval.analysis.sql_files import Relation, connect, create, relations, rows
 from biaseval.tables import tables_of
 
 OUTCOMES = pa.schema(

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.analysis.relations import connect, read_parquet, rows
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
+from biaseval.analysis.sql_files import connect, read_parquet, rows
 from biaseval.environment import read_environment
 from biaseval.spec import BASE, CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run

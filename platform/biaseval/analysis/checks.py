@@ -13,7 +13,7 @@ from sys import float_info
 import duckdb
 
 from biaseval.analysis.dictionary import Dictionary
-from biaseval.analysis.relations import Relation
+from biaseval.analysis.sql_files import Relation
 from biaseval.tables import TableSchema
 
 _SLACK = 1e-6

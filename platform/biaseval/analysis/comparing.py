@@ -10,7 +10,7 @@ import duckdb
 
 from biaseval.analysis.compared_kinds import KINDS, Row
 from biaseval.analysis.queries import open_runs, run_names, stored_kind
-from biaseval.analysis.relations import literal
+from biaseval.analysis.sql_files import literal
 from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run

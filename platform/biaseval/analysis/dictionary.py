@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from biaseval.analysis.relations import literal, relations
+from biaseval.analysis.sql_files import literal, relations
 from biaseval.analytics_files import ANALYTICS, comment
 from biaseval.tables import tables_of
 

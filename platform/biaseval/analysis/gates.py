@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from biaseval.analysis.compared_kinds import Row
 from biaseval.analysis.comparing import compare_runs
-from biaseval.analysis.headlines import HEADLINE_MARTS, headline_of
 from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.queries import open_runs, stored_kind
-from biaseval.analysis.relations import as_pattern, literal
+from biaseval.analysis.sql_files import as_pattern, literal
+from biaseval.analysis.summary_marts import HEADLINE_MARTS, headline_of
 from biaseval.errors import InputError, Problems, did_you_mean
 from biaseval.store import Run
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from biaseval.analysis.checks import key_check, range_check
 from biaseval.analysis.dictionary import Dictionary, write_comments
-from biaseval.analysis.relations import (
+from biaseval.analysis.sql_files import (
     Relation,
     begin_tables,
     calibrations_of,

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import duckdb
 
-from biaseval.analysis.relations import (
+from biaseval.analysis.sql_files import (
     Calibrated,
     begin_views,
     calibration_columns,

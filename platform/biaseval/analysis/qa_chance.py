@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pyarrow.compute as pc
 
-from biaseval.analysis.relations import connect, create_tables, create_views, local_copy, relations, rows
 from biaseval.analysis.sign_flips import sign_flips
+from biaseval.analysis.sql_files import connect, create_tables, create_views, local_copy, relations, rows
 from biaseval.qa_bias.bias_draws import bias_draws
 from biaseval.qa_bias.search_null import enough_permutations, search_nulls
 from biaseval.spec import QaBiasSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from biaseval.analysis.relations import connect, create_tables, create_views, local_copy, relations, rows
+from biaseval.analysis.sql_files import connect, create_tables, create_views, local_copy, relations, rows
 from biaseval.qa_bias.changes import change_draws
 from biaseval.store import Run
 from biaseval.tables import (

@@ -8,7 +8,7 @@ from contextlib import closing
 import duckdb
 import pyarrow as pa
 
-from biaseval.analysis.relations import connect, create_tables, create_views, literal, local_copy, relations, rows
+from biaseval.analysis.sql_files import connect, create_tables, create_views, literal, local_copy, relations, rows
 from biaseval.qa_bias.heuristics import Variant
 from biaseval.qa_bias.significance import given_thresholds, segment_draws, threshold_grid
 from biaseval.spec import QaBiasSpec

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from biaseval.analysis.marts import ADDED_LAST, LARGE, mart_file
 from biaseval.analysis.paths import without_partitions
-from biaseval.analysis.relations import (
+from biaseval.analysis.sql_files import (
     Listed,
     Relation,
     begin_tables,

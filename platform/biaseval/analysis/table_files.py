@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from biaseval.plain import as_text, in_markdown, plain
+from biaseval.json_values import as_text, in_markdown, plain
 
 _NUMBERS = ("int", "uint", "float", "double", "decimal")
 

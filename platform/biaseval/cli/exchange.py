@@ -83,7 +83,7 @@ def export_lm_eval(
 
     Example: biaseval export lm-eval runs/quickstart --out samples
     """
-    from biaseval.pipelines import export_samples
+    from biaseval.runs import export_samples
 
     names = export_samples(run, out)
     if as_json:
@@ -102,7 +102,7 @@ def _import(
     *,
     as_json: bool,
 ) -> None:
-    from biaseval.pipelines import import_scores, read_spec
+    from biaseval.runs import import_scores, read_spec
 
     run = import_scores(source, files, run_dir, name, on_bad_row)
     show_finished(run, read_spec(run), as_json=as_json)

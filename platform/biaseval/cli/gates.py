@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from biaseval.cli.printing import print_table
-from biaseval.plain import as_text
+from biaseval.json_values import as_text
 
 if TYPE_CHECKING:
     from biaseval.analysis.gates import Checked, Gate

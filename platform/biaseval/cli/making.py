@@ -74,7 +74,7 @@ def plan(
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.pipelines import describe, rate_so_far
+    from biaseval.runs import describe, rate_so_far
 
     loaded = load(spec, overrides)
     found = describe(loaded)
@@ -106,7 +106,7 @@ def init(
 
     Example: biaseval init reviews.csv --model models/tiny
     """
-    from biaseval.pipelines import first_spec, init_name
+    from biaseval.runs import first_spec, init_name
 
     path = out or Path(f"{init_name(file)}.yaml")
     if path.exists():
@@ -141,7 +141,7 @@ def analyse(
 
     Example: biaseval analyse runs/quickstart --set scoring.normalization=sum
     """
-    from biaseval.pipelines import read_spec, reanalyse_run
+    from biaseval.runs import read_spec, reanalyse_run
 
     finished = reanalyse_run(run, overrides or ())
     show_finished(finished, read_spec(finished), as_json=as_json)
@@ -182,7 +182,7 @@ def score(
     """
     from pydantic import ValidationError
 
-    from biaseval.pipelines import score_prompts
+    from biaseval.runs import score_prompts
     from biaseval.spec import ExecutionSpec, ModelSpec
 
     content = {"path": _model_path(model), "dtype": dtype, "quantization": quantization, "revision": revision}
@@ -226,7 +226,7 @@ def demo(
 
 
 def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
-    from biaseval.pipelines import run_spec
+    from biaseval.runs import run_spec
 
     with resumable():
         finished = run_spec(loaded, run_dir or _run_dir(loaded))

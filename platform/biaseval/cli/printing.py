@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from biaseval.plain import as_text, plain
+from biaseval.json_values import as_text, plain
 from biaseval.progress import duration, say
 
 if TYPE_CHECKING:
     from biaseval.analysis.comparing import Compared
     from biaseval.doctor import Finding
     from biaseval.lease import Sight
-    from biaseval.pipelines import Description, Status
     from biaseval.pipelines.pace import Pace
+    from biaseval.runs import Description, Status
     from biaseval.spec import AnySpec
     from biaseval.store import Run
     from biaseval.training.estimate import TrainingCost
@@ -61,8 +61,8 @@ def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
 
 def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
     """Print the metrics of a finished run, what to be careful with and where its report is, or all of it as JSON."""
-    from biaseval.analysis.headlines import SUMMARY
-    from biaseval.pipelines import headline
+    from biaseval.analysis.summary_marts import SUMMARY
+    from biaseval.runs import headline
 
     made = {"report": f"{run.uri}/report.html"}
     if as_json:

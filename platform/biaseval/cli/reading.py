@@ -45,7 +45,7 @@ def status(
 
     Example: biaseval status runs/quickstart --watch 10
     """
-    from biaseval.pipelines import run_status
+    from biaseval.runs import run_status
 
     was_left = False
     while True:
@@ -93,8 +93,8 @@ def sql(
     Example: biaseval sql runs/quickstart "from label_bias_by_model order by n_demos, method" --format csv
     """
     from biaseval.analysis import query
-    from biaseval.analysis.described import describe_tables
-    from biaseval.analysis.literals import is_vain, vain_literals
+    from biaseval.analysis.table_descriptions import describe_tables
+    from biaseval.analysis.unmatched_literals import is_vain, vain_literals
     from biaseval.store import Run
 
     if schema:
@@ -131,7 +131,7 @@ def report(
 
         say_made({"report": write_comparison(runs, out)}, as_json=as_json)
         return
-    from biaseval.pipelines import report_run
+    from biaseval.runs import report_run
 
     made = []
     for directory in runs:
@@ -200,7 +200,7 @@ def figures(
 
     Example: biaseval figures runs/boolq-7b runs/boolq-13b --out figures --format pdf
     """
-    from biaseval.pipelines import write_figures
+    from biaseval.runs import write_figures
 
     files = write_figures(runs, out, output)
     if as_json:

@@ -10,7 +10,7 @@ from biaseval.cli.arguments import JsonOption, RunDirOption, SetOption, SpecArgu
 from biaseval.cli.printing import print_json, print_lines, say_made
 
 if TYPE_CHECKING:
-    from biaseval.pipelines import Trained
+    from biaseval.runs import Trained
     from biaseval.spec import Spec
 
 
@@ -29,7 +29,7 @@ def train_lora(
 
     Example: biaseval train lora jobs/specs/mistral-7b.yaml --run-dir runs/lora --set lora.preset=reif2024
     """
-    from biaseval.pipelines import train_lora
+    from biaseval.runs import train_lora
 
     _train(train_lora, spec, run_dir, overrides, as_json=as_json)
 
@@ -47,7 +47,7 @@ def train_instruct(
 
     Example: biaseval train instruct jobs/specs/instruct-oasst-7b.yaml --run-dir runs/oasst --set training.workers=4
     """
-    from biaseval.pipelines import train_instruct
+    from biaseval.runs import train_instruct
 
     _train(train_instruct, spec, run_dir, overrides, as_json=as_json)
 
@@ -66,7 +66,7 @@ def train_qa(
 
     Example: biaseval train qa jobs/specs/qa-debiasing-squad.yaml --run-dir runs/debiasing --set train.seeds=[1,2,3]
     """
-    from biaseval.pipelines import train_qa
+    from biaseval.runs import train_qa
 
     _train(train_qa, spec, run_dir, overrides, as_json=as_json)
 

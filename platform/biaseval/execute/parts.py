@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from biaseval.execute.datasets import made_on_ray
-from biaseval.execute.here import is_little, made_here
+from biaseval.execute.in_process import is_little, made_here
 from biaseval.execute.pace import Pace
 from biaseval.execute.tasks import Making
 from biaseval.store import Run

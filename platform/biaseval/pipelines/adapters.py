@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import CONFIG_FILE
+from biaseval.pipelines.cost_lines import cost_lines
 from biaseval.pipelines.kind import Plan, Stage
-from biaseval.pipelines.words import cost_lines
 from biaseval.spec import AnySpec, CausalSpec, ExecutionSpec, LoraSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED

@@ -14,10 +14,10 @@ from biaseval.analysis.own_sql import own_sql_problems
 from biaseval.environment import amend_environment
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
+from biaseval.pipelines.cost_lines import cost_lines, costs, reference_hours
 from biaseval.pipelines.kind import Description, Plan, Stage
 from biaseval.pipelines.label_scores import scoring_stage
 from biaseval.pipelines.planning import CausalInputs, PlanSummary
-from biaseval.pipelines.words import cost_lines, costs, reference_hours
 from biaseval.progress import say
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction

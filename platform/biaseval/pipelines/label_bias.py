@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from biaseval.analysis.causal_draws import derive_label_bias
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 from biaseval.errors import Problems
 from biaseval.examples.chat import chat_notes
 from biaseval.examples.harness import lm_eval_digest

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from biaseval.analysis.causal_draws import derive_majority_bias
-from biaseval.analysis.relations import connect
+from biaseval.analysis.sql_files import connect
 from biaseval.errors import Problems
 from biaseval.examples.chat import chat_notes
 from biaseval.majority_bias.data import read_dataset

@@ -215,7 +215,7 @@ class CausalInputs:
             InputError: with every problem.
             BiasevalError: Ray failed, or something cannot be written.
         """
-        from biaseval.execute.spread import is_spread, spread
+        from biaseval.execute.actor_pool import is_spread, spread
 
         if self.most_prompts < MUCH or not is_spread():
             for planned in self.all_planned():

@@ -31,14 +31,14 @@ from biaseval.pipelines.training_plan import (
     read_training,
     write_training,
 )
-from biaseval.qa_bias.annotation import load_annotator, without_pipeline
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows
 from biaseval.qa_bias.heuristics import HEURISTICS, annotated, resources_of
 from biaseval.qa_bias.similarity import Tfidf
+from biaseval.qa_bias.spacy_pipeline import load_annotator, without_pipeline
 from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
 from biaseval.spec import DataSource, QaBiasSpec, break_cautions
-from biaseval.spec.sections import is_among
+from biaseval.spec.shared_sections import is_among
 from biaseval.store import Run, part_name
 from biaseval.units import Unit
 

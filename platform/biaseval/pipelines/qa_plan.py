@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from biaseval.errors import InputError
+from biaseval.pipelines.cost_lines import costs, price_lines, reference_hours
 from biaseval.pipelines.kind import Description
 from biaseval.pipelines.training_plan import TrainingInputs, training_lines
-from biaseval.pipelines.words import costs, price_lines, reference_hours
 from biaseval.prompting.power import CHANGED, EXACT_MATCH, FAMILY_FACTOR, smallest_detectable, smallest_gap
 from biaseval.qa_bias.data import QuestionSet, Role
 from biaseval.qa_bias.predictions import are_of_annotators, read_predictions

@@ -117,7 +117,7 @@ class AttributesWorker:
         text: QaTextSpec,
         table: str,
     ) -> None:
-        from biaseval.qa_bias.annotation import load_annotator
+        from biaseval.qa_bias.spacy_pipeline import load_annotator
         from biaseval.qa_bias.text import load_text
         from biaseval.qa_bias.user_heuristics import look_in
 

@@ -8,143 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
-from biaseval.analysis.headlines import SUMMARY, summarize
-from biaseval.analysis.own_sql import own_sql_problems
+from biaseval.analysis.summary_marts import SUMMARY, summarize
 from biaseval.digests import kept, record
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError
 from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import (
-    adopt_analysis,
     begin,
     is_planned,
     lost_parts,
     read_plan,
-    read_spec,
     refuse_foreign,
-    settle_run,
 )
-from biaseval.pipelines.extras import refuse_missing_extras
-from biaseval.pipelines.imported import imported_spec
-from biaseval.pipelines.kind import AnyKind, Description, Stage
-from biaseval.pipelines.kinds import kind_of
+from biaseval.pipelines.kind import AnyKind, Stage
 from biaseval.pipelines.log import logged
-from biaseval.pipelines.prompts_file import score_spec
-from biaseval.pipelines.weights import read_with_weights, weights_notes
-from biaseval.pipelines.words import idle_budget
+from biaseval.pipelines.optional_packages import refuse_missing_extras
+from biaseval.pipelines.weights import read_with_weights
 from biaseval.progress import making_progress, say
 from biaseval.spec import (
     AnySpec,
     ExecutionSpec,
-    ModelSpec,
-    OnBadRow,
-    Source,
-    differences,
-    of_analysis,
-    of_no_section,
-    override_keys,
-    stored_spec,
-    with_own_sql,
 )
 from biaseval.store import Run
 from biaseval.units import Done, Unit, files_of, missing_units
 
 
-def run_spec(spec: AnySpec, run_uri: str) -> Run:
-    """Plan, train, score, analyse and report a run; on a directory that has it already, only what is missing.
-
-    The metrics are those of the spec, also where the run was analysed otherwise before.
-
-    Returns:
-        The complete run.
-
-    Raises:
-        InputError: bad input, before any model is loaded.
-        BiasevalError: making something or a check failed; the same call resumes.
-    """
-    kind = kind_of(spec)
-    if kind.page is None:
-        raise InputError(f"kind: {spec.kind} is a training, not a measurement; use biaseval train {spec.kind}")
-    with planned_run(spec, run_uri) as run:
-        make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
-        say("computing the metrics")
-        analyse(run, kind, spec)
-        _write_page(run, kind)
-        kind.refuse_given_up(run, spec)
-    return run
-
-
-def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path, out_uri: str) -> Run:
-    """Score any prompts with any labels; the scores are OUT/label_scores/part-*.parquet.
-
-    Args:
-        model: what to score with.
-        execution: actors and their resources.
-        prompts_file: Parquet or JSONL with ``prompt_id``, ``text`` and ``labels`` (list of text).
-        out_uri: the directory for the scores; the same call resumes.
-
-    Raises:
-        InputError: bad input; the directory belongs to other prompts or another model.
-    """
-    spec = score_spec(model, execution, prompts_file)
-    with planned_run(spec, out_uri) as run:
-        make_missing(run, kind_of(spec).stages(run, spec, read_plan(run)), execution)
-    return run
-
-
-def import_scores(
-    source: Source,
-    files: Sequence[Path],
-    run_uri: str,
-    name: str | None = None,
-    on_bad_row: OnBadRow = "error",
-) -> Run:
-    """Make a finished label-bias run of scores that somebody else made; no model, no Ray.
-
-    Args:
-        source: what the files are.
-        files: with scores of one model.
-        run_uri: the run's directory; the same files give the same run.
-        name: of the run; None: what the files call the model.
-        on_bad_row: of a table: ``drop`` leaves prompts out that lack their right label, counted.
-
-    Returns:
-        The run, with metrics and report.
-
-    Raises:
-        InputError: bad input; nothing is written.
-    """
-    spec = imported_spec(source, files, name, on_bad_row)
-    kind = kind_of(spec)
-    with planned_run(spec, run_uri) as run:
-        say("computing the metrics")
-        analyse(run, kind, spec)
-        _write_page(run, kind)
-    return run
-
-
-def describe(spec: AnySpec) -> Description:
-    """Return what a spec would run; loads no weights and writes nothing.
-
-    Raises:
-        InputError: bad input.
-    """
-    kind = kind_of(spec)
-    refuse_missing_extras(kind, spec)
-    found = kind.describe(spec, kind.read(spec))
-    return replace(found, notes=[*found.notes, *idle_budget(spec.execution), *weights_notes(spec)])
-
-
-def headline(spec: AnySpec) -> str:
-    """Return the query whose rows are the metrics of a whole run of a spec."""
-    return kind_of(spec).headline(spec)
-
-
 @contextmanager
-def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
+def planned_run(kind: AnyKind, spec: AnySpec, run_uri: str) -> Iterator[Run]:
     """Yield the run directory, claimed for the spec, held and planned.
 
     Raises:
@@ -154,7 +45,6 @@ def planned_run(spec: AnySpec, run_uri: str) -> Iterator[Run]:
     from biaseval.execute.address import refuse_unusable_address
     from biaseval.execute.cluster import Cluster
 
-    kind = kind_of(spec)
     run = Run.open(run_uri)
     refuse_foreign(run)
     refuse_missing_extras(kind, spec)
@@ -228,36 +118,7 @@ def make_missing(
     return made
 
 
-def report_run(run_uri: str | Path) -> Run:
-    """Compute the metrics of a finished run anew, and write its report.
-
-    Raises:
-        InputError: it holds no run of a kind that has metrics.
-        BiasevalError: the run is not finished, or a check failed.
-    """
-    with _finished(run_uri) as (run, kind, spec):
-        analyse(run, kind, spec)
-        _write_page(run, kind)
-    return run
-
-
-def analyse_run(run_uri: str | Path) -> Run:
-    """Compute the metrics of a finished run anew; Raises: as `report_run`."""
-    with _finished(run_uri) as (run, kind, spec):
-        analyse(run, kind, spec)
-    return run
-
-
-@contextmanager
-def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
-    """Yield a finished run of a kind that has metrics, held, with its kind and spec; Raises: as `report_run`."""
-    run, kind, spec = _opened(run_uri)
-    with kept(run) as run, logged(run):
-        _refuse_unfinished(run, kind, spec, settle_run(run, kind, spec))
-        yield run, kind, spec
-
-
-def _refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec, made: Collection[str]) -> None:
+def refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec, made: Collection[str]) -> None:
     """Make sure that all that a run's metrics need is there; Raises BiasevalError: it is not."""
     plan = read_plan(run)
     stages = list(kind.stages(run, spec, plan))
@@ -272,69 +133,10 @@ def _refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec, made: Collection[
         )
 
 
-def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
-    """Change keys of the analysis of a finished run, and compute its metrics and report anew from what is stored.
-
-    Args:
-        run_uri: of the run.
-        overrides: ``key.subkey=value`` strings; values are YAML.
-
-    Raises:
-        InputError: it holds no run of a kind that has metrics, or a key is none of the analysis.
-        BiasevalError: the run is not finished, or a check failed.
-    """
-    with _finished(run_uri) as (run, kind, own):
-        _refuse(run, of_no_section(own, overrides))
-        content = own.model_dump(mode="json")
-        override_keys(content, overrides)
-        spec = stored_spec(content, "--set")
-        if any(override.partition("=")[0].strip().startswith("analysis") for override in overrides):
-            spec = with_own_sql(spec, "--set", Path.cwd())
-        _refuse(run, of_analysis(own, spec))
-        _refuse(run, own_sql_problems(spec.kind, spec.own_calibrations))
-        kind.refuse_analysis(run, spec)
-        if spec != own:
-            for line in differences(own, spec):
-                say(f"changed: {line.replace('the run has ', 'was ').replace(', the spec ', ', now ')}")
-            adopt_analysis(run, spec)
-        analyse(run, kind, spec)
-        _write_page(run, kind)
-    return run
-
-
-def _refuse(run: Run, problems: Sequence[str]) -> None:
-    if problems:
-        raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
-
-
-def write_report(run_uri: str | Path) -> list[str]:
-    """Write the report of a run that has its metrics; the same run gives the same bytes.
-
-    Returns:
-        The URIs of the files written, the report last.
-
-    Raises:
-        InputError: it holds no run of a kind that has metrics.
-        BiasevalError: it has no metrics yet.
-    """
-    run, kind, _ = _opened(run_uri)
-    return [f"{run.uri}/{name}" for name in _write_page(run, kind)]
-
-
-def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
-    """Return a run of a kind that has metrics.
-
-    Raises:
-        InputError: it holds none.
-    """
-    run = Run.open(str(run_uri))
-    spec = read_spec(run)
-    kind = kind_of(spec)
-    if kind.page is None:
-        raise InputError(
-            f"{run.uri}: holds a run of the kind {spec.kind}, which has no metrics; name another directory"
-        )
-    return run, kind, spec
+def finish(run: Run, kind: AnyKind, spec: AnySpec) -> None:
+    """Compute the metrics of a run whose tables are all there, and write its report."""
+    analyse(run, kind, spec)
+    write_page(run, kind)
 
 
 def analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
@@ -349,7 +151,7 @@ def analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
         kind.conclude(run, spec)
 
 
-def _write_page(run: Run, kind: AnyKind) -> list[str]:
+def write_page(run: Run, kind: AnyKind) -> list[str]:
     """Write figures, summary and report, and return their names."""
     if kind.page is None:
         return []

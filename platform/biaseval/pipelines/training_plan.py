@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from biaseval.errors import InputError, Problems
+from biaseval.pipelines.cost_lines import cost_lines
 from biaseval.pipelines.logits_files import check_logits_file
 from biaseval.pipelines.study import BIAS_MODEL, Reader, guides_of, measured, readers_of
-from biaseval.pipelines.words import cost_lines
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
 from biaseval.qa_bias.planted import planted_questions
 from biaseval.spec import (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from biaseval.errors import InputError
+from biaseval.spec.allowed_changes import analysed_as, blocking, grown_keys, of_analysis, of_no_section
 from biaseval.spec.data import (
     BASE,
     LABEL,
@@ -23,6 +24,7 @@ from biaseval.spec.data import (
     label_key,
     template_fields,
 )
+from biaseval.spec.data_pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.files import (
     differences,
     dump_spec,
@@ -32,13 +34,11 @@ from biaseval.spec.files import (
     with_absolute_paths,
     with_own_sql,
 )
-from biaseval.spec.growth import analysed_as, blocking, grown_keys, of_analysis, of_no_section
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
 from biaseval.spec.line_breaks import break_cautions
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
-from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.qa_bias import (
     BootstrapSpec,
     QaBiasSpec,
@@ -50,7 +50,7 @@ from biaseval.spec.qa_bias import (
 from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, TableSpec
 from biaseval.spec.score import ScoreSpec
 from biaseval.spec.search import ObjectiveSpec, SearchedSpec, SearchSpec, StopEarlySpec
-from biaseval.spec.sections import ExecutionSpec, Method, ModelSpec, ScoringSpec
+from biaseval.spec.shared_sections import ExecutionSpec, Method, ModelSpec, ScoringSpec
 from biaseval.spec.training import AdapterSpec, LoraSpec, TrainingSpec
 
 CausalSpec = LabelBiasSpec | MajorityBiasSpec

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from biaseval.prompting.labels import looks
-from biaseval.spec.sections import Section, refuse
+from biaseval.spec.shared_sections import Section, refuse
 
 OnBadRow = Literal["error", "drop"]
 """What to do about rows without a label: refuse them, or leave them out, counted."""

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from biaseval.errors import InputError
 from biaseval.parsing import ParseError, yaml_text, yaml_value
-from biaseval.spec.mistakes import problems_of
-from biaseval.spec.sections import RunSpec, is_among
+from biaseval.spec.shared_sections import RunSpec, is_among
+from biaseval.spec.spec_errors import problems_of
 
 S = TypeVar("S", bound=RunSpec)
 

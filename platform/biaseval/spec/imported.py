@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from biaseval.spec.data import OnBadRow
-from biaseval.spec.sections import ExecutionSpec, Method, ModelSpec, Name, RunSpec, ScoringSpec, Section
+from biaseval.spec.shared_sections import ExecutionSpec, Method, ModelSpec, Name, RunSpec, ScoringSpec, Section
 
 Source = Literal["lm-eval", "table"]
 """What files of scores may be: samples that lm-evaluation-harness logged, or a table of label scores."""

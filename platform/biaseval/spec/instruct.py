@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from biaseval.spec.sections import ExecutionSpec, ModelSpec, RunSpec, Section, SpecError, refuse
+from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec, RunSpec, Section, SpecError, refuse
 from biaseval.spec.training import AdapterSpec, TrainingSpec, other_dropout
 
 

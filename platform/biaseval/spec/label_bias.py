@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, 
 from biaseval.errors import InputError, did_you_mean
 from biaseval.prompting.calibration import Variant, leaves_one_out, permuting, purposes_of
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
-from biaseval.spec.pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
-from biaseval.spec.sections import (
+from biaseval.spec.data_pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
+from biaseval.spec.shared_sections import (
     MOST_CHARACTERS,
     NAME,
     AnalysisSpec,

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from biaseval.prompting.calibration import permuting
 from biaseval.spec.data import DataSpec, ItemSpec
-from biaseval.spec.sections import (
+from biaseval.spec.shared_sections import (
     AnalysisSpec,
     ExecutionSpec,
     Method,

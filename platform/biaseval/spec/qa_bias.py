@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from biaseval.qa_bias.heuristics import HEURISTICS, annotated
 from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS
 from biaseval.spec.qa_training import DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, QuestionFile, file_of
-from biaseval.spec.sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
+from biaseval.spec.shared_sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
 
 
 class QaModelSpec(Section):

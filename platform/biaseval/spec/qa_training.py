@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.qa_bias.planted import SHORTCUTS
-from biaseval.spec.sections import Name, Section, Seed, SpecError, named_twice, refuse
+from biaseval.spec.shared_sections import Name, Section, Seed, SpecError, named_twice, refuse
 from biaseval.spec.training import TrainingSpec
 
 Method = Literal["standard", "resample", "learned_mixin", "confidence_regularization", "product_of_experts"]

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from biaseval.spec.sections import ExecutionSpec, ModelSpec, Name, RunSpec
+from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec, Name, RunSpec
 
 
 class ScoreSpec(RunSpec):

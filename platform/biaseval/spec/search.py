@@ -13,11 +13,20 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from biaseval.prompting.calibration import Variant
 from biaseval.spec.label_bias import LabelBiasSpec
 from biaseval.spec.majority_bias import MajorityBiasSpec
-from biaseval.spec.mistakes import problems_of
 from biaseval.spec.presets import EVERY_THRESHOLD, PRESETS
 from biaseval.spec.qa_bias import QaBiasSpec, QaModelSpec
 from biaseval.spec.qa_training import QaBaseSpec
-from biaseval.spec.sections import ExecutionSpec, ModelSpec, RunSpec, Section, SpecError, is_among, named_twice, refuse
+from biaseval.spec.shared_sections import (
+    ExecutionSpec,
+    ModelSpec,
+    RunSpec,
+    Section,
+    SpecError,
+    is_among,
+    named_twice,
+    refuse,
+)
+from biaseval.spec.spec_errors import problems_of
 from biaseval.spec.words import number_of
 
 SearchedSpec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from biaseval.spec.pool import N_DEMONSTRATIONS
-from biaseval.spec.sections import ModelSpec, Section, Seed, named_twice, refuse
+from biaseval.spec.data_pool import N_DEMONSTRATIONS
+from biaseval.spec.shared_sections import ModelSpec, Section, Seed, named_twice, refuse
 
 
 class AdapterSpec(Section):

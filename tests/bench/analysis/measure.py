@@ -22,8 +22,8 @@ from biaseval.store import Run
 
 _POLL_S = 0.1
 
-_ANALYSE = "import sys; from biaseval.pipelines import analyse_run; analyse_run(sys.argv[1])"
-_PAGE = "import sys; from biaseval.pipelines import write_report; write_report(sys.argv[1])"
+_ANALYSE = "import sys; from biaseval.runs import analyse_run; analyse_run(sys.argv[1])"
+_PAGE = "import sys; from biaseval.runs import write_report; write_report(sys.argv[1])"
 _MART = "from label_bias_by_model"
 _NAMES = "show tables"
 _SETTING = "select * from calibrated_predictions where task = '{task}' and n_demos = {n_demos} and method = 'none'"

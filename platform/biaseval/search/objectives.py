@@ -14,7 +14,7 @@ from typing import NamedTuple
 import duckdb
 
 from biaseval.analysis.paths import without_partitions
-from biaseval.analysis.relations import (
+from biaseval.analysis.sql_files import (
     EVERY,
     Calibrated,
     Relation,
@@ -29,7 +29,8 @@ from biaseval.analysis.relations import (
     relations,
     rows,
 )
-from biaseval.analysis.samples import (
+from biaseval.errors import BiasevalError, InputError
+from biaseval.search.samples import (
     ROW_BY_ROW,
     ChooseOn,
     assigned,
@@ -41,7 +42,6 @@ from biaseval.analysis.samples import (
     parts_of,
     samples_of,
 )
-from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.analysis.relations import connect, create_tables, create_views, local_copy, relations, rows
+from biaseval.analysis.sql_files import connect, create_tables, create_views, local_copy, relations, rows
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import TABLES

@@ -12,18 +12,24 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from biaseval.analysis import query
-from biaseval.analysis.objectives import objective_columns
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.digests import recorded
 from biaseval.errors import InputError, Problems
 from biaseval.parsing import json_value
-from biaseval.pipelines.arithmetic import Computed
+from biaseval.pipelines.cost_lines import cost_lines
 from biaseval.pipelines.directory import plan_files, read_plan
-from biaseval.pipelines.extras import needs_of
 from biaseval.pipelines.kind import Description, Inputs, Kind, Page, Plan, Stage
-from biaseval.pipelines.sharing import made_files, methods_of, own_readers, shared_stages, varies
+from biaseval.pipelines.optional_packages import needs_of
+from biaseval.pipelines.run import make_missing, planned_run
 from biaseval.pipelines.study import readers_of
-from biaseval.pipelines.trials import (
+from biaseval.pipelines.trial_kinds import trial_kind
+from biaseval.progress import say
+from biaseval.search.computed_trials import Computed
+from biaseval.search.halving import Cutoffs, Reached, cutoffs
+from biaseval.search.objectives import objective_columns
+from biaseval.search.samplers import Point, sampler_of
+from biaseval.search.shared_work import made_files, methods_of, own_readers, shared_stages, varies
+from biaseval.search.trials import (
     MADE,
     SHARED,
     Came,
@@ -38,20 +44,15 @@ from biaseval.pipelines.trials import (
     trial_folder,
     write_trials,
 )
-from biaseval.pipelines.words import cost_lines
-from biaseval.progress import say
 from biaseval.spec import QaTrainSpec, SearchSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import SEARCH_SETTINGS, SIGN_FLIPS, TRIAL_EVALUATIONS
-from biaseval.tuning.halving import Cutoffs, Reached, cutoffs
-from biaseval.tuning.samplers import Point, sampler_of
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
     from biaseval.execute.resources import Resources
     from biaseval.execute.waiting import Wait
-    from biaseval.pipelines.kind import AnyKind
     from biaseval.training.estimate import TrainingCost
 
 
@@ -80,12 +81,6 @@ class SearchInputs:
         return self.searched.facts
 
 
-def _kind(search: SearchSpec) -> AnyKind:
-    from biaseval.pipelines.kinds import kind_of
-
-    return kind_of(search.spec)
-
-
 def _read(spec: SearchSpec) -> SearchInputs:
     problems, name = Problems(), ""
     with problems.noted():
@@ -94,7 +89,7 @@ def _read(spec: SearchSpec) -> SearchInputs:
         _refuse_idle(spec)
     searched: Any = None
     with problems.noted():
-        searched = _kind(spec).read(spec.spec)
+        searched = trial_kind(spec.spec).read(spec.spec)
     problems.refuse()
     problems.found += _impossible(spec, searched)
     problems.refuse()
@@ -107,7 +102,7 @@ def _impossible(spec: SearchSpec, inputs: Inputs) -> list[str]:
         f"search.{key}: with {value}: {problem}"
         for key, domain in spec.search.items()
         for value in next(iter(domain.values()))
-        for problem in _kind(spec).problems(spec.at({key: value}), inputs, key)
+        for problem in trial_kind(spec.spec).problems(spec.at({key: value}), inputs, key)
     ]
 
 
@@ -128,7 +123,7 @@ def _write(run: Run, spec: SearchSpec, inputs: SearchInputs) -> Plan:
 
 
 def _changes(spec: SearchSpec, environment: Mapping[str, Any]) -> list[str]:
-    return _kind(spec).changes(spec.spec, environment)
+    return trial_kind(spec.spec).changes(spec.spec, environment)
 
 
 def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
@@ -164,13 +159,12 @@ class SharedWork:
             InputError: the cluster cannot hold as many trials as are asked for.
             BiasevalError: as such a run does.
         """
-        from biaseval.pipelines.run import make_missing, planned_run
-
-        kind, spec = _kind(self.spec), self.spec.spec.model_copy(update={"execution": self.spec.execution.of_a_trial})
+        kind, execution = trial_kind(self.spec.spec), self.spec.execution.of_a_trial
+        spec = self.spec.spec.model_copy(update={"execution": execution})
         if not self.spec.is_arithmetic:
             _at_once(self.spec, self.spec.n_trials, cluster.resources())  # refuses before anything is made
         cluster.resources()  # connects, so that stages find Ray running
-        with planned_run(spec, f"{run.uri}/{SHARED}") as shared:
+        with planned_run(kind, spec, f"{run.uri}/{SHARED}") as shared:
             for stage in shared_stages(kind.stages(shared, spec, read_plan(shared)), varies(self.spec)):
                 make_missing(shared, [stage], spec.execution)
             files = made_files(shared, spec.kind) - plan_files(read_plan(shared))
@@ -232,7 +226,7 @@ class Trials:
         self, run: Run, numbers: Sequence[int], points: Mapping[int, Point], cutoffs: Cutoffs, at_once: int, wait: Wait
     ) -> Iterator[int]:
         """Have trials made, and yield the number of each that has ended; one that Ray Tune gave up has failed."""
-        from biaseval.execute.tuning import Attempts, try_all
+        from biaseval.execute.tune import Attempts, try_all
 
         told = {"run_uri": run.uri, "points": points, "cutoffs": cutoffs, "at_once": at_once}
         attempts = Attempts(make_trial, told, at_once)
@@ -334,7 +328,7 @@ _CHOSEN_ON = {
 
 
 def _describe(spec: SearchSpec, inputs: SearchInputs) -> Description:
-    found = _kind(spec).describe(spec.spec, inputs.searched)
+    found = trial_kind(spec.spec).describe(spec.spec, inputs.searched)
     keys = ", ".join(f"{key} ({next(iter(domain))})" for key, domain in spec.search.items())
     batches = f", chosen {spec.batch} at a time" if spec.algorithm == "optuna" else ""
     lines = [
@@ -413,7 +407,7 @@ order by objective, scope
 
 SEARCH = Kind(
     read=_read,
-    needs=lambda spec: needs_of(_kind(spec), spec.spec),
+    needs=lambda spec: needs_of(trial_kind(spec.spec), spec.spec),
     describe=_describe,
     write=_write,
     stages=_stages,

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from biaseval.prompting.calibration import Variant, purposes_of
 from biaseval.spec.files import S, changed_keys, differences
-from biaseval.spec.sections import RunSpec, is_among
+from biaseval.spec.shared_sections import RunSpec, is_among
 
 _CALIBRATION = "calibration"
 

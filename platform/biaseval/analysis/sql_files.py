@@ -28,7 +28,7 @@ from biaseval.analytics_files import ANALYTICS
 from biaseval.environment import SPEC, raw_spec
 from biaseval.errors import BiasevalError
 from biaseval.prompting.calibration import NONE, Own, calibration_queries, calibration_rows
-from biaseval.spec.sections import AnalysisSpec
+from biaseval.spec.shared_sections import AnalysisSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, TableSchema
 

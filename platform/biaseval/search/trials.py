@@ -11,20 +11,22 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from biaseval.analysis.objectives import EVERYTHING, Computing, Objective, Value
-from biaseval.analysis.relations import Calibrated
+from biaseval.analysis.sql_files import Calibrated
 from biaseval.digests import inspected
 from biaseval.errors import BiasevalError, TransientError
 from biaseval.parsing import json_value
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.pipelines.kind import AnyKind
-from biaseval.pipelines.sharing import own_readers, take
+from biaseval.pipelines.run import analyse, make_missing, planned_run
+from biaseval.pipelines.trial_kinds import trial_kind
+from biaseval.search.halving import Cutoffs, Reached
+from biaseval.search.objectives import EVERYTHING, Computing, Objective, Value
+from biaseval.search.samplers import Point, Result
+from biaseval.search.shared_work import own_readers, take
 from biaseval.spec import SearchedSpec, SearchSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import TRIAL_EVALUATIONS, TRIAL_VALUES, TRIALS
 from biaseval.training.rows import CUTOFFS
-from biaseval.tuning.halving import Cutoffs, Reached
-from biaseval.tuning.samplers import Point, Result
 
 SHARED = "shared"
 """The run, inside that of a search, of what its trials share."""
@@ -219,12 +221,9 @@ def write_trials(run: Run, search: SearchSpec, part: int, trials: Sequence[Ended
 def _made(
     search_run: Run, search: SearchSpec, number: int, point: Mapping[str, Any], cutoffs: Cutoffs, at_once: int
 ) -> Came:
-    from biaseval.pipelines.kinds import kind_of
-    from biaseval.pipelines.run import analyse, make_missing, planned_run
-
     spec = search.at(point)
-    kind = kind_of(spec)
-    with planned_run(spec, f"{search_run.uri}/{trial_folder(number)}") as run:
+    kind = trial_kind(spec)
+    with planned_run(kind, spec, f"{search_run.uri}/{trial_folder(number)}") as run:
         if search_run.has(MADE):
             shared = inspected(Run.open(f"{search_run.uri}/{SHARED}"))
             take(shared, search_run.read_json(MADE)["files"], run)

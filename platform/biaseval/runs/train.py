@@ -6,10 +6,11 @@ from biaseval.errors import InputError
 from biaseval.pipelines.adapters import TrainingSummary, lora_of, training_summary
 from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.instruct import InstructSummary, instruct_summary
-from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.readers import TrainingStages
 from biaseval.pipelines.readers_summary import ReadersSummary, readers_summary
 from biaseval.pipelines.run import make_missing, planned_run
+from biaseval.runs.commands import claimed_run
+from biaseval.runs.kinds import kind_of
 from biaseval.spec import AnySpec, InstructSpec, QaBiasSpec
 
 
@@ -21,8 +22,9 @@ def train_lora(spec: AnySpec, run_uri: str) -> TrainingSummary:
         BiasevalError: training failed; the same call resumes.
     """
     lora_of(spec)
-    with planned_run(spec, run_uri) as run:
-        stage, *_ = kind_of(spec).stages(run, spec, read_plan(run))
+    kind = kind_of(spec)
+    with planned_run(kind, spec, run_uri) as run:
+        stage, *_ = kind.stages(run, spec, read_plan(run))
         return training_summary(run, stage, make_missing(run, [stage], spec.execution, is_whole_run=False))
 
 
@@ -35,8 +37,9 @@ def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
     """
     if not isinstance(spec, InstructSpec):
         raise InputError(f"kind: {spec.kind} is a measurement; name a spec of the kind instruct")
-    with planned_run(spec, run_uri) as run:
-        made = make_missing(run, kind_of(spec).stages(run, spec, read_plan(run)), spec.execution)
+    kind = kind_of(spec)
+    with planned_run(kind, spec, run_uri) as run:
+        made = make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
         return instruct_summary(run, spec, made)
 
 
@@ -51,6 +54,6 @@ def train_qa(spec: AnySpec, run_uri: str) -> ReadersSummary:
         raise InputError(f"kind: {spec.kind} trains no readers; name a qa_bias spec with a section train")
     if spec.train is None:
         raise InputError("train: the spec has no such section, which says what to train; add bases, data, validation")
-    with planned_run(spec, run_uri) as run:
+    with claimed_run(spec, run_uri) as run:
         stages = TrainingStages(run, spec, spec.train, read_plan(run))
         return readers_summary(stages, make_missing(run, stages, spec.execution, is_whole_run=False))

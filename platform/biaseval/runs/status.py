@@ -14,8 +14,8 @@ from biaseval.execute.messages import under_way
 from biaseval.lease import Seen, Sight, look
 from biaseval.pipelines.directory import is_planned, read_plan, read_spec
 from biaseval.pipelines.kind import Stage
-from biaseval.pipelines.kinds import kind_of
 from biaseval.pipelines.pace import Pace, rate_of, written_units
+from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
 from biaseval.units import missing_units
 

@@ -15,7 +15,7 @@ from biaseval.models import located
 from biaseval.parsing import yaml_flow, yaml_value
 from biaseval.prompting.labels import label_cautions
 from biaseval.spec import LABEL
-from biaseval.spec.sections import MOST_CHARACTERS
+from biaseval.spec.shared_sections import MOST_CHARACTERS
 
 _MODEL = "MODEL"
 """Where a spec names no model yet."""

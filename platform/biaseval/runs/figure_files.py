@@ -9,18 +9,18 @@ import pyarrow as pa
 from biaseval.analysis import query, run_names
 from biaseval.analysis.compared_kinds import KINDS as COMPARED_KINDS
 from biaseval.analysis.comparing import compare_runs
-from biaseval.analysis.headlines import headline_of
+from biaseval.analysis.summary_marts import headline_of
 from biaseval.analysis.table_files import csv_file, markdown_file
 from biaseval.errors import InputError
+from biaseval.json_values import in_markdown
 from biaseval.pipelines.directory import read_spec
-from biaseval.pipelines.kinds import kind_of
-from biaseval.plain import in_markdown
 from biaseval.progress import say
 from biaseval.report.compare_figures import difference_figures
 from biaseval.report.comparison import comparison_figures
 from biaseval.report.comparison_data import read_comparison
 from biaseval.report.figures import Figure
 from biaseval.report.methods import METHODS
+from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
 
 

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from biaseval.analysis.objectives import Computing, Value, is_by_threshold
 from biaseval.digests import inspected
 from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import read_spec
-from biaseval.pipelines.trials import (
+from biaseval.pipelines.trial_kinds import trial_kind
+from biaseval.prompting.calibration import PURPOSES
+from biaseval.qa_bias.significance import given_thresholds
+from biaseval.search.objectives import Computing, Value, is_by_threshold
+from biaseval.search.samplers import Point, sampler_of
+from biaseval.search.trials import (
     SHARED,
     Came,
     Ended,
@@ -33,11 +37,8 @@ from biaseval.pipelines.trials import (
     rows_of,
     write_trials,
 )
-from biaseval.prompting.calibration import PURPOSES
-from biaseval.qa_bias.significance import given_thresholds
 from biaseval.spec import SearchedSpec, SearchSpec
 from biaseval.store import Run
-from biaseval.tuning.samplers import Point, sampler_of
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Computed:
             BiasevalError: no trial of the first block came to an end, or another version chose the points.
         """
         from biaseval.execute.resources import blocks_at_once
-        from biaseval.execute.tuning import Attempts, try_all
+        from biaseval.execute.tune import Attempts, try_all
         from biaseval.execute.waiting import Wait
 
         sampler, due = sampler_of(self.spec), {unit.number: unit for unit in missing}
@@ -99,8 +100,6 @@ class Computed:
 
 def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point]]) -> None:
     """Compute the trials from one on, and write what came of them."""
-    from biaseval.pipelines.kinds import kind_of
-
     run, started = Run.open(run_uri), time.monotonic()
     search = read_spec(run)
     assert isinstance(search, SearchSpec)
@@ -113,7 +112,7 @@ def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point
         except ValidationError as error:
             failed[trial] = Came("failed", problem=reason(error))
     by_threshold = is_by_threshold(search.spec.kind, search.objective.sql)
-    kind, groups = kind_of(search.spec), together(specs, by_threshold=by_threshold)
+    kind, groups = trial_kind(search.spec), together(specs, by_threshold=by_threshold)
     computings = [Computing(deriving(kind, own.spec), list(own.own.values())) for own in groups]
     trials = [trial for own in groups for trial in own.own]
     found: dict[int, list[Value | BiasevalError]] = {trial: [] for trial in trials}

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from biaseval.analysis.queries import open_runs, stored_kind
-from biaseval.analysis.relations import rows
+from biaseval.analysis.sql_files import rows
 from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import InputError
-from biaseval.plain import plain
+from biaseval.json_values import plain
 from biaseval.store import Run
 
 SUMMARY = "summary.json"

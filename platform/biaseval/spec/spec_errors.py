@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from biaseval.spec.sections import SpecError
+from biaseval.spec.shared_sections import SpecError
 
 _MISMATCH = "input should be "
 """What messages begin with that say what a value may be."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from biaseval.environment import read_environment
 from biaseval.pipelines.directory import is_planned, read_plan, read_spec
-from biaseval.pipelines.kinds import kind_of
+from biaseval.runs.kinds import kind_of
 from biaseval.spec import AnySpec, differences
 from biaseval.store import Run
 from biaseval.units import missing_units

@@ -1,0 +1,73 @@
+"""What a command does with runs: ``commands`` is one function a command, ``kinds`` lists all kinds of run.
+
+``figure_files`` writes figures and tables, ``exported_samples`` gives scores away. ``train`` makes the stages that
+train alone, ``status`` and ``measured_rate`` look at a directory, ``new_spec`` writes a first spec.
+
+What is imported from here brings only what it needs: ``status``, which is asked beside a run that works, needs no
+report.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from biaseval.pipelines.directory import read_spec
+    from biaseval.pipelines.kind import Description, Trained
+    from biaseval.runs.commands import (
+        analyse_run,
+        describe,
+        headline,
+        import_scores,
+        reanalyse_run,
+        report_run,
+        run_spec,
+        score_prompts,
+        write_report,
+    )
+    from biaseval.runs.exported_samples import export_samples
+    from biaseval.runs.figure_files import write_figures
+    from biaseval.runs.measured_rate import rate_so_far
+    from biaseval.runs.new_spec import first_spec, init_name
+    from biaseval.runs.status import Status, run_status
+    from biaseval.runs.train import train_instruct, train_lora, train_qa
+else:
+    _MODULES = (
+        *("pipelines.directory", "pipelines.kind", "runs.status", "runs.commands", "runs.train"),
+        *("runs.measured_rate", "runs.new_spec", "runs.exported_samples", "runs.figure_files"),
+    )
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            for own in _MODULES:
+                module = import_module(f"biaseval.{own}")
+                if name in vars(module):
+                    return vars(module)[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "Description",
+    "Status",
+    "Trained",
+    "analyse_run",
+    "describe",
+    "export_samples",
+    "first_spec",
+    "headline",
+    "import_scores",
+    "init_name",
+    "rate_so_far",
+    "read_spec",
+    "reanalyse_run",
+    "report_run",
+    "run_spec",
+    "run_status",
+    "score_prompts",
+    "train_instruct",
+    "train_lora",
+    "train_qa",
+    "write_figures",
+    "write_report",
+]

@@ -1,0 +1,228 @@
+"""What the commands do: each takes a spec or the directory of a run, and asks its kind once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from biaseval.analysis.own_sql import own_sql_problems
+from biaseval.digests import kept
+from biaseval.errors import InputError
+from biaseval.pipelines.cost_lines import idle_budget
+from biaseval.pipelines.directory import (
+    adopt_analysis,
+    read_plan,
+    read_spec,
+    settle_run,
+)
+from biaseval.pipelines.imported import imported_spec
+from biaseval.pipelines.kind import AnyKind, Description
+from biaseval.pipelines.log import logged
+from biaseval.pipelines.optional_packages import refuse_missing_extras
+from biaseval.pipelines.prompts_file import score_spec
+from biaseval.pipelines.run import analyse, finish, make_missing, planned_run, refuse_unfinished, write_page
+from biaseval.pipelines.weights import weights_notes
+from biaseval.progress import say
+from biaseval.runs.kinds import kind_of
+from biaseval.spec import (
+    AnySpec,
+    ExecutionSpec,
+    ModelSpec,
+    OnBadRow,
+    Source,
+    differences,
+    of_analysis,
+    of_no_section,
+    override_keys,
+    stored_spec,
+    with_own_sql,
+)
+from biaseval.store import Run
+
+
+def run_spec(spec: AnySpec, run_uri: str) -> Run:
+    """Plan, train, score, analyse and report a run; on a directory that has it already, only what is missing.
+
+    The metrics are those of the spec, also where the run was analysed otherwise before.
+
+    Returns:
+        The complete run.
+
+    Raises:
+        InputError: bad input, before any model is loaded.
+        BiasevalError: making something or a check failed; the same call resumes.
+    """
+    kind = kind_of(spec)
+    if kind.page is None:
+        raise InputError(f"kind: {spec.kind} is a training, not a measurement; use biaseval train {spec.kind}")
+    with planned_run(kind, spec, run_uri) as run:
+        make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
+        say("computing the metrics")
+        finish(run, kind, spec)
+        kind.refuse_given_up(run, spec)
+    return run
+
+
+def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path, out_uri: str) -> Run:
+    """Score any prompts with any labels; the scores are OUT/label_scores/part-*.parquet.
+
+    Args:
+        model: what to score with.
+        execution: actors and their resources.
+        prompts_file: Parquet or JSONL with ``prompt_id``, ``text`` and ``labels`` (list of text).
+        out_uri: the directory for the scores; the same call resumes.
+
+    Raises:
+        InputError: bad input; the directory belongs to other prompts or another model.
+    """
+    spec = score_spec(model, execution, prompts_file)
+    kind = kind_of(spec)
+    with planned_run(kind, spec, out_uri) as run:
+        make_missing(run, kind.stages(run, spec, read_plan(run)), execution)
+    return run
+
+
+def import_scores(
+    source: Source,
+    files: Sequence[Path],
+    run_uri: str,
+    name: str | None = None,
+    on_bad_row: OnBadRow = "error",
+) -> Run:
+    """Make a finished label-bias run of scores that somebody else made; no model, no Ray.
+
+    Args:
+        source: what the files are.
+        files: with scores of one model.
+        run_uri: the run's directory; the same files give the same run.
+        name: of the run; None: what the files call the model.
+        on_bad_row: of a table: ``drop`` leaves prompts out that lack their right label, counted.
+
+    Returns:
+        The run, with metrics and report.
+
+    Raises:
+        InputError: bad input; nothing is written.
+    """
+    spec = imported_spec(source, files, name, on_bad_row)
+    kind = kind_of(spec)
+    with planned_run(kind, spec, run_uri) as run:
+        say("computing the metrics")
+        finish(run, kind, spec)
+    return run
+
+
+def describe(spec: AnySpec) -> Description:
+    """Return what a spec would run; loads no weights and writes nothing.
+
+    Raises:
+        InputError: bad input.
+    """
+    kind = kind_of(spec)
+    refuse_missing_extras(kind, spec)
+    found = kind.describe(spec, kind.read(spec))
+    return replace(found, notes=[*found.notes, *idle_budget(spec.execution), *weights_notes(spec)])
+
+
+def headline(spec: AnySpec) -> str:
+    """Return the query whose rows are the metrics of a whole run of a spec."""
+    return kind_of(spec).headline(spec)
+
+
+def report_run(run_uri: str | Path) -> Run:
+    """Compute the metrics of a finished run anew, and write its report.
+
+    Raises:
+        InputError: it holds no run of a kind that has metrics.
+        BiasevalError: the run is not finished, or a check failed.
+    """
+    with _finished(run_uri) as (run, kind, spec):
+        finish(run, kind, spec)
+    return run
+
+
+def analyse_run(run_uri: str | Path) -> Run:
+    """Compute the metrics of a finished run anew; Raises: as `report_run`."""
+    with _finished(run_uri) as (run, kind, spec):
+        analyse(run, kind, spec)
+    return run
+
+
+@contextmanager
+def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
+    """Yield a finished run of a kind that has metrics, held, with its kind and spec; Raises: as `report_run`."""
+    run, kind, spec = _opened(run_uri)
+    with kept(run) as run, logged(run):
+        refuse_unfinished(run, kind, spec, settle_run(run, kind, spec))
+        yield run, kind, spec
+
+
+def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
+    """Change keys of the analysis of a finished run, and compute its metrics and report anew from what is stored.
+
+    Args:
+        run_uri: of the run.
+        overrides: ``key.subkey=value`` strings; values are YAML.
+
+    Raises:
+        InputError: it holds no run of a kind that has metrics, or a key is none of the analysis.
+        BiasevalError: the run is not finished, or a check failed.
+    """
+    with _finished(run_uri) as (run, kind, own):
+        _refuse(run, of_no_section(own, overrides))
+        content = own.model_dump(mode="json")
+        override_keys(content, overrides)
+        spec = stored_spec(content, "--set")
+        if any(override.partition("=")[0].strip().startswith("analysis") for override in overrides):
+            spec = with_own_sql(spec, "--set", Path.cwd())
+        _refuse(run, of_analysis(own, spec))
+        _refuse(run, own_sql_problems(spec.kind, spec.own_calibrations))
+        kind.refuse_analysis(run, spec)
+        if spec != own:
+            for line in differences(own, spec):
+                say(f"changed: {line.replace('the run has ', 'was ').replace(', the spec ', ', now ')}")
+            adopt_analysis(run, spec)
+        finish(run, kind, spec)
+    return run
+
+
+def _refuse(run: Run, problems: Sequence[str]) -> None:
+    if problems:
+        raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
+
+
+def write_report(run_uri: str | Path) -> list[str]:
+    """Write the report of a run that has its metrics; the same run gives the same bytes.
+
+    Returns:
+        The URIs of the files written, the report last.
+
+    Raises:
+        InputError: it holds no run of a kind that has metrics.
+        BiasevalError: it has no metrics yet.
+    """
+    run, kind, _ = _opened(run_uri)
+    return [f"{run.uri}/{name}" for name in write_page(run, kind)]
+
+
+def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
+    """Return a run of a kind that has metrics.
+
+    Raises:
+        InputError: it holds none.
+    """
+    run = Run.open(str(run_uri))
+    spec = read_spec(run)
+    kind = kind_of(spec)
+    if kind.page is None:
+        raise InputError(
+            f"{run.uri}: holds a run of the kind {spec.kind}, which has no metrics; name another directory"
+        )
+    return run, kind, spec
+
+
+def claimed_run(spec: AnySpec, run_uri: str) -> AbstractContextManager[Run]:
+    """Yield the run directory, claimed for a spec, held and planned; Raises: as `planned_run`."""
+    return planned_run(kind_of(spec), spec, run_uri)

@@ -1,0 +1,1 @@
+"""Searches: a kind of run whose units are trials of other kinds."""
