@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from biaseval.execute import groups, workers
-from biaseval.execute import in_process as here
+from biaseval.execute import groups, parts, workers
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Resources
@@ -30,7 +29,7 @@ def in_this_process() -> Iterator[None]:
     machine = Resources([{"CPU": 4.0}], is_local=True, n_cores=torch.get_num_threads())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "resources", lambda _: machine)
-        patch.setattr(here, "is_little", lambda parts, missing, cluster: True)
+        patch.setattr(parts, "is_little", lambda parts, missing, cluster: True)
         patch.setattr(groups, "queued", lambda units: _Actor(Queue(units)))
         patch.setattr(groups, "lead", _Leader())
         patch.setattr(workers, "this_node", lambda: None)
