@@ -12,6 +12,7 @@ from datasets import load_dataset_builder
 
 from biaseval.errors import InputError
 from biaseval.examples.harness import lm_eval_digest, read_lm_eval
+from biaseval.label_bias.data import read_datasets
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.pipelines.label_bias import LABEL_BIAS
@@ -229,22 +230,15 @@ def test_data_of_the_hub_come_from_the_cache_alone(tmp_path: Path) -> None:
 
 def test_demonstrations_in_place_of_a_tasks_own_are_noted(tmp_path: Path) -> None:
     (tmp_path / "utils.py").write_text("def three(dataset):\n    return dataset.select(range(3))\n")
-    for config, note, n_train in (
-        ("{sampler: first_n}", "demonstrations are drawn from train, of which the harness shows the first", 30),
-        (
-            "{samples: [{question: a, options: [b, c], answer: 0}]}",
-            "drawn from test, in place of the task's own 1 documents",
-            0,
-        ),
-        (
-            "{split: train, process_docs: !function utils.three}",
-            "drawn from test, in place of the task's own 3 documents",
-            0,
-        ),
+    for config, note in (
+        ("{sampler: first_n}", "demonstrations are drawn from train, of which the harness shows the first"),
+        ("{samples: [{question: a, options: [b, c], answer: 0}]}", "drawn from test, in place of the task's own 1"),
+        ("{split: train, process_docs: !function utils.three}", "drawn from test, in place of the task's own 3"),
     ):
-        found = read_lm_eval(str(write(tmp_path, f"{TASK}fewshot_config: {config}\n")))
-        assert note in found.note
-        assert len(found.train) == n_train
+        uri = write(tmp_path, f"{TASK}fewshot_config: {config}\n")
+        [dataset] = read_datasets(spec_of({"lm_eval": str(uri)}))
+        assert note in dataset.notes[0]
+        assert dataset.n_train == (30 if "train," in note else 12)
 
 
 def test_what_stands_before_choices_may_be_a_new_line(tmp_path: Path) -> None:

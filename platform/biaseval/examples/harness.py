@@ -26,8 +26,6 @@ _BUILDERS = ("csv", "json", "parquet", "text", "arrow")
 _UNUSED = ("metric_list", "filter_list", "process_results", "generation_kwargs", "num_fewshot")
 """Keys of a task that change neither prompts nor labels; metrics may have to be fetched."""
 _WHITE = (" ", "\n", "\t")
-_FEWEST_OF_A_LABEL, _FEWEST = 2, 32
-"""Documents without which a split cannot have BiasScore rows, even where no demonstration is shown."""
 _PROBED = 100
 """Documents that are rendered without each field in turn, to see of which fields prompts are made."""
 
@@ -94,6 +92,7 @@ class LmEvalData:
     """The labels, in the order of the task."""
     form: LmEvalFormat
     fewshot_split: str
+    test_split: str
     note: str
     """How demonstrations are drawn where the harness takes certain ones; else empty."""
     sha256: str
@@ -248,7 +247,7 @@ def _read(task: Any, made_of: _MadeOf) -> LmEvalData:
     config, measured, test, note = task.config, made_of.measured, list(task.eval_docs), ""
     choices = task.doc_to_choice(test[0])
     own = list(task.fewshot_docs()) if made_of.shown != measured else []
-    train = own if made_of.shown and len(own) >= min(_FEWEST_OF_A_LABEL * len(choices), _FEWEST) else []
+    train = own if made_of.shown else []
     split = made_of.shown if train else measured
     if own and not train:
         note = f"demonstrations are drawn from {measured}, in place of the task's own {len(own)} documents"
@@ -280,7 +279,9 @@ def _read(task: Any, made_of: _MadeOf) -> LmEvalData:
             raise InputError(f"document {name}: {error}") from error
         examples.append(example)
     labels = tuple(choice.lstrip() for choice in choices)
-    return LmEvalData(examples[: len(train)], examples[len(train) :], labels, form, split, note, made_of.sha256)
+    return LmEvalData(
+        examples[: len(train)], examples[len(train) :], labels, form, split, measured, note, made_of.sha256
+    )
 
 
 def _gold(task: Any, doc: Doc, choices: Sequence[str]) -> str:
