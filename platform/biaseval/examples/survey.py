@@ -78,8 +78,8 @@ def survey(uri: str) -> Survey:
     counts: Counter[str] = Counter()
     first: dict[tuple[str, ...], Any] = {}
     n_repeated = n_contradicting = n_empty = n_unlabelled = 0
-    for row in rows if label is not None else ():
-        value = row.get(str(label))
+    for row in rows:
+        value = None if label is None else row.get(label)
         texts = tuple(str(row.get(field) or "").strip() for field in fields)
         if is_missing(value) or not all(texts):
             n_empty += not all(texts)

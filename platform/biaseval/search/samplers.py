@@ -80,9 +80,8 @@ class Drawn:
         }
         self._learns = spec.algorithm != "random"
         own = optuna.samplers.TPESampler if self._learns else optuna.samplers.RandomSampler
-        self._sign = 1 if spec.objective.maximize else -1
-        direction = optuna.study.StudyDirection.MAXIMIZE if self._sign > 0 else optuna.study.StudyDirection.MINIMIZE
-        self._study = optuna.create_study(sampler=own(seed=spec.seed), direction=direction)
+        self._sign, goal = (1, "MAXIMIZE") if spec.objective.maximize else (-1, "MINIMIZE")
+        self._study = optuna.create_study(sampler=own(seed=spec.seed), direction=optuna.study.StudyDirection[goal])
         self._distributions = {key: _distribution(domain) for key, domain in self._search.items()}
         self._asked: list[optuna.trial.Trial] = []
 
