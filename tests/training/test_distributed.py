@@ -107,7 +107,7 @@ def test_adapters_that_stopped_are_named_behind_the_summary(
         for n, (name, loss) in enumerate([("t/k0.s0", "nan"), ("t/k2.s0", "inf")])
     ]
     summary = TrainingSummary("run", 0, 2, 0, 0, None, None, 1.0, 0.5, given_up)
-    monkeypatch.setattr("biaseval.pipelines.train_lora", lambda spec, run_uri: summary)
+    monkeypatch.setattr("biaseval.runs.train_lora", lambda spec, run_uri: summary)
     spec = write_spec(tmp_path, tiny_llama)
     done = CliRunner().invoke(app, ["train", "lora", str(spec), "--run-dir", str(tmp_path / "run")])
     assert isinstance(done.exception, BiasevalError)
