@@ -1,9 +1,9 @@
-# make demo | test | slow | coverage | check | bench: each sets up what it needs, says what it does, and starts at once the second time.
+# make demo | test | slow | coverage | check | measures | bench: each sets up what it needs, says what it does, and starts at once the second time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow coverage check bench
+.PHONY: help setup demo test slow coverage check measures bench
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -46,6 +46,9 @@ check: $(READY)  ## Lint, formatting and strict types.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+measures: $(READY)  ## Count the source and the tests, and write the table of docs/architecture.md.
+	@$(BIN)/python -m tests.measures
 
 bench: $(READY)  ## Measure the scorer against lm-evaluation-harness, plain transformers and a prefix-cached loop.
 	@echo "bench: measuring (about twenty minutes on two cores)"
