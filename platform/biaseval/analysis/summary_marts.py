@@ -17,7 +17,7 @@ from biaseval.store import Run
 SUMMARY = "summary.json"
 """Its name in a run directory."""
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of ``summary.json``: another number where a key or column changes its meaning or goes; others may be added."""
 
 
