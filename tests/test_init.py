@@ -56,6 +56,23 @@ def test_a_name_of_any_length_becomes_one_that_a_spec_takes(
     assert (found.code, "there is no folder" in found.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("columns", "are_options"),
+    [(("A", "B", "C", "D"), True), (("option_a", "option_b", "choices"), True), (("a", "b"), False)],
+)
+def test_options_that_prompts_would_not_show_are_said(
+    tmp_path: Path, columns: tuple[str, ...], are_options: bool
+) -> None:
+    rows = [
+        {"question": f"Which of these is number {number} in the list?", "answer": "ABCD"[number % 4]}
+        | {column: f"{column} {number}" for column in columns}
+        for number in range(80)
+    ]
+    _, cautions = _spec(tmp_path, write_csv(tmp_path / "quiz.csv", rows))
+    said = f"{', '.join(columns)}: look like options of multiple choice"
+    assert any(caution.startswith(said) for caution in cautions) is are_options
+
+
 def test_numbers_as_labels_have_a_place_for_their_words(tmp_path: Path) -> None:
     rows = [{"id": number, "a": f"premise {number}", "b": f"thesis {number}", "y": number % 2} for number in range(120)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -109,7 +126,7 @@ def test_questions_of_extractive_qa_are_refused_with_the_page_of_their_keys(tmp_
 
 def test_a_file_without_a_label_is_refused(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "rows.csv", [{"text": f"row {number}"} for number in range(60)])
-    with pytest.raises(InputError, match=r"no column can be a label: none has 2 to 45 values \(its columns: text\)"):
+    with pytest.raises(InputError, match=r"no column can be a label: none has 2 to 30 values \(its columns: text\)"):
         first_spec(str(path), None, tmp_path)
 
 

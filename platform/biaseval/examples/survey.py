@@ -89,7 +89,7 @@ def survey(uri: str) -> Survey:
         n_repeated += texts in first
         n_contradicting += first.setdefault(texts, value) != value
     if label is None or not fields or not counts:
-        what = f"a label: none has 2 to {_MOST_LABELS} values" if label is None else "a text"
+        what = f"a label: none has 2 to {_most_labels(len(rows))} values" if label is None else "a text"
         problem = (
             f"{uri}: no column can be {what} (its columns: {', '.join(columns)}); write the spec by hand "
             "(docs/label-bias.md has its keys, docs/qa-bias.md those for questions with contexts)"
@@ -114,6 +114,11 @@ def survey(uri: str) -> Survey:
     )
 
 
+def _most_labels(n_rows: int) -> int:
+    """Return how many values a label may have in so many rows."""
+    return min(_MOST_LABELS, max(2, n_rows // 2))
+
+
 def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str | None:
     """Return the column that looks most like a label: by its name, else the one of fewest values, the last of such."""
     n_values = {}
@@ -122,7 +127,7 @@ def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
         if not all(map(is_label, given)) or column.lower() in _IDS:
             continue
         distinct = {label_key(value).strip() for value in given}
-        if 2 <= len(distinct) <= min(_MOST_LABELS, max(2, len(rows) // 2)):
+        if 2 <= len(distinct) <= _most_labels(len(rows)):
             n_values[column] = len(distinct)
     named = sorted((_LABELS.index(name.lower()), name) for name in n_values if name.lower() in _LABELS)
     return named[0][1] if named else min(reversed(n_values), key=n_values.__getitem__, default=None)

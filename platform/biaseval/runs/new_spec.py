@@ -20,6 +20,8 @@ from biaseval.spec.shared_sections import MOST_CHARACTERS
 _MODEL = "MODEL"
 """Where a spec names no model yet."""
 _SHOWN_LABELS = 8
+_OPTION = re.compile(r"(option|choice|ending)(s|[_ -]?([a-h]|\d))", re.IGNORECASE)
+"""Names of columns with the options of a question."""
 _FEW = 5
 """Rows of a label of which little can be said."""
 
@@ -132,9 +134,20 @@ def _cautions(found: Survey) -> list[str]:
         cautions.append(f"{', '.join(rare[:_SHOWN_LABELS])}: fewer than five rows, of which little can be said")
     if total < 100:
         cautions.append(f"{total} rows are few: intervals will be wide, and only large changes can be told from none")
+    if options := _options(found):
+        cautions.append(
+            f"{', '.join(options)}: look like options of multiple choice, which these prompts do not show; name them in "
+            "data.options and take prompt.item out (docs/label-bias.md)"
+        )
     if not found.has_text_labels:
         cautions.append("labels are no words: say in data.labels what prompts show for each")
     return cautions
+
+
+def _options(found: Survey) -> list[str]:
+    """Return the columns that are named as labels or as options are; a pair called a and b is two texts."""
+    marked = [column for column in found.columns if column in found.counts or _OPTION.fullmatch(column)]
+    return marked if len(marked) > 2 or any(_OPTION.fullmatch(column) for column in marked) else []
 
 
 def _rows(found: Survey) -> str:
