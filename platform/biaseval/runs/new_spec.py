@@ -136,8 +136,8 @@ def _cautions(found: Survey) -> list[str]:
         cautions.append(f"{total} rows are few: intervals will be wide, and only large changes can be told from none")
     if options := _options(found):
         cautions.append(
-            f"{', '.join(options)}: look like options of multiple choice, which these prompts do not show; name them in "
-            "data.options and take prompt.item out (docs/label-bias.md)"
+            f"{', '.join(options)}: look like options of multiple choice, which these prompts do not show; name them "
+            "in data.options and take prompt.item out (docs/label-bias.md)"
         )
     if not found.has_text_labels:
         cautions.append("labels are no words: say in data.labels what prompts show for each")
