@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from biaseval.analysis import query
+from biaseval.analysis.own_sql import own_sql_problems
 from biaseval.errors import BiasevalError, InputError
 from biaseval.runs import analyse_run, reanalyse_run
-from biaseval.spec import load_spec, spec_of
+from biaseval.spec import LabelBiasSpec, analysed_as, grown_keys, spec_of
 from biaseval.store import Run
 from tests.labelplans import rows
 from tests.older_runs import copy_older_run
@@ -65,7 +66,9 @@ def test_it_is_wherever_others_are(run: str, tmp_path: Path) -> None:
 
 BAD = {
     "calibrations/mine.sql": ("select 1", "its head lacks shown, meaning, by, inputs"),
-    "calibrations/cc.sql": ("-- shown: x", "cc is a calibration that every run has; choose another name"),
+    "calibrations/cc.sql": ("-- shown: x", "cc is a name that every run has; choose another one"),
+    "calibrations/none.sql": ("-- shown: x", "none is a name that every run has"),
+    "calibrations/three.sql": ("-- shown: x\n-- meaning: x\n-- by: x\n-- inputs: cc, dc\n", "cc, dc: are several"),
     "metrics.sql": ("select 1", "is no calibration; name files calibrations/NAME.sql"),
     "calibrations/two.sql": ("-- shown: x\n-- meaning: x\n-- by: x\n-- inputs: cd\n", "'cd' is no purpose of prompts"),
 }
@@ -81,14 +84,72 @@ def test_files_with_mistakes_are_refused_together(tmp_path: Path) -> None:
     for path, (_, message) in BAD.items():
         assert f"{path}: " in str(refused.value)
         assert message in str(refused.value)
-    for folder, message in (("none", "has no SQL file"), ("sql", "unknown")):
-        own = {"sql": str(tmp_path / folder)} if folder == "none" else {"sql": str(EXAMPLE)}
-        (tmp_path / "spec.yaml").write_text(
-            f"kind: label_bias\nname: own\nmodel: {{path: m}}\ntasks: {{path: .}}\nanalysis: {own}\n"
-            f"calibration: [cc, {'half_bc' if folder == 'none' else 'unknown'}]\n"
-        )
-        with pytest.raises(InputError, match=message):
-            load_spec(tmp_path / "spec.yaml")
+    with pytest.raises(InputError, match="unknown") as refused:
+        spec_of({**content, "analysis": {"sql": str(EXAMPLE)}, "calibration": ["unknown"]}, "spec.yaml", tmp_path)
+    assert "half_bc" in str(refused.value)
+    with pytest.raises(InputError, match=r"analysis\.sql: .*elsewhere is no folder"):
+        spec_of({**content, "analysis": {"sql": "elsewhere"}, "calibration": ["half_bc"]}, "spec.yaml", tmp_path)
+
+
+def test_the_question_of_a_run_may_be_about_it(tmp_path: Path) -> None:
+    content = {"kind": "label_bias", "name": "own", "model": {"path": "m"}, "tasks": {"path": "."}}
+    own = {"analysis": {"sql": str(EXAMPLE)}, "calibration": ["half_bc"]}
+    primary = {"metric": "rsd", "method": "half_bc"}
+    spec = spec_of({**content, **own, "primary": primary}, "spec.yaml", tmp_path)
+    assert isinstance(spec, LabelBiasSpec)
+    assert spec.primary is not None
+    # A stored spec keeps the text; one that brings more files adds to it.
+    gone = spec_of({**spec.model_dump(), "analysis": {"sql": "gone", **_files(spec)}}, "spec.yaml", tmp_path)
+    assert gone.own_calibrations == spec.own_calibrations
+    before = spec_of({**content, "calibration": ["cc"]}, "spec.yaml", tmp_path)
+    after = spec_of({**content, **own, "calibration": ["cc", "half_bc"]}, "spec.yaml", tmp_path)
+    assert grown_keys(before, analysed_as(before, after)) == ["calibration", "analysis.files"]
+
+
+def _files(spec: LabelBiasSpec) -> dict[str, object]:
+    return {"files": spec.analysis.files}
+
+
+HEAD = "-- shown: x\n-- meaning: x\n-- by: x\n-- inputs: cc\n"
+BY_PROMPT = f"{HEAD}-- gives: log_probability\n"
+QUERIES = {
+    "reads_itself": (f"{HEAD}select * from calibrated_predictions", "reads what is made of calibrations"),
+    "two": (f"{HEAD}select 1); create table more (a int); select * from (select 1", "mend the query"),
+    "semicolon": (f"{HEAD}select 1; select 2", "is not one select"),
+    "writes": (f"{HEAD}create table more as select 1", "is not one select"),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_only_reads_what_stands_below_it(name: str) -> None:
+    text, message = QUERIES[name]
+    [problem] = own_sql_problems("label_bias", {name: text})
+    assert problem.startswith(f"analysis.sql: calibrations/{name}.sql: ")
+    assert message in problem
+
+
+def _add(run: str, folder: Path, name: str, text: str) -> None:
+    shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+    (folder / "calibrations" / f"{name}.sql").write_text(text)
+    reanalyse_run(run, [f"calibration=[cc, dc, looc, {name}]", f"analysis.sql={folder}"])
+
+
+def test_another_is_added_and_taken_back(tmp_path: Path) -> None:
+    """Keywords may be of any case; an unfinished answer is refused before any metric."""
+    run = str(copy_older_run("label_bias", tmp_path)[1])
+    columns = "prompt_id, adaptation, label, log_probability"
+    _add(run, tmp_path / "a", "same", f"{BY_PROMPT}SELECT {columns}\nFROM\n  label_probabilities")
+    asked = "select method, accuracy from label_bias_by_model where suite = 'all' order by all"
+    found = {row["method"] for row in rows(run, asked)}
+    assert {"same", "none"} <= found
+    accuracy = "select distinct accuracy from label_bias_by_model where method in ('same', 'none') and n_demos = 0"
+    assert len(rows(run, accuracy)) == 1
+    _add(run, tmp_path / "a", "third", f"{BY_PROMPT}select {columns} from label_probabilities -- from nowhere")
+    assert "same" not in {row["method"] for row in rows(run, asked)}
+    for name, less in (("rows", "row > 0"), ("labels", "label <> (select min(label) from label_probabilities)")):
+        text = f"{BY_PROMPT}select {columns} from label_probabilities where {less}"
+        with pytest.raises(BiasevalError, match=f"calibration_logits_are_whole: .*{name} gives"):
+            _add(run, tmp_path / "b", name, text)
 
 
 def test_a_query_that_does_not_run_ends_in_one_message_that_names_it(run: str, tmp_path: Path) -> None:
@@ -101,5 +162,5 @@ def test_a_query_that_does_not_run_ends_in_one_message_that_names_it(run: str, t
     with pytest.raises(InputError, match=r"analysis\.sql: calibrations/half_bc\.sql: .*no_such_column"):
         reanalyse_run(run, [f"analysis.sql={tmp_path / 'sql'}"])
     assert Run.open(run).read_text("spec.yaml") == before
-    with pytest.raises(BiasevalError, match="half_bc is stored and stays in every table"):
-        reanalyse_run(run, ["calibration=[cc, dc, looc]"])
+    with pytest.raises(InputError, match="cc is stored and stays in every table"):
+        reanalyse_run(run, ["calibration=[dc, looc]"])

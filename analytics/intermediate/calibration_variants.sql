@@ -1,5 +1,5 @@
--- One row per calibration of the run (cc, cc@0.7, dc@0.7/5). Those that its spec asks for; a calibration whose own inputs
--- were scored and that the spec does not name is taken as published.
+-- One row per calibration of the run (cc, cc@0.7, dc@0.7/5). Those that its spec asks for; a calibration whose inputs were
+-- scored, and which no calibration that the spec names reads, is taken as published.
 -- name: of its file. purposes: of the prompts that are its inputs. purpose: of those that are scored for calibrations alone,
 -- null where there are none (bc). strength: the power of p_hat, 1 as published, 0 for none. n_inputs: of the inputs the
 -- first so many; null: all.
@@ -18,7 +18,11 @@ not_asked as materialized (
     select method
     from calibration_methods
     where method in (select unnest(purposes) from calibration_methods)
-        and method not in (select regexp_extract(asked.method, '^[a-z0-9_]+') from asked)
+        and method not in (
+            select unnest(purposes)
+            from asked
+            inner join calibration_methods as methods on regexp_extract(asked.method, '^[a-z0-9_]+') = methods.method
+        )
 
 ),
 

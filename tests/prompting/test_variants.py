@@ -94,6 +94,7 @@ def test_a_calibration_that_was_scored_and_is_not_named_is_as_published(tmp_path
 
 
 def test_reports_name_variants_behind_their_method() -> None:
+    assert method_order("half_bc") < method_order("other")
     methods = ["lora+cc@0.5", "dc", "cc@1.2", "cc", "none", "cc@0.5/2", "lora+cc", "lora", "other"]
     ordered = sorted(methods, key=method_order)
     assert ordered == ["none", "cc", "cc@0.5/2", "cc@1.2", "dc", "lora", "lora+cc", "lora+cc@0.5", "other"]

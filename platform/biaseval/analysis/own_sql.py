@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from graphlib import CycleError
 
 import duckdb
 
@@ -15,7 +16,9 @@ from biaseval.analysis.sql_files import (
     needed,
     relations,
 )
+from biaseval.errors import InputError
 from biaseval.prompting.calibration import Own, known_calibrations
+from biaseval.spec.shared_sections import RunSpec
 from biaseval.tables import tables_of
 
 
@@ -30,7 +33,13 @@ def own_sql_problems(kind: str, own: Own) -> list[str]:
     if not own:
         return problems
     tables = tables_of(kind)
-    between = relations("intermediate", tables=tables, calibrations=Calibrated(own))
+    try:
+        between = relations("intermediate", tables=tables, calibrations=Calibrated(own, own.keys()))
+    except CycleError:
+        reads = "reads what is made of calibrations; read calibration_scores or label_probabilities"
+        return [f"analysis.sql: calibrations/{', '.join(f'{name}.sql' for name in own)}: a query {reads}"]
+    except InputError as error:
+        return error.problems
     given = [made for made in between if made.name in ("calibration_priors", "calibration_logits")]
     with closing(connect([])) as connection:
         create_methods(connection, own)
@@ -45,3 +54,9 @@ def own_sql_problems(kind: str, own: Own) -> list[str]:
                 text = " ".join(str(error).split())
                 problems.append(f"analysis.sql: calibrations/{name}.sql: {text}; mend the query")
     return problems
+
+
+def refuse_own_sql(spec: RunSpec) -> None:
+    """Make sure that the SQL that a spec brings can be run; Raises InputError: the message lists what is wrong."""
+    if problems := own_sql_problems(spec.kind, spec.own_calibrations):
+        raise InputError.of(problems)

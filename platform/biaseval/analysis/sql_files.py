@@ -26,7 +26,7 @@ import pyarrow.fs as pafs
 from biaseval.analysis.paths import read_named_files
 from biaseval.analytics_files import ANALYTICS
 from biaseval.environment import SPEC, raw_spec
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.prompting.calibration import NONE, Own, calibration_queries, calibration_rows
 from biaseval.spec.shared_sections import AnalysisSpec
 from biaseval.store import Run, part_name
@@ -72,7 +72,8 @@ EVERY = Calibrated()
 
 @cache
 def _reads(sql: str) -> frozenset[str]:
-    named = re.findall(r"(?:from|join) (\w+)", sql)
+    sql = re.sub(r"--[^\n]*", "", sql)
+    named = [name.lower() for name in re.findall(r"(?i)\b(?:from|join)\s+\"?(\w+)", sql)]
     given = " ".join(re.findall(r"(?:from|join) \w+\(([^)]*)\)", sql))
     steps = re.findall(r"^(\w+) as (?:materialized )?\($", sql, re.MULTILINE)
     return frozenset({*named, *re.findall(r"'(\w+)'", given)} - set(steps))
@@ -126,6 +127,8 @@ def _of_calibrations(calibrations: Calibrated) -> Iterator[Relation]:
     """Yield what the files of ``calibrations`` give, all files together: log priors, and probabilities by prompt."""
     for gives, (name, columns, what) in _CALIBRATED.items():
         queries = calibration_queries(gives, *calibrations).items()
+        for one in calibrations.own.keys() & dict(queries).keys():
+            _refuse_other_statements(one, calibrations.own[one])
         parts = [f"select {literal(own)} as name, {columns} from (\n{sql}\n)" for own, sql in queries]
         if not parts:
             empty = [
@@ -134,6 +137,23 @@ def _of_calibrations(calibrations: Calibrated) -> Iterator[Relation]:
             parts = [f"select null::varchar as name, {', '.join(empty)} from calibration_scores where false"]
         head = f"-- One row per (file of analytics/calibrations that gives {gives}, {what}.\n"
         yield Relation("intermediate", name, head + "\nunion all\n".join(parts))
+
+
+def _refuse_other_statements(name: str, sql: str) -> None:
+    """Make sure that a calibration of a run's own is one query: its text becomes a part of others.
+
+    Raises:
+        InputError: it is something else.
+    """
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        text = " ".join(str(error).split())
+        raise InputError(f"analysis.sql: calibrations/{name}.sql: {text}; mend the query") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT or ";" in statements[0].query:
+        raise InputError(
+            f"analysis.sql: calibrations/{name}.sql: is not one select; write a single one, without a semicolon"
+        )
 
 
 def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
@@ -189,8 +209,8 @@ def create_methods(connection: duckdb.DuckDBPyConnection, own: Own = NONE) -> No
 def calibrations_of(run: Run) -> Calibrated:
     """Return the calibrations that a run's spec brings and names."""
     spec = raw_spec(run) if run.has(SPEC) else {}
-    own = AnalysisSpec.model_validate(spec["analysis"]).calibrations if spec.get("analysis") else NONE
-    return Calibrated(own, spec.get("calibration") or ())
+    files = (spec.get("analysis") or {}).get("files") or {}
+    return Calibrated(AnalysisSpec.model_construct(files=files).calibrations, spec.get("calibration") or ())
 
 
 def _files_of(glob: Callable[[str], list[str]]) -> Callable[[str], list[str]]:

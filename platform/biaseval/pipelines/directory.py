@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import LASTING, record, settle
 from biaseval.environment import (
     FILE,
@@ -150,6 +151,7 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> Change:
     if not different:
         return Change.NONE
     if not grown:
+        refuse_own_sql(spec)
         kind.refuse_analysis(run, spec)
     for line in differences(aligned, spec) if grown else different:
         say(f"metrics are going to be those of the spec: {line}")

@@ -34,7 +34,7 @@ from biaseval.pipelines.causal import (
 )
 from biaseval.pipelines.kind import Description, Kind, Need, Page, Plan, Stage
 from biaseval.pipelines.label_scores import LIKELIHOOD
-from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary
+from biaseval.pipelines.planning import CausalInputs, Piece, Planned, PlanSummary, Ready
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.prompting.power import ABOVE_CHANCE, DEVIATION
 from biaseval.spec import LabelBiasSpec, LmEvalDataSpec, break_cautions
@@ -70,13 +70,17 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
             n_fewest_rows=0,
         ),
         problems=section_problems(spec),
-        pieces=lambda: _pieces(spec, sources, facts.window),
+        pieces=lambda: _pieces(spec, sources, facts.window, tokenizer),
         most_prompts=n_settings * sum(source.most_rows for source in sources.tasks),
     )
 
 
-def _pieces(spec: LabelBiasSpec, sources: Sources, window: int | None) -> Iterator[_Piece]:
-    return (_Piece(spec, begun, window) for begun in begin_tasks(spec, sources))
+def _pieces(spec: LabelBiasSpec, sources: Sources, window: int | None, tokenizer: Any) -> Iterator[Piece]:
+    of_harness = _lm_eval_tasks(spec)
+    for begun in begin_tasks(spec, sources):
+        piece = _Piece(spec, begun, window)
+        # Functions of a task's file are known to this process alone.
+        yield Ready(piece.plan(tokenizer)) if begun.name in of_harness else piece
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,9 @@ def _write(run: Run, spec: LabelBiasSpec, inputs: CausalInputs) -> Plan:
 def _extend(run: Run, spec: LabelBiasSpec, inputs: CausalInputs, plan: Plan) -> Plan:
     """Add to a plan; a run has rows of BiasScore that may have been drawn otherwise, by an older version."""
     sources = read_sources(spec).keeping(run.read_table("splits"))
-    return extend_causal(run, spec, replace(inputs, pieces=lambda: _pieces(spec, sources, inputs.model.window)), plan)
+    return extend_causal(
+        run, spec, replace(inputs, pieces=lambda: _pieces(spec, sources, inputs.model.window, inputs.tokenizer)), plan
+    )
 
 
 def _stages(run: Run, spec: LabelBiasSpec, plan: Plan) -> list[Stage]:

@@ -1,7 +1,7 @@
 """What a run is, from spec to report. Read this first.
 
 spec → claim the run directory → plan (Parquet parts) → make what is missing, stage by stage, on Ray → marts by SQL →
-report. What is planned, which stages there are and what is shown differs by kind: see `kind` and `kinds`.
+report. What is planned, which stages there are and what is shown differs by kind: see `kind`; `runs.kinds` lists them.
 """
 
 from __future__ import annotations

@@ -115,6 +115,8 @@ class Calibration:
         inputs = tuple(name.strip() for name in keys["inputs"].split(","))
         if unknown := [purpose for purpose in inputs if purpose not in (*PURPOSES, *ROWS)]:
             raise ValueError(f"inputs: {unknown[0]!r} is no purpose of prompts; use {', '.join((*PURPOSES, *ROWS))}")
+        if len(inputs) > 1 and not set(inputs) <= set(ROWS):
+            raise ValueError(f"inputs: {', '.join(inputs)}: are several; name one of {', '.join(PURPOSES)}")
         gives = keys.get("gives", GIVES[0])
         if gives not in GIVES:
             raise ValueError(f"gives: {gives!r} is no column of a calibration; use {' or '.join(GIVES)}")

@@ -16,7 +16,7 @@ METHODS = {
 """The display names of the methods, in the order of tables and figures; variants go by that of their method."""
 
 
-Order = tuple[int, float, float]
+Order = tuple[int, str, float, float]
 """A sort key of methods."""
 
 
@@ -24,8 +24,8 @@ def method_order(method: str) -> Order:
     """Return the sort key of a method: in the order of `METHODS`, variants behind their method, others last."""
     known, (own, variant) = list(METHODS), _variant(method)
     if variant is None:
-        return (known.index(own) if own in known else len(known), -1, 0)
-    return (known.index(own), variant.strength, variant.inputs or math.inf)
+        return (known.index(own), "", -1, 0) if own in known else (len(known), own, -1, 0)
+    return (known.index(own), "", variant.strength, variant.inputs or math.inf)
 
 
 def _variant(method: str) -> tuple[str, Variant | None]:

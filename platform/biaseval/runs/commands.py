@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from biaseval.analysis.own_sql import own_sql_problems
+from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import kept
 from biaseval.errors import InputError
 from biaseval.pipelines.cost_lines import idle_budget
@@ -174,11 +174,13 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         _refuse(run, of_no_section(own, overrides))
         content = own.model_dump(mode="json")
         override_keys(content, overrides)
+        if is_other_sql := any(override.partition("=")[0].strip().startswith("analysis") for override in overrides):
+            content["analysis"] = {"sql": content["analysis"].get("sql")}
         spec = stored_spec(content, "--set")
-        if any(override.partition("=")[0].strip().startswith("analysis") for override in overrides):
+        if is_other_sql:
             spec = with_own_sql(spec, "--set", Path.cwd())
         _refuse(run, of_analysis(own, spec))
-        _refuse(run, own_sql_problems(spec.kind, spec.own_calibrations))
+        refuse_own_sql(spec)
         kind.refuse_analysis(run, spec)
         if spec != own:
             for line in differences(own, spec):

@@ -64,7 +64,7 @@ def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
             "model": {"path": _place(model, folder) if model else _MODEL, "chat": "auto"},
             "data": data,
             "prompt": {"instruction_text": _instruction(found), "item": item, "n_demos": [0], "demos": "balanced"},
-            "calibration": ["cc", "dc", "looc"],
+            "calibration": ["cc", "dc"],
         },
         {
             "model": "chat: off for plain text",

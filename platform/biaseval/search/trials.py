@@ -99,7 +99,8 @@ def result_of(row: Mapping[str, Any], reached: Sequence[Reached]) -> Result:
 def objective_of(run: Run, search: SearchSpec) -> Objective:
     """Return what is asked of the trials of a planned search."""
     name = read_plan(run)["objectives"][0]
-    calibrations = Calibrated(search.spec.own_calibrations, search.spec.calibration)
+    asked = None if "calibration" in search.search else search.spec.calibration
+    calibrations = Calibrated(search.spec.own_calibrations, asked)
     return Objective(
         search.spec.kind, name, search.objective.sql, search.per, search.choose_on, search.seed, calibrations
     )

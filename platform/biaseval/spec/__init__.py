@@ -1,7 +1,7 @@
 """Specs: what a run measures, from a YAML file. Unknown keys are refused; all mistakes come in one message.
 
-``sections`` and ``training`` are shared, each kind has a file of its own, and ``files`` reads and compares specs of any
-kind.
+``shared_sections`` and ``training`` are shared, each kind has a file of its own, and ``files`` reads and compares specs
+of any kind.
 """
 
 from __future__ import annotations

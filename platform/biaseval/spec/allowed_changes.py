@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from biaseval.prompting.calibration import Variant, purposes_of
+from biaseval.prompting.calibration import PURPOSES, Variant, purposes_of
 from biaseval.spec.files import S, changed_keys, differences
 from biaseval.spec.shared_sections import RunSpec, is_among
 
@@ -60,9 +60,12 @@ def analysed_as(old: S, new: S) -> S:
         new: of the same kind.
     """
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
-    sections = {key.split(".")[0] for key in _analysis(new)}
+    sections = {key.split(".")[0]: before[key.split(".")[0]] for key in _analysis(new)}
+    if "analysis" in sections:  # files that are new bring calibrations that may be new
+        files = {**after["analysis"]["files"], **before["analysis"]["files"]}
+        sections["analysis"] = {**before["analysis"], "files": files}
     try:
-        return type(new).model_validate({**after, **{section: before[section] for section in sections}})
+        return type(new).model_validate({**after, **sections})
     except ValidationError:
         return new
 
@@ -84,7 +87,7 @@ def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
     lines += [
         f"{_CALIBRATION}: {name} is stored and stays in every table; name it too"
         for name in getattr(old, _CALIBRATION, ())
-        if Variant.of(name).method not in kept
+        if Variant.of(name).method not in kept and Variant.of(name).method in PURPOSES
     ]
     lacking = [
         name

@@ -96,9 +96,13 @@ def with_own_sql(spec: S, source: str, folder: Path) -> S:
     if named is None:
         return spec
     own = (folder / os.path.expanduser(named)).resolve()
+    if not own.is_dir():
+        if spec.analysis.files:  # type: ignore[attr-defined]  # of a run whose folder is gone
+            return spec
+        raise InputError(f"{source}: analysis.sql: {named} is no folder of this machine; name one")
     try:
         paths = sorted(own.rglob("*.sql"))
-        files = {path.relative_to(own).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+        files = {path.relative_to(own).as_posix(): path.read_text(encoding="utf-8-sig") for path in paths}
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{source}: analysis.sql: {own} cannot be read ({error}); name a folder") from error
     if not files:

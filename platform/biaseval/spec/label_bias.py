@@ -221,7 +221,7 @@ class LabelBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*")
-    GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data")
+    GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data", "analysis.files")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None
@@ -402,11 +402,10 @@ class LabelBiasSpec(RunSpec):
             raise SpecError(f"primary.method: {primary.method!r} is no method of this run{known}")
         own = primary.method.rpartition("+")[2]
         n_demos = info.data["prompt"].n_demos if "prompt" in info.data else [1]
-        if (
-            own != "lora"
-            and any(leaves_one_out(one.name) for one in purposes_of([own], info.data["analysis"].calibrations))
-            and not any(n_demos)
-        ):
+        analysis = info.data.get("analysis")
+        if own == "lora" or analysis is None or not analysis.is_read or any(n_demos):
+            return primary
+        if any(leaves_one_out(one.name) for one in purposes_of([own], analysis.calibrations)):
             raise SpecError(
                 f"primary.method: {primary.method!r} needs demonstrations, and prompt.n_demos has 0 alone; "
                 "name another method, or add a number"

@@ -70,7 +70,7 @@ class MajorityBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "analysis.*")
-    GROWS = ("seeds", "predict", "calibration", "prompt.instruction")
+    GROWS = ("seeds", "predict", "calibration", "prompt.instruction", "analysis.files")
     # Keys of other kinds that a search asks for.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None

@@ -10,21 +10,25 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from biaseval.prompting.calibration import CALIBRATIONS, NONE, Calibration, Own, Variant
+from biaseval.prompting.calibration import CALIBRATIONS, NONE, ROWS, Calibration, Own, Variant
 from biaseval.spec.accelerators import PEAK_TFLOPS
 from biaseval.spec.words import as_meant
 
 
 def _as_named(name: str, info: ValidationInfo) -> str:
-    analysis: AnalysisSpec | None = (info.data or {}).get("analysis")
-    if analysis is None:
+    if not info.data:  # a key alone
         return str(Variant.of(name, NONE))
+    analysis: AnalysisSpec | None = info.data.get("analysis")  # None: there is none, or it has mistakes of its own
+    if analysis is None:
+        return str(Variant.of(name))
     return str(Variant.of(name, analysis.calibrations if analysis.is_read else None))
 
 
 Method = Annotated[str, AfterValidator(_as_named)]
 """A calibration, or a variant of it, such as ``cc@0.7``."""
 
+_TAKEN = ("none", "lora", *ROWS)
+"""Names of methods and of purposes that no calibration may have."""
 _OWN = re.compile(r"calibrations/([a-z][a-z0-9_]*)\.sql")
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -166,8 +170,8 @@ class AnalysisSpec(Section):
             found = _OWN.fullmatch(path)
             if found is None:
                 problems.append(f"{path}: is no calibration; name files calibrations/NAME.sql, NAME in a-z, 0-9 and _")
-            elif found[1] in CALIBRATIONS:
-                problems.append(f"{path}: {found[1]} is a calibration that every run has; choose another name")
+            elif found[1] in CALIBRATIONS or found[1] in _TAKEN:
+                problems.append(f"{path}: {found[1]} is a name that every run has; choose another one")
             else:
                 try:
                     Calibration.of(found[1], text)
