@@ -119,7 +119,7 @@ def test_no_role_is_given_to_a_key_that_is_not_there(kind: type[RunSpec]) -> Non
 
 
 def test_the_keys_of_analysis() -> None:
-    scoring = {"scoring.normalization", "scoring.eos"}
+    scoring = {"scoring.normalization", "scoring.eos", "analysis.sql", "analysis.files.*"}
     found = {kind.__name__: _matching(set(_leaves(kind, "")), kind.ANALYSIS) for kind in KINDS}
     assert found == {
         "LabelBiasSpec": {*scoring, "suites.*", "primary.metric", "primary.method"},

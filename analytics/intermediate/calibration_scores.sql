@@ -27,7 +27,7 @@ inputs as (
         instruction,
         adaptation,
         prompt_probabilities.row,
-        if(permutes, row // len(labels), row) as input,
+        case when permutes then row // len(labels) else row end as input,
         gold,
         unnest(labels) as label,
         unnest(log_probabilities) as log_probability

@@ -22,7 +22,7 @@ binned as (
         key,
         search_parameters.value as text,
         number,
-        if(are_numbers and n_values > 6, ntile(4) over (partition by key order by number, trial), null) as quarter
+        case when are_numbers and n_values > 6 then ntile(4) over (partition by key order by number, trial) end as quarter
     from search_parameters
     inner join counts using (key)
     inner join trials using (trial)

@@ -3,7 +3,7 @@
 select
     trial,
     scope,
-    row_number() over (partition by scope order by if(is_maximized, -value, value), trial) = 1 as is_chosen
+    row_number() over (partition by scope order by case when is_maximized then -value else value end, trial) = 1 as is_chosen
 from search_values
 inner join search_objectives using (objective)
 where sample = 'choice'

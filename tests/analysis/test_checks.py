@@ -116,6 +116,7 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
     run = two_tasks().write(tmp_path / "run")
     for name, right, wrong, problem in (
         ("intermediate/format_metrics", "floors.macro_f1,", "floors.macro_f1 + 1 as macro_f1,", "label_bias_by_task: "),
+        ("intermediate/format_metrics", "floors.macro_f1,", "null::double as macro_f1,", "metrics_are_there: "),
         ("marts/label_bias_by_model", "    estimates.rsd,\n", "    -estimates.rsd as rsd,\n", "label_bias_by_model: "),
         ("marts/label_bias_verdicts", "judged.low,", "judged.high + 1 as low,", "label_bias_draws_are_whole: "),
     ):
@@ -131,6 +132,12 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_check_has_a_run_that_breaks_it() -> None:
-    elsewhere = {"label_bias_draws_are_whole", "training_rows_are_held_out", "permuted_questions_are_whole"}
+    elsewhere = {
+        "label_bias_draws_are_whole",
+        "metrics_are_there",
+        "calibration_logits_are_whole",
+        "training_rows_are_held_out",
+        "permuted_questions_are_whole",
+    }
     broken = {check for check, _, _ in BROKEN} | elsewhere
     assert broken - set(tables_of("label_bias")) == set(names_of("label_bias", "checks"))

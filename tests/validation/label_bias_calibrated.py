@@ -119,6 +119,8 @@ def simulate(
         "calibration_variants": pa.table(
             {
                 "method": [*_N_INPUTS],
+                "name": [*_N_INPUTS],
+                "purposes": [[name] for name in _N_INPUTS],
                 "purpose": [*_N_INPUTS],
                 "strength": pa.array([1.0] * len(_N_INPUTS)),
                 "n_inputs": pa.nulls(len(_N_INPUTS), pa.int64()),

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.qa_chance import derive_chance
 from biaseval.analysis.qa_draws import derive_qa_bias
+from biaseval.qa_bias.heuristics import HEURISTICS
 from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
@@ -314,6 +315,7 @@ def _derived(simulated: Simulated, thresholds: str) -> dict[str, pa.Table]:
             "seed": simulated.seed,
             "models": [{"name": model, "predictions": {DATASET: "given"}} for model in simulated.models],
             "datasets": {"in_distribution": {DATASET: "given"}},
+            "heuristics": list(HEURISTICS),  # whose values are given
             "thresholds": thresholds,
         }
     )

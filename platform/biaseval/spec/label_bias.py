@@ -216,7 +216,6 @@ class LabelBiasSpec(RunSpec):
         "data.*.test",
         "data.*.lm_eval",
         "lora.deepspeed_config",
-        "analysis.sql",
     )
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)

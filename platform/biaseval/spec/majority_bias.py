@@ -66,7 +66,7 @@ class SimplexSpec(Section):
 class MajorityBiasSpec(RunSpec):
     """A majority-bias run (P2)."""
 
-    PATHS = ("model.path", "model.adapter", "data.train", "data.test", "lora.deepspeed_config", "analysis.sql")
+    PATHS = ("model.path", "model.adapter", "data.train", "data.test", "lora.deepspeed_config")
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "analysis.*")
