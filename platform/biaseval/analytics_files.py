@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from itertools import takewhile
 from pathlib import Path
 
-_PACKAGED = Path(__file__).parent / "analytics"
-ANALYTICS = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "analytics"
-"""Where the SQL files are: in the wheel a part of the package, in a checkout beside it."""
+PACKAGE = Path(__file__).parent
+_PLACES = [PACKAGE / "analytics", PACKAGE.parents[1] / "analytics", *(Path(place, "analytics") for place in sys.path)]
+ANALYTICS = next((place for place in _PLACES if (place / "calibrations").is_dir()), _PLACES[1])
+"""Where the SQL files are: in the wheel a part of the package, in a checkout beside it, and in workers that Ray sends
+modules to (`modules_sent`) a module of its own."""
+
+
+def modules_sent() -> list[str]:
+    """Return the folders that workers on other machines need: the package, and the SQL files that are beside it."""
+    return [str(PACKAGE), *([] if ANALYTICS.is_relative_to(PACKAGE) else [str(ANALYTICS)])]
+
 
 _KEY = re.compile(r"-- ([a-z_]+): (.*)")
 _MORE = re.compile(r"--   +(.*)")

@@ -27,8 +27,7 @@ from biaseval.analysis.paths import read_named_files
 from biaseval.analytics_files import ANALYTICS
 from biaseval.environment import SPEC, raw_spec
 from biaseval.errors import BiasevalError, InputError
-from biaseval.prompting.calibration import NONE, Own, calibration_queries, calibration_rows
-from biaseval.spec.shared_sections import AnalysisSpec
+from biaseval.prompting.calibration import NONE, Own, calibration_queries, calibration_rows, own_of
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, TableSchema
 
@@ -210,7 +209,7 @@ def calibrations_of(run: Run) -> Calibrated:
     """Return the calibrations that a run's spec brings and names."""
     spec = raw_spec(run) if run.has(SPEC) else {}
     files = (spec.get("analysis") or {}).get("files") or {}
-    return Calibrated(AnalysisSpec.model_construct(files=files).calibrations, spec.get("calibration") or ())
+    return Calibrated(own_of(files), spec.get("calibration") or ())
 
 
 def _files_of(glob: Callable[[str], list[str]]) -> Callable[[str], list[str]]:

@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from biaseval.analytics_files import modules_sent
 from biaseval.errors import BiasevalError
 from biaseval.execute.address import LOCAL, ray_address, refuse_unusable_address
 from biaseval.execute.machine import n_cores
@@ -131,7 +131,7 @@ class Cluster:
             options |= {"num_cpus": local_cpus(self._execution, n_cores()), "include_dashboard": False}
         else:
             # Workers run this very code, installed there or not.
-            options["runtime_env"] = {"py_modules": [str(Path(__file__).parents[1])]}
+            options["runtime_env"] = {"py_modules": modules_sent()}
         say("starting Ray" if address == LOCAL else f"connecting to Ray at {address}")
         refuse_unusable_address()  # Ray itself would wait for a head for ever
         try:

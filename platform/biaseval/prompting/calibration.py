@@ -140,6 +140,20 @@ Own = Mapping[str, str]
 NONE: Own = MappingProxyType({})
 
 
+_OWN_FILE = re.compile(r"calibrations/([a-z][a-z0-9_]*)\.sql")
+
+
+def named_by(path: str) -> str | None:
+    """Return the calibration that a file of a spec's own is, by its path below ``analysis.sql``; None: it is none."""
+    found = _OWN_FILE.fullmatch(path)
+    return None if found is None else found[1]
+
+
+def own_of(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the calibrations among the files of ``analysis.sql``, path to text."""
+    return {name: text for path, text in files.items() if (name := named_by(path)) is not None}
+
+
 def known_calibrations(own: Own) -> dict[str, Calibration]:
     """Return the methods by name, those of a spec's own last."""
     return CALIBRATIONS | {name: Calibration.of(name, sql) for name, sql in own.items()} if own else CALIBRATIONS

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from biaseval.prompting.calibration import CALIBRATIONS, NONE, ROWS, Calibration, Own, Variant
+from biaseval.prompting.calibration import CALIBRATIONS, NONE, ROWS, Calibration, Own, Variant, named_by, own_of
 from biaseval.spec.accelerators import PEAK_TFLOPS
 from biaseval.spec.words import as_meant
 
@@ -29,7 +28,6 @@ Method = Annotated[str, AfterValidator(_as_named)]
 
 _TAKEN = ("none", "lora", *ROWS)
 """Names of methods and of purposes that no calibration may have."""
-_OWN = re.compile(r"calibrations/([a-z][a-z0-9_]*)\.sql")
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 MOST_CHARACTERS = 100
@@ -160,21 +158,21 @@ class AnalysisSpec(Section):
     @property
     def calibrations(self) -> dict[str, str]:
         """Name to SQL of the calibrations among the files."""
-        return {found[1]: text for path, text in self.files.items() if (found := _OWN.fullmatch(path))}
+        return own_of(self.files)
 
     @field_validator("files")
     @classmethod
     def _files_are_calibrations(cls, files: dict[str, str]) -> dict[str, str]:
         problems = []
         for path, text in files.items():
-            found = _OWN.fullmatch(path)
-            if found is None:
+            name = named_by(path)
+            if name is None:
                 problems.append(f"{path}: is no calibration; name files calibrations/NAME.sql, NAME in a-z, 0-9 and _")
-            elif found[1] in CALIBRATIONS or found[1] in _TAKEN:
-                problems.append(f"{path}: {found[1]} is a name that every run has; choose another one")
+            elif name in CALIBRATIONS or name in _TAKEN:
+                problems.append(f"{path}: {name} is a name that every run has; choose another one")
             else:
                 try:
-                    Calibration.of(found[1], text)
+                    Calibration.of(name, text)
                 except ValueError as error:
                     problems.append(f"{path}: {error}")
         refuse(problems, SpecError)
